@@ -1,5 +1,5 @@
-/// The node as a member of a cluster: what control and the agents of other nodes say, and what
-/// follows.
+/// Node as a member of a cluster: its handling of messages from control and from agents of other
+/// nodes, and of their loss.
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/agent/pull_priority.hpp"
 #include "troupe/runtime/base/version.hpp"
@@ -21,10 +21,10 @@ using wire::Cases;
 constexpr Duration kPaceInterval = std::chrono::milliseconds(500),
                    kMostPace = std::chrono::seconds(2);
 constexpr Duration kTouchInterval = std::chrono::seconds(1);
-constexpr std::size_t kWatched = 3;  ///< nodes whose connection is looked after in any case
+constexpr std::size_t kWatched = 3;  ///< nodes to which a connection is kept in any case
 constexpr Duration kFarewell = std::chrono::milliseconds(200);
 
-/// "10.0.0.1" of "tcp://10.0.0.1:*".
+/// Returns the host of an address: "10.0.0.1" of "tcp://10.0.0.1:*".
 std::string host_of(const std::string& address) {
   const auto begin = address.find("//");
   const auto end = address.rfind(':');
@@ -32,7 +32,7 @@ std::string host_of(const std::string& address) {
   return address.substr(begin + 2, end - begin - 2);
 }
 
-/// Programs of jobs are kept from one cluster to the next.
+/// Returns the folder in which programs of jobs are kept, also from one cluster to the next.
 std::string cache_folder() {
   if (const char* folder = std::getenv("XDG_CACHE_HOME"); folder != nullptr && *folder == '/')
     return std::string(folder) + "/troupe/programs";
@@ -60,7 +60,7 @@ void Node::join(os::AgentConfig config) {
   network_ = Network::open(std::move(options), *this, now).value();
   TransfersOptions transfers;
   transfers.host = host_of(config.listen);
-  // Memory that waits for bytes cannot be spilled: it must not be all there is.
+  // Memory that waits for bytes cannot be spilled, so transfers may not take all of it.
   const std::uint64_t arena = host_->stats().arena;
   transfers.plan.all_bytes = std::min(transfers.plan.all_bytes, arena / 2);
   transfers.plan.node_bytes = std::min(transfers.plan.node_bytes, arena / 4);
@@ -131,18 +131,18 @@ void Node::on_control(control::FromControl& message) {
 
 void Node::on_control_reset(const std::string& why) {
   actors_.control_lost();
-  name_questions_.clear();  // they are asked again
+  name_questions_.clear();  // Replicas asks again
   end_inquiries({}, Error(Code::unavailable, why, Outcome::unknown));
 }
 
-/// What this node has free, when that is news.
+/// Sends a NodeReport of what this node has free, if that has changed.
 void Node::report(Time now) {
   if (network_->epoch() == 0 || !reporting_.due(now)) return;
   control::NodeReport report = report_of_self();
   if (reporting_.is_news(report, leases_.spilled_here(), now)) say_to_control(std::move(report));
 }
 
-/// How long tasks ran here; less often in a large cluster, of which control hears much.
+/// Sends NodePace: how long tasks ran here. Less often in a large cluster, to spare control.
 void Node::tell_pace(Time now) {
   if (pace_.empty() || network_->epoch() == 0 || now < next_pace_) return;
   const auto stretch = static_cast<Duration::rep>(1 + cluster_.rows.size() / 64);
@@ -150,8 +150,8 @@ void Node::tell_pace(Time now) {
   say_to_control(control::NodePace{pace_.take()});
 }
 
-/// The next ones by id, around the ring of all nodes: a node that others cannot reach is known
-/// before there is work for it.
+/// Returns the next kWatched nodes after this one, in a ring of all nodes by id. Each node is thus
+/// watched by some, who find out that it cannot be reached before there is work for it.
 std::set<NodeId> Node::watched_nodes() const {
   std::set<NodeId> watched;
   auto next = known_nodes_.upper_bound(id_);
@@ -162,7 +162,9 @@ std::set<NodeId> Node::watched_nodes() const {
   return watched;
 }
 
-/// From whom something is awaited: such a node's silence is its end, whatever control thinks of it.
+/// Tells the network which nodes must answer: watched nodes, and those from which something is
+/// awaited. The silence of such a node ends in a reset, whether or not control hears it. Then takes
+/// over which nodes are out of reach.
 void Node::keep_in_touch(Time now) {
   if (now < next_touch_) return;
   next_touch_ = now + kTouchInterval;
@@ -184,7 +186,7 @@ bool Node::is_out_of_reach(NodeId node) const {
   return std::binary_search(out_of_reach_.begin(), out_of_reach_.end(), node);
 }
 
-/// What the other node has, as far as this one can use it.
+/// Gives the lease table the row of another node, as far as this node can use it.
 void Node::update_view(const control::ClusterRow& row, Time now) {
   scheduling::NodeView view = row.report.view;
   view.id = row.description.id;
@@ -211,7 +213,7 @@ void Node::on_nodes(const control::ClusterNodes& nodes) {
   }
   for (const NodeId node : gone) leases_.node_gone(node, now);
   replicas_.nodes_changed();
-  // Who comes in from now on finds all that started together.
+  // The launcher lets drivers in from now on: they find all nodes that started together.
   if (told_launcher_ || cluster_.rows.size() < config_.together) return;
   told_launcher_ = true;
   (void)os::send_ready(launcher_.fd(), {door(), ""});
@@ -272,7 +274,7 @@ void Node::node_gone(NodeId node, const std::string& why, bool for_ever) {
     dead_nodes_.erase(*forgotten);
     remote_.forget_node(*forgotten);
   }
-  name_questions_.clear();  // the dead may have given a name since they were asked
+  name_questions_.clear();  // the dead node may have named an object since: the answers are stale
   forget_pulls(node);
   location_query_.node_died(node);
   transfers_->node_died(node, for_ever, now);
@@ -280,7 +282,7 @@ void Node::node_gone(NodeId node, const std::string& why, bool for_ever) {
   reports_.erase(node);
   programs_->node_died(node, now);
   remote_.node_died(node, for_ever ? why : os::describe_out_of_reach(why), for_ever);
-  replicas_.node_died(node, now);  // may ask the node again, which has another index since then
+  replicas_.node_died(node, now);  // last: it may ask the node again, under its new index
   if (!for_ever) actors_.out_of_reach(node);
 }
 
@@ -293,8 +295,8 @@ void Node::on_can_send(NodeId node) {
   resume_stalled(node);
 }
 
-/// Tells control that this node has ended its workers and goes, so that nobody waits for it; for a
-/// moment at most.
+/// Tells control with Leaving that this node has ended its workers and goes, so that control need
+/// not wait until the node counts as dead. Waits at most kFarewell for the delivery.
 void Node::leave() {
   if (!network_->hears_control(steady_now())) return;
   say_to_control(control::Leaving{id_, network_->epoch()});
@@ -356,7 +358,7 @@ void Node::done(ObjectId object, NodeId from, const wire::Location& location) {
 
 void Node::failed(ObjectId object, NodeId from, const Error& error) {
   if (replicas_.pull_failed(object, from, error)) return;
-  if (reading_.count(object) != 0) return;  // its owner has died meanwhile
+  if (reading_.count(object) != 0) return;  // the owner died meanwhile: a copy is being read
   references_.pull_failed(object, error);
 }
 

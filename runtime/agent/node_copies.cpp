@@ -1,5 +1,5 @@
-/// Copies in folders that all nodes see: those of this node's objects that other nodes hold, and
-/// those that nodes have left which are gone.
+/// Node's copies of objects in shared folders (TROUPE_SPILL_SHARED): writes those of this node's
+/// objects that other nodes hold, and reads those of nodes that are gone.
 #include "troupe/runtime/agent/internal/lost.hpp"
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/base/log.hpp"
@@ -12,10 +12,9 @@
 namespace troupe::agent {
 namespace {
 
-/// Memory for bytes that come from a copy may be taken by others each time; then one asks again,
-/// for so long.
+/// How long memory for the bytes of a copy is asked for again, if other requests take it each time.
 constexpr Duration kRoomAtMost = std::chrono::seconds(60);
-/// Who waits for a folder hears of it after so long, whatever the folder does.
+/// A look or a read ends in an error after this time if the folder does not answer.
 constexpr Duration kAnswersWithin = std::chrono::seconds(30);
 constexpr Duration kLookAgain = std::chrono::seconds(1);
 constexpr int kMostBegun = 256;  ///< in one pass of the loop
@@ -36,7 +35,7 @@ void Node::copy_over(ObjectId object) {
   if (copy_plan_.over(object)) copies_->drop(object);
 }
 
-/// What is on this node's own disk is brought back first.
+/// Begins a copy of the object. An object on this node's own disk is brought back to memory first.
 void Node::begin_copy(ObjectId object, Time now) {
   const ReferenceTable::HeldValue held = references_.held_remotely(object);
   if (held.value == nullptr) return copy_plan_.skipped(object);
@@ -53,7 +52,7 @@ void Node::begin_copy(ObjectId object, Time now) {
   spiller_->find(ask(asked), name, now);
 }
 
-/// What the owner would answer to a PeerAwait, with the bytes behind it.
+/// Writes the copy: the PeerReady with which the owner would answer a PeerAwait, and the bytes.
 void Node::write_copy(ObjectId object, Time now) {
   const ReferenceTable::HeldValue held = references_.held_remotely(object);
   if (held.value == nullptr || copy_plan_.is_over(object))
@@ -72,8 +71,8 @@ void Node::write_copy(ObjectId object, Time now) {
   copying_.insert_or_assign(object, std::move(view));
 }
 
-/// Said once, until one succeeds: it is tried again. Of what was freed meanwhile there is nothing
-/// to say.
+/// Ends a copy that failed; it is tried again. Logs the first failure only, until a copy succeeds,
+/// and none of an object that was freed meanwhile.
 void Node::copy_failed(ObjectId object, const Error& why, Time now) {
   if (why.code() == Code::out_of_disk) copy_plan_.refused(now);
   const bool is_over = copy_plan_.is_over(object);
@@ -85,15 +84,16 @@ void Node::copy_failed(ObjectId object, const Error& why, Time now) {
 
 // --- of nodes that are gone, and of this one when its own bytes have gone bad
 
-/// By which an owner's copies are found, also those of one that lives while its bytes cannot be
-/// had. Nobody's, when so many nodes have died since that it is forgotten: no copy is found.
+/// Returns the id under which the owner's copies are found. The owner may also be alive while its
+/// bytes cannot be had. Returns zero for a node that is forgotten since many others have died: no
+/// copy is found then.
 NodeId Node::node_behind(ProcessIndex owner) const {
   if (owner == kSelf) return id_;
   const auto dead = dead_nodes_.find(owner);
   return dead != dead_nodes_.end() ? dead->second : remote_.node_of(owner).value_or(NodeId{});
 }
 
-/// Its value; answered by references_.ready_from_owner().
+/// Looks for the object's value in the shared folders; references_.ready_from_owner() answers.
 void Node::look_for_copy(ProcessIndex owner, ObjectId object) {
   const Time until = steady_now() + kAnswersWithin;
   looking_[object] = {owner, until, {}};
@@ -101,10 +101,10 @@ void Node::look_for_copy(ProcessIndex owner, ObjectId object) {
   copies_->look(node_behind(owner), object);
 }
 
-/// Its bytes; answered by references_.pulled() or pull_failed().
+/// Reads the object's bytes from a copy; references_.pulled() or pull_failed() answers.
 void Node::want_copy(ProcessIndex owner, ObjectId object, std::uint64_t bytes) {
   const auto [at, fresh] = reading_.try_emplace(object);
-  if (!fresh) {  // the folder has kept others waiting for it for too long
+  if (!fresh) {  // an earlier read that was given up still has the memory: this ends in an error
     if (at->second.given_up) too_late_.push_back(object);
     return;
   }
@@ -114,7 +114,8 @@ void Node::want_copy(ProcessIndex owner, ObjectId object, std::uint64_t bytes) {
   unread_.push_back(object);
 }
 
-/// Memory that is being read into cannot be spilled: it must not be all there is.
+/// Returns whether the next copy may be read now. Memory that is being read into cannot be spilled,
+/// so all such reads have a quarter of the arena, or one object.
 bool Node::may_read_copy() const {
   return !unread_.empty() &&
          (reading_bytes_ == 0 ||
@@ -140,7 +141,8 @@ void Node::read_copy(ObjectId object, Time now) {
   spiller_->need(ask(asked), 0, reading.bytes, now);
 }
 
-/// There may be room now; the spiller that says so cannot be asked again at once.
+/// Reads the copy in a later pass: there may be room now, but the spiller, which is the caller,
+/// must not be called back.
 void Node::room_for_copy(ObjectId object) {
   unread_.push_front(object);
 }
@@ -152,7 +154,7 @@ void Node::copy_has_no_room(ObjectId object, const Error& why) {
 
 void Node::copy_looked_at(objectstore::CopyDone& done, Time now) {
   const auto at = looking_.find(done.object);
-  if (at == looking_.end()) return;  // it came too late
+  if (at == looking_.end()) return;  // the answer came after its time
   if (done.error && done.error->code() == Code::unavailable &&
       now + kLookAgain < at->second.until) {
     at->second.again = now + kLookAgain;
@@ -186,8 +188,8 @@ void Node::copy_read(const objectstore::CopyDone& done) {
   references_.pulled(done.object, wire::wire_location(at));
 }
 
-/// Whoever waits for a folder that does not answer is told. Memory stays the disk's thread's until
-/// it has done with it.
+/// Ends waits for folders that do not answer in time. The memory of such a read is kept until the
+/// disk's thread has finished with it.
 void Node::expire_copies(Time now) {
   const Error slow(Code::object_lost, "the shared spill folders did not answer within 30 s");
   for (const ObjectId object : std::exchange(too_late_, {})) references_.pull_failed(object, slow);

@@ -1,5 +1,5 @@
-/// Jobs of this node: one for each driver whose work runs here, with the program that its workers
-/// are forked from.
+/// Node's jobs: one for each driver whose work runs here, with the program of its workers, from the
+/// driver's Hello until nothing of the job runs here.
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/base/log.hpp"
 
@@ -17,9 +17,10 @@ std::int64_t wall_now() {
   return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-/// Ends of drivers that are repeated to a new control.
+/// Most ends of drivers that are sent again to a new control.
 constexpr std::size_t kMaxDriverEnds = 64;
-/// From the end of its driver a job is over after this at the latest, whatever control says.
+/// A job is over this long after the end of its driver at the latest, even if control does not say
+/// so.
 constexpr Duration kJobEnds = control::EndingJobs::kAllKilled + std::chrono::seconds(1);
 
 }  // namespace
@@ -36,7 +37,7 @@ Node::Job& Node::job_of(JobId id) {
 // --- drivers of this node
 // ----------------------------------------------------------------------------------------
 
-/// It is welcome once control knows its job.
+/// Begins the job of a driver. The driver gets its Welcome once control knows the job.
 void Node::on_driver(Process& from, const wire::Hello& hello, std::vector<Fd> descriptors) {
   Job& job = job_of(JobId::random());
   job.driver = from.index;
@@ -69,10 +70,11 @@ void Node::described(JobId id, const Result<Programs::Files>& files) {
     return;
   }
   job.record.files = files.value();
-  if (job.driver != 0) start_job(job);  // else its driver has gone: nobody would end it
+  if (job.driver != 0) start_job(job);  // else the driver is gone, and nobody would end the job
 }
 
-/// Tells control; again after each registration, since control may be another process then.
+/// Sends StartJob to control. registered() calls this again, since control may be another process
+/// then.
 void Node::start_job(Job& job) {
   job.described = true;
   if (network_->epoch() == 0) return;  // follows when this node is registered
@@ -90,8 +92,9 @@ void Node::on_job_reply(const control::JobReply& reply) {
   refuse(*driver, reply.error->message);
 }
 
-/// The driver says that it is done, or has gone without a word. Its own cluster goes with it then:
-/// what starts the nodes was in it.
+/// Ends the job of a driver that has finished, or whose process is gone. A private node or an
+/// embedded cluster ends with a driver that went without Shutdown, since its launcher was in that
+/// process.
 void Node::driver_gone(Process& driver, bool finished) {
   const auto at = jobs_.find(driver.job_number);
   if (at == jobs_.end() || at->second.driver != driver.index) return;
@@ -113,7 +116,7 @@ void Node::driver_gone(Process& driver, bool finished) {
   if (driver_ends_.size() > kMaxDriverEnds) driver_ends_.pop_front();
 }
 
-/// Control may be another process now, which has not heard what we said to the one before.
+/// Sends again what concerns jobs: control may be another process, which got none of it.
 void Node::registered() {
   for (auto& [number, job] : jobs_) {
     if (job.driver != 0 && job.described) start_job(job);
@@ -125,7 +128,8 @@ void Node::registered() {
 // --- jobs of drivers elsewhere
 // -----------------------------------------------------------------------------------
 
-/// Workers are wanted: what they are started from comes from the driver's node.
+/// Asks control for the job, since workers of it are wanted here. Their program then comes from the
+/// driver's node. In an embedded cluster it is this process's own executable.
 void Node::need_program(Job& job) {
   if (job.state != Job::State::unknown) return;
   if (config_.embedded) {
@@ -142,7 +146,7 @@ void Node::on_job_info(const control::JobInfo& info) {
   if (at == jobs_.end() || at->second.state != Job::State::asked) return;
   Job& job = at->second;
   if (!info.job) return job_failed(job, "control does not know the job");
-  // Then only its detached actors may have workers.
+  // Of an ended job only detached actors may have workers.
   if (info.job->state != control::JobState::running) end_job(job.id, "it has ended");
   programs_->want(*info.job, steady_now());
 }
@@ -157,7 +161,7 @@ void Node::program(JobId id, const Result<os::Program>& program) {
   for (const bool dedicated : std::exchange(job.waiting, {})) start_worker(dedicated, job.number);
 }
 
-/// Its workers cannot be had on this node: everything here that waits for one is told.
+/// Refuses everything that waits for a worker of the job: this node cannot start any.
 void Node::job_failed(Job& job, const std::string& why) {
   if (job.state != Job::State::failed && !job.ended)
     log_line("%s: workers of a job cannot be started here: %s", options_.name.c_str(), why.c_str());
@@ -188,19 +192,21 @@ void Node::job_failed(Job& job, const std::string& why) {
 // --- ends
 // --------------------------------------------------------------------------------------------------------
 
-/// A worker that hosts an actor, or is on its way to one.
+/// Returns whether the worker hosts an actor, or was started for one.
 bool Node::has_purpose(const Process& worker) const {
   const auto starting = starting_.find(worker.index);
   return actors_.hosts(worker.index) || (starting != starting_.end() && starting->second);
 }
 
-/// Of a job that has ended. Processes of this node that live on ask again by themselves, but other
-/// nodes count on what they were not refused.
+/// Drops the lease requests of a job that has ended. Those of other nodes are refused, since a node
+/// counts on each request that was not. Processes of this node that live on ask again by
+/// themselves.
 void Node::drop_lease_requests(const Job& job) {
   leases_.job_ended(job.number, steady_now());
   remote_.refuse_job(job.id, "its job has ended");
 }
 
+/// Kills the job's workers on this node, except those of actors.
 void Node::end_tasks(const Job& job) {
   for (const auto& [index, process] : processes_)
     if (process->job_number == job.number && !process->doomed && process->pid > 0 &&
@@ -208,7 +214,7 @@ void Node::end_tasks(const Job& job) {
       ::kill(process->pid, SIGKILL);
 }
 
-/// Of jobs whose drivers have ended, and of which control has not said that they are over.
+/// Ends jobs whose drivers ended kJobEnds ago and of which control has sent no JobEnded.
 void Node::end_late_jobs(Time now) {
   std::vector<JobId> late;
   for (const auto& [number, job] : jobs_)
@@ -216,8 +222,9 @@ void Node::end_late_jobs(Time now) {
   for (const JobId id : late) end_job(id, "its driver has ended");
 }
 
-/// Its tasks end; its actors have ended, or are killed when control says so, and the detached ones
-/// live on. The driver hears of it by the end of its connection.
+/// Ends the job on this node. Its tasks are killed. Its actors have ended, or are killed when
+/// control sends StopActorAt; detached actors live on. A driver that waits for the end of its job
+/// (`farewell`) learns of it when its connection closes.
 void Node::end_job(JobId id, const std::string& why) {
   const auto number = job_numbers_.find(id);
   if (number == job_numbers_.end()) return;
@@ -242,9 +249,10 @@ void Node::end_job(JobId id, const std::string& why) {
   });
 }
 
-/// Ended ones go when nothing of theirs runs or is to run here; so do those that a request has
-/// named and nobody asks for any more, whose end may have been told before that request came. Their
-/// zygotes have no children worth waiting for, and may hang before they reach troupe::run.
+/// Forgets ended jobs of which nothing runs, or is to run, on this node. Also forgets jobs that only
+/// a lease request has named, once no request asks for them: their JobEnded may have come before
+/// that request. The zygote of a forgotten job is killed: it has no workers worth waiting for, and
+/// may hang before it reaches troupe::run.
 void Node::forget_ended_jobs() {
   if (!network_) return;
   for (auto at = jobs_.begin(); at != jobs_.end();) {
@@ -260,7 +268,7 @@ void Node::forget_ended_jobs() {
       ++at;
       continue;
     }
-    std::vector<ProcessIndex> unborn;  // whom the zygote has not forked yet
+    std::vector<ProcessIndex> unborn;  // workers that the zygote has not forked yet
     for (const auto& [index, process] : processes_)
       if (process->job_number == job.number) unborn.push_back(index);
     if (job.zygote) {
@@ -271,8 +279,8 @@ void Node::forget_ended_jobs() {
     }
     for (const bool dedicated : std::exchange(job.waiting, {}))
       leases_.worker_start_failed(steady_now(), dedicated, job.number);
-    // Another node's request that came after its end: no worker of a forgotten job can be started,
-    // and nobody else's would be as long as that is tried.
+    // A request of another node may have come after the job's end. It is refused: no worker of a
+    // forgotten job can be started, and each vain start would delay those of other jobs.
     if (leases_.is_wanted(job.number)) drop_lease_requests(job);
     programs_->forget(job.id);
     job_numbers_.erase(job.id);

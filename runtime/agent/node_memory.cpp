@@ -1,5 +1,5 @@
-/// Memory of the node when there is not enough of it: who waits for some, what was spilled, and
-/// what processes are told of it.
+/// Node's part in memory shortage: processes that wait for extents, objects that were spilled to
+/// disk, quotas of jobs, and the worker that ends before the machine runs out of memory.
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/os/role.hpp"
@@ -18,9 +18,10 @@ namespace troupe::agent {
 namespace {
 
 constexpr Duration kGuardInterval = std::chrono::milliseconds(250);
-constexpr Duration kTryAgain = std::chrono::milliseconds(10);  ///< who is at its quota
+/// How soon a process of a job at its quota asks for memory again.
+constexpr Duration kTryAgain = std::chrono::milliseconds(10);
 
-/// Bytes behind the name in a file of lines "name   number kB".
+/// Returns the bytes behind the name in a file of lines "name   number kB"; 0 without such a line.
 std::uint64_t field_of(const std::string& text, const char* name) {
   const auto at = text.find(name);
   return at == std::string::npos
@@ -35,7 +36,7 @@ std::string contents(const std::string& path) {
   return text.str();
 }
 
-/// The control group of this process, if it has a limit; version 2.
+/// Returns the folder of this process's control group (version 2), or nothing.
 std::string group_folder() {
   const std::string text = contents("/proc/self/cgroup");
   const auto at = text.find("0::");
@@ -53,7 +54,8 @@ MachineMemory look_at_machine() {
   if (most == 0 || most >= seen.total) return seen;  // "max" is none
   const std::string stat = contents(group + "/memory.stat");
   std::uint64_t used = std::strtoull(contents(group + "/memory.current").c_str(), nullptr, 10);
-  // What files take is given back when somebody needs it. In this file: bytes, not kB.
+  // Cached pages of files are given back when a process needs memory. This file has bytes, not kB,
+  // so the shift of field_of() is undone.
   used -= std::min(used, field_of(stat, "inactive_file ") >> 10);
   return {most, most - std::min(most, used), "the control group"};
 }
@@ -74,7 +76,7 @@ void Node::open_spiller() {
     options.folders = std::move(folders);
     options.quota = environment_.spill_bytes;
     auto files = objectstore::SpillFiles::open(std::move(options));
-    if (!files && named)  // whoever names a folder counts on it
+    if (!files && named)  // a folder that the user named must be usable
       refuse_spill_folders(files.error());
     if (!files) continue;
     spiller_ = std::make_unique<objectstore::Spiller>(*host_, *std::move(files), spills_, waiting);
@@ -85,7 +87,8 @@ void Node::open_spiller() {
     if (spiller_ && (!spiller_->is_good(name) || spiller_->is_spilled(name)))
       return spiller_->is_good(name);
     const auto opened = host_->open_local(spiller_ ? spiller_->where(name).value_or(name) : name);
-    return opened || (opened.error().code() != Code::object_lost &&  // another time, then
+    // Another error passes, and says nothing about the bytes.
+    return opened || (opened.error().code() != Code::object_lost &&
                       opened.error().code() != Code::invalid_argument);
   });
 }
@@ -122,7 +125,8 @@ void Node::forget_asks(const Process& process) {
   std::erase_if(asked_, [&](const auto& one) { return one.second.process == process.index; });
 }
 
-/// A node that is gone asks anew when it comes back, and knows nothing of what it asked before.
+/// Forgets the pulls of a node that is gone. When it comes back, it asks anew and does not know the
+/// old requests.
 void Node::forget_pulls(NodeId node) {
   std::erase_if(asked_, [node](const auto& one) {
     return one.second.what == Asked::What::pull && one.second.node == node;
@@ -135,11 +139,14 @@ void Node::may_spill(const wire::Location& at) {
 
 // --- extents
 
-/// Its job has as much as it may. It hears of the pressure, and is told to try again until nothing
-/// of the job's has been freed for as long as others wait for memory: what it has let go of comes
-/// back to it meanwhile. What it has in its extents counts in full, since it asks for more; an
-/// extent of the usual size may be for little, so a job may exceed its quota by one for each of its
-/// processes.
+/// Returns false if the job of the process is below its quota (TROUPE_JOB_BYTES). Else answers the
+/// request and returns true:
+/// - The process gets MemoryPressure from time to time, and is told to ask again after kTryAgain.
+/// - It gets out_of_memory when nothing of the job was freed for `spill_patience`.
+///
+/// The free room in the process's own extents counts as used, since the process asks for more. A
+/// request of up to a usual extent may be for a small object, so its size is not counted: a job may
+/// exceed its quota by one extent for each of its processes.
 bool Node::exceeds_quota(Process& from, const wire::NeedExtent& message) {
   if (environment_.job_bytes.count == 0) return false;
   const objectstore::HostStats store = host_->stats();
@@ -206,14 +213,15 @@ void Node::give_extent(ProcessIndex process, std::uint64_t request,
   send_with(*to, answer, {grant->memory.get()});
 }
 
-/// Transfers have no memory for what comes from other nodes: one such ask at a time, since they say
-/// it again.
+/// Asks the spiller for memory for transfers. One such request is open at a time; transfers ask
+/// again after its answer.
 void Node::short_of_memory(std::uint64_t bytes) {
   if (!spiller_ || std::exchange(asks_for_transfers_, true)) return;
   spiller_->need(ask({}), 0, bytes, steady_now());
 }
 
-/// The answer to that. Transfers are told later: they may be the caller.
+/// Takes the answer to short_of_memory(). Transfers are told later, in tell_memory(), since they
+/// may be the caller.
 void Node::take_extent(Result<objectstore::ExtentGrant> grant) {
   asks_for_transfers_ = false;
   memory_came_ = true;
@@ -223,7 +231,7 @@ void Node::take_extent(Result<objectstore::ExtentGrant> grant) {
     memory_refused_ = grant.error();
 }
 
-/// To the agent's own client.
+/// Gives the extent to the agent's own client of the object store.
 void Node::add_extent(objectstore::ExtentGrant grant) {
   const objectstore::ExtentId id = grant.id;
   if (host_->local().add_extent(std::move(grant)))
@@ -257,7 +265,8 @@ void Node::where_is(Process& from, const wire::WhereIs& message) {
   spiller_->find(ask(asked), wire::store_location(message.location), steady_now());
 }
 
-/// Whether another node wants an object that has to be brought back first.
+/// Returns whether the message is a pull of an object that lies on disk. Then asks the spiller to
+/// bring the object back; the pull goes on when it has.
 bool Node::restores_first(NodeId from, const wire::PeerMessage& message) {
   const auto* request = std::get_if<wire::PullRequest>(&message);
   if (request == nullptr || !spiller_) return false;
@@ -310,7 +319,7 @@ void Node::serve_memory() {
   spiller_->poll(now);
 }
 
-/// Bytes that are the process's own: what it shares, as the object store, is not.
+/// Returns the resident bytes of the process that it does not share; the object store is shared.
 std::uint64_t Node::memory_of(const Process& process) const {
   std::istringstream text(contents("/proc/" + std::to_string(process.told_pid) + "/statm"));
   std::uint64_t size = 0, resident = 0, shared = 0;
@@ -319,7 +328,7 @@ std::uint64_t Node::memory_of(const Process& process) const {
          static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
-/// Ends a worker when memory runs out, before the kernel ends whom it likes.
+/// Ends a worker when memory runs out, before the kernel's OOM killer chooses a process.
 void Node::guard_memory() {
   const Time now = steady_now();
   if (now < next_guard_ || leases_.lease_count() == 0) return;
@@ -347,7 +356,8 @@ void Node::guard_memory() {
   }
 }
 
-/// What has to follow the notices: their memory is what it is about.
+/// Tells processes and transfers to ask for memory again, and sends MemoryPressure. Runs after
+/// send_notices(): the notices concern the very memory that is asked for.
 void Node::tell_memory() {
   for (const std::uint64_t ask : std::exchange(try_again_, {})) {
     const auto asked = take_ask(ask);

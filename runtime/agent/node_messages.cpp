@@ -1,4 +1,4 @@
-/// What processes tell their agent.
+/// Node's handling of messages from the processes of its node, and its sending to them.
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/agent/resource_demand.hpp"
 #include "troupe/runtime/base/log.hpp"
@@ -43,8 +43,9 @@ void Node::refuse(Process& to, const std::string& why) {
   break_off(to, why);
 }
 
-/// A channel between two processes: each learns of it over its socket, in order before any ring
-/// message that names it. Without one, `b` ends, and `a` is told so.
+/// Gives two processes a channel to each other, unless they have one. Each gets it over its socket,
+/// and reads it before any ring message that names the other process. If no channel can be made,
+/// `b` ends, and `a` gets its PeerDied.
 void Node::connect(Process& a, Process& b) {
   if (a.peers.count(b.index) != 0) return;
   const std::uint32_t slot_a = a.peers[b.index] = a.slots.take();
@@ -118,8 +119,8 @@ void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
              message);
 }
 
-/// A driver is done. A worker cannot start: who waits for it is refused with what the system did
-/// not give it.
+/// Handles Shutdown: a driver's program has ended, or a worker cannot start. The requests that wait
+/// for the worker are refused, with the reason that it gives.
 void Node::on_shutdown(Process& from, const wire::Shutdown& message) {
   if (from.speaks_as == Talker::driver) {
     from.said_end = true;
@@ -198,7 +199,8 @@ void Node::welcome(Process& from, std::vector<Fd> descriptors) {
       {membership->publications.get(), membership->pins.get(), membership->retirements.get()});
 }
 
-/// It has mapped the store and has its thread: what it needs and may be refused.
+/// Handles StoreAttached: the process has mapped the object store and has its I/O thread, so
+/// nothing it needs can be refused any more. A worker counts as started from here on.
 void Node::store_attached(Process& from) {
   if (const auto done = host_->confirm_process(from.store_index); !done)
     return break_off(from, done.error().message());
@@ -208,13 +210,13 @@ void Node::store_attached(Process& from) {
   if (!starting) return;
   leases_.worker_started(from.index, steady_now(), starting.mapped(), from.job_number);
   job->second.failed_starts = 0;
-  // It ends then, unless an actor waits for it, or with the lease that it has got: a detached
-  // actor of an ended job may still submit.
+  // A worker of an ended job ends now, unless an actor waits for it or it got a lease: a detached
+  // actor of such a job may still submit tasks. With a lease the worker ends when that does.
   if (job->second.ended) drop_lease_requests(job->second);
 }
 
 void Node::on_request_lease(Process& from, const wire::RequestLease& message) {
-  // What other nodes were asked for is part of the backlog.
+  // The backlog includes leases that other nodes were asked for.
   const std::uint32_t elsewhere = remote_.outstanding(from.index, message.key);
   const std::uint32_t here = message.backlog - std::min(message.backlog, elsewhere);
   scheduling::ResourceDemand demand = demand_of(message.demand);
@@ -253,16 +255,18 @@ void Node::on_store(Process& from, wire::NodeMessage& message) {
                    },
                    [&](wire::Free& m) { free(m.location); },
                    [&](wire::Unpinned& m) { host_->unpinned(m.process, m.slot); },
-                   [](auto&) {}},  // only agents say them: see may_say()
+                   [](auto&) {}},  // only agents send these: see may_say()
              message);
 }
 
+/// Records an object that is now in the store: which process it is in flight to, and for accounting
+/// which job and call site made it.
 void Node::adopted(const wire::Adopt& message, const Process& from) {
   const wire::Location& at = message.location;
   if (in_flight_refs_.adopted(from.index, message.process != 0 ? message.process : from.index,
                               {message.frame, message.waiting}, at))
     free(at);
-  if (!network_ && environment_.job_bytes.count == 0) return;  // nobody asks
+  if (!network_ && environment_.job_bytes.count == 0) return;  // the accounting has no reader
   const auto [entry, fresh] = made_.try_emplace({at.segment, at.slot, at.generation});
   if (!fresh) return;
   Made& object = entry->second;
@@ -273,7 +277,7 @@ void Node::adopted(const wire::Adopt& message, const Process& from) {
   accounting_.made(object.job, object.site, at.length, from.heard);
 }
 
-/// Its numbers count up.
+/// Notes a call site of the process. The process numbers its sites from 1 on, in order.
 void Node::on_call_site(Process& from, const wire::CallSite& message) {
   if (message.number == from.sites.size() + 1 && message.number <= wire::kMaxCallSites)
     from.sites.push_back(accounting_.site(message.text));
@@ -288,18 +292,19 @@ void Node::on_hold(const Process& from, const wire::Hold& message) {
     in_flight_refs_.taken_back(from.index, message.process, frame, message.object);
 }
 
-/// What a dead process had given to this one never comes.
+/// Takes back what a dead process had counted for this one in frames that never arrived.
 void Node::undo(ProcessIndex process, const InFlightRefs::Undone& undone) {
   for (const ObjectId object : undone.counts) references_.hold(object, process, -1);
   for (const wire::Location& location : undone.free) free(location);
   references_.forget(undone.forgotten);
 }
 
-/// From here on the owner table frees what the value names.
+/// Notes that the reference table, not a process, frees what the value names from here on.
 void Node::counted(const wire::Value& value) {
   if (value.kind == wire::Value::Kind::shared) in_flight_refs_.owned(value.location);
 }
 
+/// Answers NeedReader. Returns false if the memory is not there yet and another try may find it.
 bool Node::give_reader(Process& to, const wire::NeedReader& request, bool last_try) {
   wire::GiveReader answer;
   answer.is_segment = request.is_segment;
@@ -328,6 +333,8 @@ bool Node::give_reader(Process& to, const wire::NeedReader& request, bool last_t
   return true;
 }
 
+/// Frees objects and answers readers, now that everything that was ready has been read. Frees wait
+/// further while the ring of a dying worker is unread: it may hold their Adopt.
 void Node::carry_out_deferred() {
   for (const wire::Location& location :
        has_unread() ? std::vector<wire::Location>() : std::exchange(frees_, {})) {
@@ -346,7 +353,7 @@ void Node::carry_out_deferred() {
         readers_.push_back({request.process, request.request, request.tries + 1});
 }
 
-/// Where the bytes of the call's large arguments are, as far as that is known here.
+/// Returns the nodes that have large arguments of the call, with their bytes, as far as known here.
 ActorHost::BytesByNode Node::bytes_near(const wire::Call& call) {
   constexpr std::uint64_t kWorthIt = 256 << 10;
   constexpr int kMostSteps = 16;
@@ -396,9 +403,10 @@ void Node::on_actor_message(Process& from, wire::NodeMessage& message, BlobView 
       message);
 }
 
-/// Everything that control has said; true when it said something.
+/// Handles the answers of a private node's control, or those to messages that no Link took. Returns
+/// true if there were any.
 bool Node::hear_control() {
-  // The network calls on_control() for what control says.
+  // In a cluster the network calls on_control() for messages of control itself.
   auto messages = control_ ? control_->poll(steady_now()) : std::exchange(refused_, {});
   for (control::FromControl& message : messages) on_control(message);
   if (control_)
@@ -406,7 +414,8 @@ bool Node::hear_control() {
   return !messages.empty();
 }
 
-/// What no Link takes is answered as control would refuse it: nothing is lost without a word.
+/// Sends to control of a cluster. A message that no Link takes is logged and answered as control
+/// would refuse it, so that no wait for its answer stays open.
 void Node::say_to_control(const control::ToControl& message) {
   const std::optional<Error> error = network_->send_control(message);
   if (!error) return;
@@ -436,7 +445,7 @@ void Node::answer_nodes(Process& to, std::uint64_t request) {
   add(options_.name, true, report_of_self());
   for (const control::ClusterRow& row : cluster_.rows)
     if (row.description.id != id_) add(row.description.name, !row.suspect, row.report);
-  // In pieces: a ring's frame takes some forty rows.
+  // In pieces, the last rows first: a ring's frame takes some forty rows.
   constexpr std::size_t kRows = 24;
   while (answer.rows.size() > kRows) {
     wire::Nodes piece{request, {}, true};

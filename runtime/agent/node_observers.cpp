@@ -1,4 +1,5 @@
-/// What observers ask: of control through this agent, and what the memory of a node is used for.
+/// Node's answers to observers: questions that it passes on to control, and reports of what the
+/// memory of a node is used for.
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/wire/cases.hpp"
 #include "troupe/runtime/wire/memory.hpp"
@@ -15,9 +16,9 @@ using wire::Cases;
 /// An answer to an observer leaves in pieces that fit a packet.
 constexpr std::size_t kAnswerPiece = 12 * 1024;
 constexpr std::size_t kPeerPiece = 256 * 1024;
-/// Whoever was asked has this long for its whole answer.
+/// Control or another agent has this long for its whole answer.
 constexpr Duration kInquiryLasts = std::chrono::seconds(20);
-/// Reports that one node may have asked for and not taken yet.
+/// Most reports that wait for one node to take them.
 constexpr std::size_t kMaxReports = 8;
 
 std::uint64_t nanoseconds(Duration duration) {
@@ -114,7 +115,7 @@ void Node::describe_place(const wire::Location& location, wire::MemoryObject& ro
   row.unused_ns = seen->pins != 0 ? 0 : nanoseconds(now - seen->used);
 }
 
-/// O(objects of the node): some milliseconds for ten thousand.
+/// Returns the report of this node's memory. O(objects of the node).
 wire::MemoryReport Node::memory_report() {
   const Time now = steady_now();
   wire::MemoryReport report;
@@ -207,7 +208,7 @@ wire::MemoryReport Node::memory_report() {
     }
     rows.add(std::move(row));
   });
-  if (spiller_)  // what processes have named to each other without the owner table
+  if (spiller_)  // objects that processes passed to each other without the reference table
     spiller_->each([&](const objectstore::Spiller::Seen& seen) {
       const objectstore::Location& at = seen.name;
       if (named.count({at.process, at.slot, at.generation}) != 0 || !rows.takes(at.length)) return;
@@ -235,7 +236,7 @@ void Node::refuse_inquiry(Process& to, std::uint64_t request, const Error& why) 
   send(to, answer);
 }
 
-/// `bytes` are those from `offset` on of an answer of `whole` bytes.
+/// Sends a part of an answer to an observer: `bytes` are at `offset` in an answer of `whole` bytes.
 void Node::answer_inquiry(Process& to, std::uint64_t request, BlobView bytes, std::uint64_t offset,
                           std::uint64_t whole) {
   for (std::size_t at = 0; at < bytes.size(); at += kAnswerPiece)
@@ -247,7 +248,7 @@ void Node::answer_inquiry(Process& to, std::uint64_t request, BlobView bytes) {
   answer_inquiry(to, request, bytes, 0, bytes.size());
 }
 
-/// Whoever was asked will not answer: control, or that node.
+/// Refuses all questions that the node (zero: control) will not answer any more.
 void Node::end_inquiries(NodeId node, const Error& why) {
   for (auto at = inquiries_.begin(); at != inquiries_.end();) {
     const Inquiry inquiry = at->second;
@@ -290,7 +291,7 @@ void Node::expire_inquiries(Time now) {
   }
 }
 
-/// Another agent asks on behalf of an observer.
+/// Sends a memory report to another agent, which asks for one of its observers.
 void Node::on_peer_inquire(NodeId from, const wire::PeerInquire& message) {
   std::deque<Report>& reports = reports_[from];
   if (reports.size() >= kMaxReports) {
@@ -301,7 +302,7 @@ void Node::on_peer_inquire(NodeId from, const wire::PeerInquire& message) {
   send_reports(from);
 }
 
-/// As much as the way to that node takes; the rest follows when it has room.
+/// Sends as much of the node's reports as the network takes; on_can_send() sends the rest.
 void Node::send_reports(NodeId to) {
   const auto at = reports_.find(to);
   if (at == reports_.end()) return;

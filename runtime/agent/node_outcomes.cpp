@@ -1,4 +1,4 @@
-/// What the node's tables have decided, carried out: leases, refs, actors.
+/// Node's carrying out of what LeaseTable, ReferenceTable and ActorHost decide.
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/agent/resource_demand.hpp"
 #include "troupe/runtime/wire/cases.hpp"
@@ -39,7 +39,7 @@ void Node::carry_out_leases() {
 }
 
 void Node::on_granted(const scheduling::Granted& grant) {
-  // It has this before its first call under the lease, which nobody sends before the grant.
+  // The worker gets this before its first call under the lease: no caller knows of the lease yet.
   Process* worker = find(grant.worker);
   if (worker != nullptr) tell_lease(*worker, grant);
   if (grant.owner == kSelf && (grant.key & kForLineage) != 0) return serve_lineage(grant);
@@ -49,18 +49,19 @@ void Node::on_granted(const scheduling::Granted& grant) {
     actor_leases_[grant.key] = grant.lease;
     return actors_.worker_ready(grant.key, grant.worker, grant.gpus);
   }
-  if (worker == nullptr)  // the table hears of the death next
+  if (worker == nullptr)  // the worker is dying; bury() tells the lease table next
     return remote_.request_again(grant.owner, grant.key);
   if (remote_.is_proxy_process(grant.owner))
     return remote_.granted_here(grant.owner, grant.key, grant.lease, grant.worker, grant.gpus);
   Process* owner = find(grant.owner);
-  // Gone meanwhile: also a process elsewhere that has withdrawn its request since it was granted.
+  // The owner is gone: it died, or it is a proxy process whose request was withdrawn meanwhile.
   if (owner == nullptr) return leases_.returned(grant.lease, steady_now());
   connect(*owner, *worker);
   send(*owner, wire::LeaseGranted{grant.key, grant.lease, grant.worker, grant.gpus});
 }
 
-/// Mostly it is what the worker was told before.
+/// Tells the worker what its lease reserves, unless that is what it was told last. On a node with
+/// GPUs it is told each time, since the devices may differ.
 void Node::tell_lease(Process& worker, const scheduling::Granted& grant) {
   wire::ResourceDemand demand = wire_demand(grant.demand);
   const bool has_devices = options_.gpus > 0;
@@ -102,7 +103,8 @@ void Node::send_notices() {
 // --- ReferenceTable::Out
 // ---------------------------------------------------------------------------------------------------
 
-/// A value of ours as another node takes it.
+/// Returns the PeerReady that gives this node's value to another node: refs with their owners, and
+/// the size of a large value instead of its location.
 wire::PeerReady Node::answer_of(ObjectId object, const wire::Value& value) {
   wire::PeerReady ready{object, value, {}};
   wire::for_each_ref(value, [&](ObjectId id) {
@@ -204,7 +206,8 @@ void Node::end_worker(ProcessIndex worker) {
   send(*process, wire::Shutdown{"no longer needed"});
 }
 
-/// A worker may serve before its zygote has said what its pid is; then it is killed when that comes.
+/// Kills a worker. A worker may serve before its zygote has reported its pid; worker_forked() then
+/// kills it.
 void Node::kill_worker(ProcessIndex worker) {
   Process* process = find(worker);
   if (process == nullptr) return;
@@ -217,7 +220,7 @@ void Node::publish(ProcessIndex watcher, const wire::ActorUpdate& update) {
   if (to == nullptr) return;
   if (update.state == wire::ActorState::alive) {
     Process* worker = find(update.worker);
-    if (worker == nullptr) return;  // control hears of its death next
+    if (worker == nullptr) return;  // it is dying: ActorGone is sent to control next
     if (worker != to) connect(*to, *worker);
   }
   send(*to, update);

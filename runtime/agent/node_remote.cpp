@@ -222,10 +222,10 @@ void Node::release_answers() {
 }
 
 /// Stops the node's actors (SIGSTOP) while this node may have been declared dead, and lets them go
-/// on (SIGCONT) when it may serve again. Other lives of these actors may run elsewhere, so they must
-/// not serve callers of this node either. If control does not take the node back in time, they end
-/// with it. The word on the doorbell says until when actors may answer: an actor stops itself when
-/// this process does not run (client/actor_lease_timer.hpp).
+/// on (SIGCONT) when it may serve again. Other lives of these actors may run elsewhere, so these
+/// must not serve callers of this node either. If control does not take the node back in time, they
+/// end with it. The word on the doorbell says until when actors may answer: an actor stops itself
+/// then if this process does not run (client/actor_lease_timer.hpp).
 void Node::halt_actors() {
   const bool halt = !network_->may_serve(steady_now());
   const Duration until = halt ? Duration{} : sleep_.up_at(network_->serves_until());

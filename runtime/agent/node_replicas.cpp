@@ -1,4 +1,4 @@
-/// Copies of objects at other nodes: what Replicas decides, carried out.
+/// Node's part in replicas, copies of objects at other nodes: carries out what Replicas decides.
 #include "troupe/runtime/agent/internal/lost.hpp"
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/wire/values.hpp"
@@ -9,7 +9,8 @@
 namespace troupe::agent {
 namespace {
 
-constexpr int kLentAtMost = 4;  ///< to one object: who asks again has found the bytes bad
+/// How often a replica serves one object. A reader that asks again has found the bytes bad.
+constexpr int kLentAtMost = 4;
 
 }  // namespace
 
@@ -45,7 +46,8 @@ bool Node::on_replica_message(NodeId from, const wire::PeerMessage& message) {
   return true;
 }
 
-/// The owner's value, or a copy's: then it is the value of another's object.
+/// Handles PeerReady: the value of an object of that node, or of a replica that it keeps. A
+/// replica's value counts as the owner's.
 void Node::on_ready(NodeId from, const wire::PeerReady& ready, BlobView payload) {
   const ProcessIndex index = index_of(from);
   const bool found = ready.value.kind != wire::Value::Kind::error;
@@ -54,7 +56,8 @@ void Node::on_ready(NodeId from, const wire::PeerReady& ready, BlobView payload)
     network_->drop(from, "it sent a value with too many refs");
 }
 
-/// Whose bytes are sent to who asks for this: a copy's owner has those of the object itself.
+/// Returns the object whose bytes answer a pull of `object`. A replica that this node does not keep
+/// is pulled by its keeper: this node is the owner and sends the bytes of the object itself.
 ObjectId Node::served(ObjectId object) const {
   return wire::is_copy(object) && references_.value_of(object) == nullptr
              ? wire::original_of(object)
@@ -95,12 +98,13 @@ void Node::replicated(ProcessIndex process, const wire::Replicated& answer) {
 
 void Node::found_here(ProcessIndex owner, ObjectId object) {
   const ReferenceTable::HeldValue copy = references_.held_here(wire::copy_of(object));
-  if (copy.value == nullptr) return not_found(owner, object, {});  // somebody called it lost
+  if (copy.value == nullptr) return not_found(owner, object, {});  // it was reported lost
   const Blob payload(copy.payload.begin(), copy.payload.end());
   (void)take_value(owner, kSelf, answer_of(object, *copy.value), payload);
 }
 
-/// The object's record takes the copy's location, and holds the copy in its place.
+/// Serves the object with the bytes of the replica that this node keeps: the object's record gets
+/// the replica's location, and the agent holds the replica as long as that is used.
 void Node::lend(ObjectId object) {
   const ObjectId copy = wire::copy_of(object);
   const wire::Value* value = references_.value_of(copy);
@@ -115,7 +119,8 @@ void Node::lend(ObjectId object) {
   references_.pulled(object, at);
 }
 
-/// Bytes that serve an object and are a copy's stay where they are.
+/// Returns true, and the location is not freed, if it belongs to a replica that is lent to an
+/// object: then one use of the replica ends.
 bool Node::gave_back_lent(const wire::Location& location) {
   const auto at = lent_.find({location.segment, location.slot, location.generation});
   if (at == lent_.end()) return false;
@@ -132,7 +137,7 @@ void Node::pull_copy(NodeId from, ObjectId copy, std::uint64_t bytes) {
   transfers_->pull(from, copy, bytes, steady_now());
 }
 
-/// A shared folder may have one.
+/// Ends a search that found no replica: a shared folder may still have a copy.
 void Node::not_found(ProcessIndex owner, ObjectId object, std::optional<std::uint64_t> bytes) {
   if (copies_) return bytes ? want_copy(owner, object, *bytes) : look_for_copy(owner, object);
   const wire::Value lost =

@@ -1,4 +1,5 @@
-/// Workers: asked of the zygote, introduced by their hello, buried when it has reaped them.
+/// Node's zygotes and workers. A zygote forks a worker on request, the worker sends its Hello, and
+/// is buried when the zygote has reaped it.
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/os/orphans.hpp"
@@ -18,19 +19,21 @@ namespace troupe::agent {
 namespace {
 
 constexpr Duration kZygoteEnds = std::chrono::seconds(2);
-/// For a program that becomes a daemon, from the end of its first process until troupe::run.
+/// How long a program that becomes a daemon may take from the end of its first process until
+/// troupe::run.
 constexpr Duration kZygoteGoesOn = std::chrono::seconds(10);
 
-/// Reaps it, if it is our child: a program that became a daemon is not.
+/// Returns whether the zygote has ended. Reaps it if it is a child of this process; a program that
+/// became a daemon is none.
 bool has_ended(pid_t pid, const Fd& life) {
   if (const pid_t reaped = waitpid(pid, nullptr, WNOHANG); reaped >= 0) return reaped > 0;
   pollfd entry{life.get(), POLLIN, 0};
   return !life || poll(&entry, 1, 0) == 1;
 }
 
-constexpr Duration kOrphansEnd = std::chrono::milliseconds(10);  ///< then they are looked for again
+constexpr Duration kOrphansEnd = std::chrono::milliseconds(10);  ///< pause of end_orphans()
 
-/// What passes when processes, memory or descriptors come free.
+/// Returns whether the error goes away when processes, memory or descriptors come free.
 bool is_limit(int error) {
   return error == EAGAIN || error == ENOMEM || error == EMFILE || error == ENFILE;
 }
@@ -50,7 +53,7 @@ Result<void> Node::start_zygote(Job& job) {
   if (job.zygote) return {};
   auto ends = os::LocalSocket::pair();
   if (!ends) return ends.error();
-  // A local driver's file is the one that it was started from, also when another has its path now.
+  // Uses the very file that a local driver was started from, even if another has its path by now.
   os::Program program = job.program;
   if (auto local = programs_ ? programs_->local(job.id) : std::nullopt) {
     program.path = std::move(local->path);
@@ -71,11 +74,12 @@ void Node::watch_zygote(Job& job, pid_t pid) {
   job.zygote_due = Time::max();
 }
 
-/// Its socket may stay open in a process that it has forked. One that ends well before it is ready
-/// may have left a child to go on in its place, as daemon() does: that one says that it is ready.
+/// Handles the end of the zygote's process; its socket may stay open in a process that it forked. A
+/// zygote that exits with 0 before it is ready may have left a child in its place, as daemon()
+/// does. That child has kZygoteGoesOn to report that it is ready.
 void Node::zygote_process_ended(Job& job) {
   pollfd life{job.zygote_life.get(), POLLIN, 0};
-  if (!job.zygote_life || poll(&life, 1, 0) != 1) return;  // that child has just said so
+  if (!job.zygote_life || poll(&life, 1, 0) != 1) return;  // the child has just reported
   job.zygote_life.reset();
   siginfo_t how{};
   const bool ended_well =
@@ -85,8 +89,8 @@ void Node::zygote_process_ended(Job& job) {
   job.zygote_due = steady_now() + kZygoteGoesOn;
 }
 
-/// The job is without a zygote from here on; the one that it had, and with it every worker of the
-/// job, ends by itself (a millisecond), or by force after two seconds.
+/// Takes the zygote away from the job and lets it end, and with it every worker of the job on this
+/// node. It ends by itself when its socket closes, or is killed after kZygoteEnds.
 void Node::leave_zygote(Job& job, std::vector<ProcessIndex> orphans, std::string why) {
   if (!job.zygote) return;
   job.zygote = os::ZygoteLink();
@@ -100,7 +104,7 @@ void Node::leave_zygote(Job& job, std::vector<ProcessIndex> orphans, std::string
   ending.why = std::move(why);
 }
 
-/// Does not block.
+/// Buries the workers of zygotes that have ended, and kills zygotes that are late. Does not block.
 void Node::reap_zygotes() {
   const Time now = steady_now();
   for (std::size_t i = 0; i < ending_zygotes_.size();) {
@@ -129,8 +133,9 @@ bool Node::is_zygote(pid_t pid) const {
          std::any_of(jobs_.begin(), jobs_.end(), has);
 }
 
-/// What a zygote that was killed could not end. Does not block. A zygote that becomes a daemon is
-/// such a child for a moment, until it says that it is ready.
+/// Ends processes that a killed zygote left behind, as children of this one. Does not block. Waits
+/// while a zygote starts: one that becomes a daemon is such a child until it reports that it is
+/// ready.
 void Node::end_orphans() {
   const auto starts = [](const auto& job) { return job.second.zygote && !job.second.zygote_ready; };
   if (std::any_of(jobs_.begin(), jobs_.end(), starts)) {
@@ -141,7 +146,8 @@ void Node::end_orphans() {
   orphans_due_ = left == 0 ? Time::max() : steady_now() + kOrphansEnd;
 }
 
-/// At the end of the node: every zygote, and waits for it, since its workers must not outlive it.
+/// Ends every zygote at the end of the node. Waits for them, 2 s each at most, since their workers
+/// must not outlive the node.
 void Node::end_zygotes() {
   for (auto& [number, job] : jobs_) leave_zygote(job, {}, {});
   for (EndingZygote& ending : ending_zygotes_) {
@@ -184,7 +190,7 @@ void Node::start_worker(bool dedicated, scheduling::JobNumber number) {
   process->job_number = job.number;
   process->socket = os::LocalSocket(std::move(ends->first));
   starting_[process->index] = dedicated;
-  // The link keeps the order until the zygote has come up.
+  // The link keeps the request until the zygote has come up.
   if (!job.zygote.fork_worker(process->index, std::move(ends->second))) {
     starting_.erase(process->index);
     return start_failed(dedicated, number, "the zygote is gone");
@@ -206,7 +212,7 @@ void Node::on_zygote(Job& job) {
       case os::ZygoteEvent::Kind::forked: worker_forked(job, event.token, event.pid); break;
       case os::ZygoteEvent::Kind::exited:
         if (Process* worker = find(event.token); worker && starting_.count(event.token) != 0)
-          drain_socket(*worker);  // there it says what it lacked
+          drain_socket(*worker);  // its Shutdown may say which limit kept it from starting
         worker_gone(event.token, os::describe_status(event.status));
         break;
       case os::ZygoteEvent::Kind::failed:
@@ -228,18 +234,19 @@ void Node::zygote_gone(Job& job) {
   if (!network_) return go_down(why);
   const bool was_ready = job.zygote_ready;
   if (was_ready) why = "its zygote was killed, and all workers of its job on this node with it";
-  // Its children die with it; nobody else reports them.
+  // Its workers die with it, and nobody else reports their deaths.
   std::vector<ProcessIndex> orphans;
   for (const auto& [index, process] : processes_)
     if (process->job_number == job.number && process->kind == wire::ProcessKind::worker)
       orphans.push_back(index);
   leave_zygote(job, std::move(orphans), why);
-  // What once came up may come up again; start_failed() counts when it does not.
+  // A zygote that once came up may come up again; start_failed() counts if it does not.
   if (!was_ready && !job.ended) job_failed(job, why);
 }
 
-/// At a limit only who waits for the worker is refused, in time. Another failure may pass; ten in a
-/// row, about two seconds, will not.
+/// Tells the lease table that a worker could not be started. At a limit of processes, memory or
+/// descriptors, only the requests that wait for the worker are refused, after a while. Another
+/// failure may pass; ten in a row end the job on this node, or a private node.
 void Node::start_failed(bool dedicated, scheduling::JobNumber number, const std::string& why,
                         bool at_limit) {
   if (at_limit)
@@ -255,8 +262,9 @@ void Node::start_failed(bool dedicated, scheduling::JobNumber number, const std:
   job_failed(job, why);
 }
 
-/// The node cannot serve any more: everybody is told why, and every wait ends. Workers are killed
-/// with their zygotes; told as well, an actor's might or might not run its destructor before.
+/// Ends the node, which cannot serve any more. Drivers and observers get Shutdown with the reason,
+/// so every wait ends. Workers get none, since they are killed with their zygotes: with a Shutdown
+/// it would be left to chance whether an actor's destructor still runs.
 void Node::go_down(const std::string& why) {
   if (over_) return;
   over_ = true;
@@ -267,8 +275,9 @@ void Node::go_down(const std::string& why) {
 
 // --- calls of workers that have ended
 
-/// The driver stays longest. Without anybody a worker is leased, which may well be idle then: it
-/// ends only when what it has submitted has ended.
+/// Returns the driver if it is on this node, since it lives longest, else a worker of the job. If
+/// there is neither, leases a worker and returns nullopt; serve_lineage() follows. That worker may
+/// be idle under its lease: it ends only when the tasks that it submitted have ended.
 std::optional<ProcessIndex> Node::LineageOut::find_process(JobNumber job) {
   std::optional<ProcessIndex> found;
   for (const auto& [index, process] : node.processes_) {
@@ -290,8 +299,10 @@ void Node::LineageOut::send(ProcessIndex to, const wire::NodeMessage& message, B
   if (Process* process = node.find(to)) node.send(*process, message, payload);
 }
 
-/// A worker that has ended keeps the lease until it is buried: returned before, it would be granted
-/// for the next request at once, and so on without end, and nobody would read that it is reaped.
+/// Gives the job's calls to the worker that was leased for them, and returns the lease. The lease
+/// of a worker that has ended is not returned here but at its burial: returned now, the same worker
+/// would be granted for the next request at once. That loop would never come to read that the
+/// worker is reaped.
 void Node::serve_lineage(const scheduling::Granted& grant) {
   const JobNumber job = grant.key & ~kForLineage;
   if (find(grant.worker) != nullptr) {
@@ -302,8 +313,9 @@ void Node::serve_lineage(const scheduling::Granted& grant) {
   }
 }
 
-/// It may have served for a while, and its end may have been decided meanwhile. One that is not
-/// known was buried: nobody else ends what its user's code still does.
+/// Notes the pid of a worker. The worker may have served for a while before this report; if its end
+/// was decided meanwhile, it is killed now. An unknown worker was buried already and is killed too:
+/// nobody else would end it.
 void Node::worker_forked(Job& job, std::uint64_t token, pid_t pid) {
   const auto found = processes_.find(token);
   const bool is_known = found != processes_.end();
@@ -312,6 +324,7 @@ void Node::worker_forked(Job& job, std::uint64_t token, pid_t pid) {
     ::kill(pid, SIGKILL);
 }
 
+/// Buries a worker that is dead, or that will not be forked. `token` is its process index.
 void Node::worker_gone(std::uint64_t token, const std::string& reason) {
   const auto found = processes_.find(token);
   if (found == processes_.end()) return;
