@@ -44,7 +44,7 @@ enum class Talker : std::uint8_t {
   observer = 8
 };
 
-/// What of the sender's own a message must be about.
+/// The thing of the sender's own that a message must be about.
 enum class Own : std::uint8_t {
   anything,  ///< no rule: see above
   lease,     ///< a lease that it has, or one that is over
@@ -60,7 +60,8 @@ struct Rule {
   bool is_a_row = false;  ///< false: the table lacks the kind
 };
 
-/// What of the sending node's own a message of another agent is about, and which part judges it.
+/// The thing of the sending node that a message of another agent is about, and the part that judges
+/// it.
 enum class PeerOwn : std::uint8_t {
   anything,  ///< a question or request that any node may have
   process,   ///< a process, lease or proxy of that node: RemoteTable
@@ -137,8 +138,8 @@ constexpr Table<wire::NodeMessage> node_table() {
   return t;
 }
 
-/// What may be asked of control through an agent. Drivers and workers have messages of their own
-/// for what they need; observers ask for a person.
+/// The questions that may be asked of control through an agent. Drivers and workers have messages
+/// of their own for what they need; observers ask for a person.
 constexpr Table<control::ToControl> question_table() {
   namespace c = control;
   using M = c::ToControl;
@@ -196,8 +197,8 @@ enum class Objection : std::uint8_t {
 
 class Authority {
  public:
-  /// What the agent's other parts know. A function returns false only if the subject is known to be
-  /// another process's.
+  /// The knowledge of the agent's other parts. A function returns false only if the subject is
+  /// known to be another process's.
   class Facts {
    public:
     virtual ~Facts() = default;

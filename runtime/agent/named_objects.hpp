@@ -28,7 +28,7 @@ namespace troupe::agent {
 
 class NamedObjects {
  public:
-  /// What follows; must not call back in.
+  /// The effects of this state machine. A function must not call back into NamedObjects.
   class Out {
    public:
     virtual ~Out() = default;
@@ -40,7 +40,7 @@ class NamedObjects {
     virtual void answer(ProcessIndex process, const wire::NamedObject& answer,
                         const control::ObjectName& what) = 0;
   };
-  /// What the agent knows of an object that gets a name.
+  /// The agent's knowledge of an object that gets a name.
   struct Facts {
     NodeId owner;
     JobId job;

@@ -203,12 +203,15 @@ std::uint32_t Node::take_slot() {
   return static_cast<std::uint32_t>(slots_.size() - 1);
 }
 
+/// Runs passes until the node ends. A pass reads all rings first, then carries out what had to wait
+/// for that, lets each part act, hands the network its frames, and sleeps until the next event or
+/// deadline.
 void Node::loop() {
   while (!over_) {
     drain_bell();
     carry_out_deferred();
     on_timer();
-    do {
+    do {  // again while a private node's control has answers: they may end workers or ask for some
       bury_doomed();
       lineage_cache_.carry_out();
       carry_out_leases();
@@ -232,6 +235,8 @@ void Node::loop() {
       network_->flush(steady_now());
     }
     if (over_) break;
+    // prepare_sleep() announces the sleep, then looks at the slots once more: a writer that came in
+    // between either sees the announcement or is seen.
     if (again || bell_.pending() || !bell_.prepare_sleep()) {
       poll_once(steady_now());
       continue;

@@ -122,7 +122,7 @@ class Node final : private ReferenceTable::Out,
     std::optional<wire::ResourceDemand> leased;  ///< a worker's lease, as it was told last
     QuotaWait at_quota;                          ///< its wait for memory beyond its job's quota
   };
-  /// What this node keeps of a job, the work of one driver on any node.
+  /// This node's record of a job, the work of one driver on any node.
   struct Job {
     JobId id;
     scheduling::JobNumber number = 0;
@@ -144,8 +144,8 @@ class Node final : private ReferenceTable::Out,
     Time zygote_due = Time::max();  ///< it ended too early: a child may take over until this time
     int failed_starts = 0;          ///< since a worker last came up
   };
-  /// A zygote that was told to end. Its workers, also those that it has not forked yet, are buried
-  /// when it has ended and not earlier: nobody else reports their deaths.
+  /// A zygote that was told to end. worker_gone() follows for its workers, also for those that it
+  /// has not forked yet, when it has ended and not earlier: nothing else reports their deaths.
   struct EndingZygote {
     pid_t pid = 0;
     Fd handle;

@@ -89,7 +89,7 @@ void Node::serve_network(bool network, bool transfers, bool at_door, bool from_l
     if (!visitor) break;
     auto process = std::make_unique<Process>();
     process->index = next_process_++;
-    process->pid = 0;  // not our child
+    process->pid = 0;  // not a child of this process
     process->life = os::life_of_peer(visitor->socket.get());
     process->socket = os::LocalSocket(std::move(visitor->socket));
     processes_.emplace(process->index, std::move(process));
@@ -105,7 +105,6 @@ void Node::serve_network(bool network, bool transfers, bool at_door, bool from_l
 }
 
 // --- control
-// -----------------------------------------------------------------------------------------------------
 
 void Node::on_control(control::FromControl& message) {
   std::visit(Cases{[&](control::Registered& m) {
@@ -163,8 +162,8 @@ std::set<NodeId> Node::watched_nodes() const {
 }
 
 /// Tells the network which nodes must answer: watched nodes, and those from which something is
-/// awaited. The silence of such a node ends in a reset, whether or not control hears it. Then takes
-/// over which nodes are out of reach.
+/// awaited. The silence of such a node ends in a reset, whether or not control hears it. Then
+/// updates the rows of nodes that went out of reach or came back.
 void Node::keep_in_touch(Time now) {
   if (now < next_touch_) return;
   next_touch_ = now + kTouchInterval;
@@ -220,7 +219,6 @@ void Node::on_nodes(const control::ClusterNodes& nodes) {
 }
 
 // --- other nodes
-// -------------------------------------------------------------------------------------------------
 
 void Node::on_peer(NodeId from, wire::Decoded<wire::PeerMessage>& decoded) {
   const Time now = steady_now();
@@ -315,7 +313,6 @@ void Node::exit_now(const std::string& why) {
 }
 
 // --- ReferenceTable::Out, Transfers::Out, Programs::Out
-// --------------------------------------------------------------
 
 void Node::peer_hold(ProcessIndex to, ObjectId object, ProcessIndex holder, std::int32_t delta) {
   const auto node = remote_.node_of(to);

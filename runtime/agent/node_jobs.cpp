@@ -35,7 +35,6 @@ Node::Job& Node::job_of(JobId id) {
 }
 
 // --- drivers of this node
-// ----------------------------------------------------------------------------------------
 
 /// Begins the job of a driver. The driver gets its Welcome once control knows the job.
 void Node::on_driver(Process& from, const wire::Hello& hello, std::vector<Fd> descriptors) {
@@ -70,7 +69,7 @@ void Node::described(JobId id, const Result<Programs::Files>& files) {
     return;
   }
   job.record.files = files.value();
-  if (job.driver != 0) start_job(job);  // else the driver is gone, and nobody would end the job
+  if (job.driver != 0) start_job(job);  // else the driver is gone, and nothing would end the job
 }
 
 /// Sends StartJob to control. registered() calls this again, since control may be another process
@@ -126,7 +125,6 @@ void Node::registered() {
 }
 
 // --- jobs of drivers elsewhere
-// -----------------------------------------------------------------------------------
 
 /// Asks control for the job, since workers of it are wanted here. Their program then comes from the
 /// driver's node. In an embedded cluster it is this process's own executable.
@@ -190,7 +188,6 @@ void Node::job_failed(Job& job, const std::string& why) {
 }
 
 // --- ends
-// --------------------------------------------------------------------------------------------------------
 
 /// Returns whether the worker hosts an actor, or was started for one.
 bool Node::has_purpose(const Process& worker) const {
@@ -249,10 +246,10 @@ void Node::end_job(JobId id, const std::string& why) {
   });
 }
 
-/// Forgets ended jobs of which nothing runs, or is to run, on this node. Also forgets jobs that only
-/// a lease request has named, once no request asks for them: their JobEnded may have come before
-/// that request. The zygote of a forgotten job is killed: it has no workers worth waiting for, and
-/// may hang before it reaches troupe::run.
+/// Forgets ended jobs of which nothing runs, or is to run, on this node. Also forgets jobs that
+/// only a lease request has named, once no request asks for them: their JobEnded may have come
+/// before that request. The zygote of a forgotten job is killed: it has no workers worth waiting
+/// for, and may hang before it reaches troupe::run.
 void Node::forget_ended_jobs() {
   if (!network_) return;
   for (auto at = jobs_.begin(); at != jobs_.end();) {

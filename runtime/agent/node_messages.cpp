@@ -16,7 +16,6 @@ namespace troupe::agent {
 using wire::Cases;
 
 // --- sending
-// -----------------------------------------------------------------------------------------------------------
 
 void Node::send(Process& to, const wire::NodeMessage& message, BlobView payload) {
   if (to.doomed || !to.introduced) return;
@@ -59,7 +58,6 @@ void Node::connect(Process& a, Process& b) {
 }
 
 // --- receiving
-// ---------------------------------------------------------------------------------------------------------
 
 void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
                   std::vector<Fd>& descriptors) {

@@ -11,7 +11,6 @@ namespace troupe::agent {
 using wire::Cases;
 
 // --- leases
-// ------------------------------------------------------------------------------------------------------
 
 void Node::carry_out_leases() {
   for (auto events = leases_.take_events(); !events.empty(); events = leases_.take_events())
@@ -32,7 +31,7 @@ void Node::carry_out_leases() {
                            remote_.spilled(e.owner, e.key, e.node, wire_demand(e.demand),
                                            owner->job);
                        },
-                       [&](scheduling::LeaseLost& e) {  // a local owner hears PeerDied
+                       [&](scheduling::LeaseLost& e) {  // a local owner gets PeerDied
                          remote_.lease_lost(e.lease);
                        }},
                  event);
@@ -101,7 +100,6 @@ void Node::send_notices() {
 }
 
 // --- ReferenceTable::Out
-// ---------------------------------------------------------------------------------------------------
 
 /// Returns the PeerReady that gives this node's value to another node: refs with their owners, and
 /// the size of a large value instead of its location.
@@ -159,7 +157,6 @@ void Node::unreferenced(ActorId actor) {
 }
 
 // --- ActorHost::Out
-// ----------------------------------------------------------------------------------------------------
 
 void Node::need_worker(std::uint64_t life, const scheduling::ResourceDemand& demand, JobId id) {
   const scheduling::JobNumber job = id ? job_of(id).number : jobs_.begin()->first;

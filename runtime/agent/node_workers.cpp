@@ -1,5 +1,5 @@
 /// Node's zygotes and workers. A zygote forks a worker on request, the worker sends its Hello, and
-/// is buried when the zygote has reaped it.
+/// bury() removes it when the zygote has reaped it.
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/os/orphans.hpp"
@@ -234,7 +234,7 @@ void Node::zygote_gone(Job& job) {
   if (!network_) return go_down(why);
   const bool was_ready = job.zygote_ready;
   if (was_ready) why = "its zygote was killed, and all workers of its job on this node with it";
-  // Its workers die with it, and nobody else reports their deaths.
+  // Its workers die with it, and nothing else reports their deaths.
   std::vector<ProcessIndex> orphans;
   for (const auto& [index, process] : processes_)
     if (process->job_number == job.number && process->kind == wire::ProcessKind::worker)
@@ -314,8 +314,8 @@ void Node::serve_lineage(const scheduling::Granted& grant) {
 }
 
 /// Notes the pid of a worker. The worker may have served for a while before this report; if its end
-/// was decided meanwhile, it is killed now. An unknown worker was buried already and is killed too:
-/// nobody else would end it.
+/// was decided meanwhile, it is killed now. An unknown worker was removed before and is killed too:
+/// nothing else would end it.
 void Node::worker_forked(Job& job, std::uint64_t token, pid_t pid) {
   const auto found = processes_.find(token);
   const bool is_known = found != processes_.end();
@@ -324,7 +324,7 @@ void Node::worker_forked(Job& job, std::uint64_t token, pid_t pid) {
     ::kill(pid, SIGKILL);
 }
 
-/// Buries a worker that is dead, or that will not be forked. `token` is its process index.
+/// Removes a worker that is dead, or that will not be forked. `token` is its process index.
 void Node::worker_gone(std::uint64_t token, const std::string& reason) {
   const auto found = processes_.find(token);
   if (found == processes_.end()) return;
