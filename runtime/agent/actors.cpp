@@ -18,7 +18,7 @@ control::ActorSpec spec_of(const wire::CreateActor& message, JobId job, NodeId s
   spec.lifetime = message.lifetime;
   spec.owner = self;
   spec.demand = demand_of(message.demand);
-  // Control refuses fewer than -1, and a negative window, together with the message that has it.
+  // Control refuses a whole message with fewer restarts than -1 or a negative window.
   spec.max_restarts = std::max(message.max_restarts, -1);
   constexpr auto kLongest = static_cast<std::uint64_t>(Duration::max().count());
   spec.restart_window =
@@ -392,7 +392,7 @@ Time ActorHost::next_deadline() const {
 
 void ActorHost::stop(const control::StopActorAt& order, Time now) {
   const auto at = lives_.find(order.incarnation);
-  if (at == lives_.end()) return;  // its death is on its way to control
+  if (at == lives_.end()) return;  // its ActorGone is on its way to control
   at->second.ending = order.graceful || order.for_good;
   const ProcessIndex worker = at->second.worker;
   if (worker == 0)

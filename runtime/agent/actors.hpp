@@ -2,11 +2,11 @@
 /// Control's Directory decides about names, places, restarts and deaths; ActorHost carries that out
 /// and reports. A plain state machine.
 ///
-///     actors.create(message, payload, job, process);      // -> SpawnActor to control
-///     actors.start(start_at, now);                             // -> out.need_worker(life, ...)
-///     actors.worker_ready(life, worker, gpus);            // -> out.start_actor(worker, ...)
-///     actors.created(worker, message);                    // -> ActorStarted to control
-///     actors.located(location);                           // -> out.publish(watcher, update)
+///     actors.create(message, payload, job, process);  // -> SpawnActor to control
+///     actors.start(start_at, now);                    // -> out.need_worker(life, ...)
+///     actors.worker_ready(life, worker, gpus);        // -> out.start_actor(worker, ...)
+///     actors.created(worker, message);                // -> ActorStarted to control
+///     actors.located(location, now);                  // -> out.publish(watcher, update)
 ///
 /// A *life* is an incarnation. Control gives each incarnation number once over all actors, so the
 /// number alone names a life here.

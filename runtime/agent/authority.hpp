@@ -35,7 +35,7 @@
 
 namespace troupe::agent {
 
-/// Kinds of speakers, as bits of a row.
+/// The kinds of sender, as bits of a Rule.
 enum class Talker : std::uint8_t {
   nobody = 0,  ///< it has sent its Hello and has no Welcome yet
   stranger = 1,

@@ -3,8 +3,8 @@
 /// actor's HandlesGone first. A plain state machine.
 ///
 ///     spawns.add(process, std::move(message), payload, job, near);
-///     for (auto& spawn : spawns.settled()) actors.create(...);   // after each
-///     ReferenceTable::settle()
+///     references.settle();
+///     for (auto& spawn : spawns.settled()) actors.create(...);   // after each settle()
 ///
 /// An object is free when two settle() in a row have found it without a holder.
 #pragma once

@@ -77,7 +77,7 @@ class Node final : private ReferenceTable::Out,
   /// A private node. Errors: out_of_memory when shared memory cannot be had.
   explicit Node(NodeOptions options);
   /// A node of a cluster; it registers with control while it serves. Errors: as above; unavailable
-  /// when an address or the name of the local door is taken.
+  /// when an address or the name of the local socket is taken.
   Node(NodeOptions options, os::AgentConfig config);
   ~Node() override;
   /// Serves until the driver at this socket is gone.
@@ -356,7 +356,7 @@ class Node final : private ReferenceTable::Out,
   void ask_place(NodeId node, const wire::PeerLocate& message) override;
   void located(ProcessIndex process, const wire::Located& answer) override;
 
-  // the door (node_door.cpp)
+  // whether a message may have an effect (node_door.cpp)
   bool may_say(Process& from, const wire::NodeMessage& message);
   std::string account_of(Process& from, const std::string& said) const;
   void object_to(Process& from, const wire::NodeMessage& message, Objection objection);

@@ -262,6 +262,8 @@ void Node::on_node_dead(NodeId node, const std::string& why) {
   node_gone(node, why, true);
 }
 
+/// Ends everything with a node that is dead (`for_ever`) or was lost for now. dead_nodes_ is set
+/// first: while ReferenceTable::node_died() runs, peer_await() and pull() look for copies by it.
 void Node::node_gone(NodeId node, const std::string& why, bool for_ever) {
   const Time now = steady_now();
   ErrorInfo info;

@@ -40,7 +40,7 @@ bool Node::Claims::may_create(ProcessIndex, const wire::CreateActor& create) con
   return !node.references_.is_made(create.lifetime) && !node.actors_.was_made_here(create.actor);
 }
 
-// --- the door
+// --- the check
 
 /// Returns whether the process may send this message. If not, the consequence is carried out here.
 bool Node::may_say(Process& from, const wire::NodeMessage& message) {

@@ -103,7 +103,7 @@ void Node::driver_gone(Process& driver, bool finished) {
     over_ = true;
     return;
   }
-  // Its tasks end. Its actors have a while, and control says when they have ended.
+  // Its tasks are killed now. Its actors may finish; control sends JobEnded when they have ended.
   end_tasks(job);
   lineage_cache_.job_over(job.number, "its job has ended");
   job.end_by = steady_now() + kJobEnds;

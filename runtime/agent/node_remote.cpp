@@ -147,6 +147,9 @@ void Node::note_entered(ProxyChannel& proxy) {
 
 // --- frames that leave
 
+/// Carries the frames that the process wrote into the proxy channel to the other node. Stops, and
+/// notes the proxy in stalled_, when the other side or the network has no room, or when answers may
+/// not leave. `to_the_end` ignores lack of room: the process has died and its frames go now.
 void Node::drain_proxy(ProxyChannel& proxy, bool to_the_end) {
   const ProxyKey key{proxy.process, proxy.proxy_process};
   if (proxy.ending) return finish_proxy(proxies_.find(key));
@@ -184,6 +187,7 @@ void Node::drain_proxy(ProxyChannel& proxy, bool to_the_end) {
   stalled_.erase(key);
 }
 
+/// Sends a frame to the proxy's node, with the owner of each ref inside.
 void Node::carry(ProxyChannel& proxy, const wire::CallMessage& message, BlobView frame) {
   std::vector<wire::OwnedRef> refs;
   wire::for_each_ref(message, [&](ObjectId id) {
@@ -278,6 +282,9 @@ bool Node::is_as_named(const wire::PeerFrame& frame, BlobView payload) {
   return good && count == frame.refs.size();
 }
 
+/// Writes a frame of another node into the ring of the local process. First imports its refs and
+/// counts the process as their holder, so that no ref is freed before the process has read it. The
+/// refs of a frame that is dropped are imported too: that lets the sender release them.
 void Node::on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload) {
   if (!is_as_named(frame, payload))
     return network_->drop(from, "it sent a frame whose refs are not those that it names");

@@ -48,6 +48,7 @@ class Outbox {
   /// Returns the size of the batch that take() returns next. Precondition of both: !empty().
   std::size_t next_size() const noexcept { return next().size(); }
   Blob take() {
+    // next() is const for next_size(); the batch that it picks is a member of this object.
     Blob batch = std::exchange(const_cast<Blob&>(next()), {});
     if (!closed_.empty() && closed_.front().empty()) closed_.pop_front();
     bytes_ -= batch.size();
