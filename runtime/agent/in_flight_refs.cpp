@@ -3,7 +3,8 @@
 
 namespace troupe::agent {
 
-/// Those of this way that may not be in the ring; null: there is nothing to remember.
+/// The remembered refs from `from` to `to`, without those of frames which must be in the ring by
+/// now. Null when nothing is to be remembered.
 std::deque<InFlightRefs::InFlightRef>* InFlightRefs::refs(Process from, Process to, Frame frame) {
   if (frame.number == 0 || from == to || dead_.count(to) != 0) return nullptr;
   std::deque<InFlightRef>& all = refs_[{from, to}];
@@ -39,7 +40,7 @@ bool InFlightRefs::gave(Process from, Process to, Frame frame, ObjectId object) 
 
 bool InFlightRefs::adopted(Process from, Process to, Frame frame, const wire::Location& location) {
   const auto [at, fresh] = objects_.try_emplace(key_of(location), Object{location, 0});
-  if (!fresh) return false;  // the owner table's, or to be freed
+  if (!fresh) return false;  // adopted, in the owner table, or being freed already
   if (dead_.count(to) != 0) {
     objects_.erase(at);
     return true;
@@ -62,7 +63,7 @@ void InFlightRefs::gone(const wire::Location& location) {
   objects_.erase(found);
 }
 
-/// It is nobody's from here on.
+/// Takes the object from the process that owns it.
 void InFlightRefs::leave(const Key& key, Object& object) {
   const auto theirs = of_.find(std::exchange(object.owner, 0));
   if (theirs == of_.end()) return;

@@ -34,7 +34,8 @@ void ReferenceTable::fulfil(ObjectId object, const wire::Value& value, BlobView 
   hold_inner(value);
   const auto found = records_.find(object);
   if (found == records_.end()) return let_go(value);  // everybody has let go of it
-  // Another value: it ended otherwise meanwhile, and the location may be that of the first.
+  // The object has another value by now. Drop only the refs inside: `value` may name the same
+  // location as that value, which must not be freed.
   if (found->second.ready || found->second.owner != kSelf) return drop_inner(value);
   set_value(object, found->second, value, payload);
 }
@@ -67,8 +68,9 @@ bool ReferenceTable::has_remote_holders(const Record& record) const {
           }));
 }
 
-/// Of what its value names, however deep, too: who reads the copy once we are gone finds just the
-/// names.
+/// Reports wants_copy() for the object and for every object that its value names, at any depth. A
+/// copy holds the names only, so a node that reads it after this node's death needs copies of
+/// those as well.
 void ReferenceTable::want_copies(ObjectId object, const Record& record) {
   if (!has_remote_holders(record)) return;
   std::vector<std::pair<ObjectId, const Record*>> left{{object, &record}};
@@ -116,7 +118,7 @@ ReferenceTable::HeldValue ReferenceTable::held_remotely(ObjectId object) const {
 void ReferenceTable::answer_waiting(ObjectId object, Record& record) {
   const std::vector<Waiting> waiting = std::exchange(record.waiting, {});
   for (const Waiting& who : waiting) {
-    // Nobody is told of bytes of ours that are not here.
+    // An object of this node whose bytes are elsewhere is answered only after they were pulled.
     if (record.value.kind == wire::Value::Kind::remote && (who.fetch || record.owner == kSelf))
       record.waiting.push_back(who);
     else
@@ -127,7 +129,7 @@ void ReferenceTable::answer_waiting(ObjectId object, Record& record) {
   out_.pull(record.owner, object, record.value.remote_bytes);
 }
 
-/// The refs inside are counted for the receiver before it can learn of them.
+/// Sends ready(). Counts the refs inside for the receiver first, before it can learn of them.
 void ReferenceTable::answer(ObjectId object, Record& record, const Waiting& to) {
   if (is_dead(to.process)) return;
   if (record.value.kind == wire::Value::Kind::remote) {
@@ -141,8 +143,8 @@ void ReferenceTable::answer(ObjectId object, Record& record, const Waiting& to) 
   out_.ready(to.process, object, record.value, record.payload);
 }
 
-/// Whether a ref that goes to this node needs no count of ours: it goes to its owner, which reads
-/// our release later, or its owner is dead.
+/// Whether a ref that goes to this node needs no count here. Either the receiver owns the object
+/// and reads this node's release later than the ref, or the owner is dead.
 bool ReferenceTable::ends_here(ObjectId object, ProcessIndex to) const {
   const auto owner = owner_of(object);
   if (!owner || nodes_.count(to) == 0 || TROUPE_MUTANT("references.counts_the_owner")) return false;
@@ -150,7 +152,8 @@ bool ReferenceTable::ends_here(ObjectId object, ProcessIndex to) const {
          TROUPE_MUTANT("references.lets_go_at_export");
 }
 
-/// Also when its owner is dead: until the receiver says that it has the ref.
+/// Whether the receiver of a ref stays counted even when the owner is dead, until the receiver
+/// reports that it has the ref.
 bool ReferenceTable::stays_counted(ObjectId object) {
   return wire::has_copies(object) && !TROUPE_MUTANT("references.forgets_copied_in_flight");
 }
@@ -167,7 +170,8 @@ void ReferenceTable::answer_error(ObjectId object, ProcessIndex process, const w
   if (!is_dead(process)) out_.ready(process, object, error, {});
 }
 
-/// While we take that one for the owner: both have lost the owner, and would wait for each other.
+/// Whether the asker is the node that this table has as the owner. Both have then lost the real
+/// owner and would wait for each other.
 bool ReferenceTable::takes_us_for_owner(const Record& record, ProcessIndex asker) {
   return asker != kSelf && record.owner == asker;
 }
@@ -247,7 +251,8 @@ void ReferenceTable::count(ObjectId object, Record& record, ProcessIndex process
   touch(object, record);
 }
 
-/// Its counts have changed.
+/// Notes that the object's counts have changed: it must stay without holders for one whole pass
+/// before settle() frees it.
 void ReferenceTable::touch(ObjectId object, Record& record) {
   record.aged = false;
   if (record.holders.empty())
@@ -315,7 +320,7 @@ bool ReferenceTable::settle() {
   }
   for (const ObjectId object : due) {
     const auto found = records_.find(object);
-    // Freeing another of them may have changed this one.
+    // The release of an earlier object in this loop may have changed this one.
     if (found == records_.end() || candidates_.count(object) == 0 || !found->second.aged) continue;
     candidates_.erase(object);
     const Record record = std::move(found->second);
@@ -326,8 +331,9 @@ bool ReferenceTable::settle() {
   return !candidates_.empty() || !early_.empty();
 }
 
-/// Who still waits has let go as well. An imported object may live on elsewhere and come again: who
-/// meets it anew awaits it anew, and a late "lost" would be taken for the answer.
+/// Frees what an erased record held. Processes that still wait have released the object too. They
+/// get an error only if this node owned it. An imported object may live on elsewhere and arrive
+/// again with a new await, which a late "lost" would seem to answer.
 void ReferenceTable::release(ObjectId object, const Record& record) {
   if (record.owner == kSelf || TROUPE_MUTANT("references.says_lost_of_imported"))
     for (const Waiting& who : record.waiting)

@@ -1,4 +1,5 @@
-/// ReferenceTable: values that were known and are lost, and who says what they are now.
+/// ReferenceTable: values that were known and are lost, and the question to their makers for new
+/// ones.
 #include "troupe/runtime/agent/internal/lost.hpp"
 #include "troupe/runtime/agent/reference_table.hpp"
 #include "troupe/runtime/base/buggify.hpp"
@@ -40,8 +41,8 @@ void ReferenceTable::rebuild(ObjectId object, ProcessIndex process, ObjectId los
   if (takes_us_for_owner(record, process)) return answer_error(object, process, no_owner());
   const bool is_here = record.value.kind == wire::Value::Kind::shared;
   if (is_here && is_good_ && is_good_(record.value.location))
-    return await(object, process);  // the bytes that it means were here before these
-  // A node that takes us for the owner asks for what has never been here.
+    return await(object, process);  // it missed earlier bytes, which these have replaced
+  // The node takes this node for the owner, and the bytes have never been here.
   if (record.value.kind == wire::Value::Kind::remote && nodes_.count(process) != 0)
     return await(object, process);
   const bool has_twin = outlives_owner(object) || (record.owner != kSelf && !is_dead(record.owner));
@@ -54,7 +55,9 @@ void ReferenceTable::rebuild(ObjectId object, ProcessIndex process, ObjectId los
   make_again(object, record);
 }
 
-/// What is known of its value leads to bytes that are nowhere.
+/// Drops the value, whose bytes are nowhere, and asks for a new one: the owner of an imported
+/// object, the maker, or a process in the maker's place. Without any of these the object ends in
+/// an error.
 void ReferenceTable::make_again(ObjectId object, Record& record) {
   const ObjectId lost_one = record.lost;
   if (copies_ && record.owner == kSelf) out_.copy_over(object);
@@ -75,7 +78,8 @@ void ReferenceTable::make_again(ObjectId object, Record& record) {
     out_.rebuild(record.producer, object, lost_one);
 }
 
-/// The refs inside stay as they are: those of the copy that comes are the same.
+/// Frees bytes that cannot be read and pulls them from the owner or a copy. The refs inside stay
+/// counted, since the copy that arrives has the same ones.
 void ReferenceTable::pull_again(ObjectId object, Record& record) {
   record.value.remote_bytes = record.value.location.length;
   out_.free(std::exchange(record.value.location, {}));
@@ -131,7 +135,7 @@ void ReferenceTable::gone(ObjectId object, const Error& why) {
     set_value(object, found->second, error_value(why.shared_info()), {});
 }
 
-/// Nobody knows the value any more.
+/// Makes the value unknown, and frees it.
 void ReferenceTable::drop_value(Record& record) {
   record.ready = false;
   record.pulling = record.again = false;

@@ -32,10 +32,10 @@ void ReferenceTable::import_from(ObjectId object, ProcessIndex owner, ProcessInd
   if (owner == kSelf) return;
   Record& record = record_of(object);
   const bool fresh = !record.known;
-  // One owner for life, but that may be dead for us and have come back under another index. What
-  // we have stays as it is; whoever counts us is relieved.
+  // An object has one owner for life. That owner may be dead for this node and may have come back
+  // under another index. The record stays as it is, and the sender's count is released.
   if (fresh) {
-    // Nodes that have counted here took us for the owner, which we may have been: as orphans.
+    // Nodes counted here took this node for the owner. Keep them as orphans instead of holders.
     std::erase_if(record.holders, [&](const auto& holder) {
       if (nodes_.count(holder.first) == 0) return false;
       held_by_[holder.first].erase(object);
@@ -61,7 +61,8 @@ void ReferenceTable::import_from(ObjectId object, ProcessIndex owner, ProcessInd
     out_.peer_hold(owner, object, kSelf, -1);
 }
 
-/// To a node that we know, and that has not died and come back since.
+/// Whether this node has passed the ref on to the node `to`. False if that node has died since and
+/// come back under another index.
 bool ReferenceTable::was_passed_on(ObjectId object, const Record& record, ProcessIndex to) const {
   if (record.holders.count(to) != 0) return true;
   for (const auto& [by, passing] : passing_)  // it has left, and its count is still to be read
@@ -74,15 +75,15 @@ void ReferenceTable::note_orphan(ObjectId object, ProcessIndex to) {
   orphans_.insert({to, object});
 }
 
-/// Nodes are few, and orphans may be many.
+/// Looks up the object under each node: nodes are few, and orphans may be many.
 bool ReferenceTable::is_orphan(ObjectId object) const {
   return std::any_of(nodes_.begin(), nodes_.end(), [this, object](ProcessIndex node) {
     return orphans_.count({node, object}) != 0 || older_orphans_.count({node, object}) != 0;
   });
 }
 
-/// We have let go of a ref whose owner we had lost, and it came back, or may, from somebody who
-/// takes us for the owner.
+/// Whether this node has released a ref whose owner it had lost, and the ref may come back from a
+/// node that takes this one for the owner.
 bool ReferenceTable::was_imported(ObjectId object) const {
   const auto found = records_.find(object);
   return (found == records_.end() || !found->second.known) && is_orphan(object);
@@ -95,34 +96,36 @@ void ReferenceTable::peer_hold(ProcessIndex from, ObjectId object, ProcessIndex 
   const ProcessIndex owner = found == records_.end() ? kSelf : found->second.owner;
   if (holder != from && delta < 0) {
     if (relieve(from, holder, object)) return;
-    // Whom we passed the ref to is counted by its owner, `holder`, or has lost it. An owner that we
-    // have lost may have another index by now.
+    // The receiver of the ref is counted by its owner, `holder`, or has lost that owner. If this
+    // node has lost the owner too, the owner may have another index by now.
     const bool by_its_owner = is_dead(owner) ? stays_counted(object) : owner == holder;
     if (owner != kSelf && by_its_owner && was_passed_on(object, found->second, from) &&
         !TROUPE_MUTANT("references.lets_go_at_export"))
       count(object, found->second, from, delta);
     return;
   }
-  // A node that takes us for the owner, whom we have lost, is answered; we count nobody for it,
-  // also when we have let go of the ref before, or the node has it from one that we sent it to.
+  // A node that takes this node for the owner, which is lost, gets an answer but no count. The
+  // same holds when this node has released the ref before, or when the node has it from a third
+  // node.
   if (owner == kSelf && !was_imported(object))
     hold(object, from, delta);
   else if (delta > 0)
-    // What it gives back may come when we have let go of the ref, and when the node of the note by
-    // which we know that now has died.
+    // The node's -1 may arrive after this node has released the ref, and after the death of the
+    // node in whose note was_imported() finds it now. A note for `from` recognizes that -1.
     note_orphan(object, from);
   if (holder != from && holder != kSelf) out_.peer_hold(from, object, holder, -1);
 }
 
-/// The owner has counted us: who passed the ref on to us need not count us any more. False when it
-/// passed on nothing that waits for this.
+/// Handles the owner's confirmation that it counts this node: tells the sender of the ref to drop
+/// its count. Returns false when no ref from that sender waits for a confirmation.
 bool ReferenceTable::relieve(ProcessIndex owner, ProcessIndex sender, ObjectId object) {
   const auto passed = passed_by_.find(owner);
   if (passed == passed_by_.end()) return false;
   const auto first = passed->second.lower_bound(object);
   if (first == passed->second.end() || first->first != object) return false;
-  // Its answers come in order. One about a sender that has died names that one's node, under any
-  // index. But a node to which we passed the ref on names so whom it has for the owner from us.
+  // The owner's answers come in order, so only the first entry can match. An answer about a sender
+  // that has died names that sender's node, under any index. A node to which this node passed the
+  // ref on sends the same message with the owner as holder; that one is no confirmation.
   const bool has_died = first->second == kSelf;
   if (has_died ? owner_of(object) == sender && was_passed_on(object, records_.at(object), owner)
                : first->second != sender)
@@ -133,7 +136,8 @@ bool ReferenceTable::relieve(ProcessIndex owner, ProcessIndex sender, ObjectId o
   return true;
 }
 
-/// Nobody else would tell those who passed its refs on to us.
+/// Tells every sender of a ref of this dead owner to drop its count. No confirmation of the owner
+/// can come any more.
 void ReferenceTable::relieve_all(ProcessIndex owner) {
   const auto passed = passed_by_.extract(owner);
   if (!passed) return;
@@ -173,10 +177,10 @@ void ReferenceTable::pull_failed(ObjectId object, const Error& error) {
   if (found == records_.end() || !found->second.pulling) return;
   Record& record = found->second;
   record.pulling = false;
-  // Nobody computes a copy again: who was to keep it says that it cannot.
+  // A copy is not computed again: its keeper refuses the PeerKeep instead.
   const bool is_gone =
       error.code() == Code::object_lost && !is_dead(record.owner) && !wire::is_copy(object);
-  if (is_gone && !record.again) record.lost = object;  // the first that we hear of it
+  if (is_gone && !record.again) record.lost = object;  // no rebuild() has set it
   if (is_gone && (record.again || !record.waiting.empty())) return make_again(object, record);
   record.again = false;
   const wire::Value end = error_value(error.shared_info());
@@ -202,8 +206,8 @@ std::optional<ProcessIndex> ReferenceTable::node_died(ProcessIndex node, const E
   return forget_oldest_death();
 }
 
-/// Nothing here names it any more. Whoever does so from elsewhere, after so many deaths, is
-/// answered as if it had named a node that nobody knows.
+/// Forgets the node that died first, if too many dead ones are remembered and no record imports
+/// from it. A later message that names it is answered as if the node were unknown.
 std::optional<ProcessIndex> ReferenceTable::forget_oldest_death() {
   if (dead_in_order_.size() <= kMostDeadNodes) return std::nullopt;
   const ProcessIndex oldest = dead_in_order_.front();
@@ -235,16 +239,16 @@ void ReferenceTable::owner_died(ProcessIndex node, const wire::Value& lost) {
   }
 }
 
-/// Its owner has died before its value, or its bytes, came: whoever waits for them waits for its
-/// copy, and who comes later asks for that.
+/// Continues with a copy of the object after its owner died before the value or the bytes came.
+/// Present waits ask for the copy now; a later await asks for it then.
 void ReferenceTable::look_for_copy(ObjectId object, Record& record) {
   if (record.ready) return answer_waiting(object, record);
   record.asked = !record.waiting.empty();
   if (record.asked) out_.peer_await(record.owner, object);
 }
 
-/// Nobody can free what a dead owner owned: the nodes to which we passed its refs need no count of
-/// ours. What is still to be sent stays counted until it is.
+/// Drops the counts of nodes to which refs of this dead owner were passed on: no release of theirs
+/// can make the owner free anything. Refs that are still to be sent stay counted until they leave.
 void ReferenceTable::forget_passed_on(ProcessIndex owner) {
   if (TROUPE_MUTANT("references.waits_for_dead_owner")) return;
   for (auto& [object, record] : records_) {

@@ -62,7 +62,9 @@ void RemoteTable::open(ProcessIndex process, ProcessIndex index) {
 void RemoteTable::close(ProcessIndex process, ProcessIndex index, const std::string& reason,
                         std::uint64_t started) {
   if (proxies_.count({process, index}) == 0) return;
-  out_.read(process);  // it may ask for this way, which is not to be opened again while it closes
+  // Read first: a frame in there may ask for this same proxy, which must not open again while it
+  // closes. The read may also close it, hence the second look.
+  out_.read(process);
   if (proxies_.erase({process, index}) == 0) return;
   proxy_processes_.at(index).proxies.erase(process);
   out_.close_proxy(process, index, reason, started);
@@ -111,7 +113,7 @@ void RemoteTable::entered(ProcessIndex process, ProcessIndex proxy_process, std:
   const auto at = proxies_.find({process, proxy_process});
   if (at == proxies_.end()) return;
   total = std::min(total, at->second.received);
-  if (total - at->second.told < carry_window_ / 4) return;  // told in steps
+  if (total - at->second.told < carry_window_ / 4) return;  // one PeerCredit for many frames
   at->second.told = total;
   const Target& to = proxy_processes_.at(proxy_process).target;
   out_.send(to.node, wire::PeerCredit{process, to.process, total});
@@ -206,7 +208,7 @@ bool RemoteTable::lease_returned(ProcessIndex process, std::uint64_t lease) {
   return true;
 }
 
-/// The worker is dead, and its lease with it.
+/// Forgets the leases on a dead worker of another node: those of one process, or of all (0).
 void RemoteTable::drop_taken_with(ProcessIndex process, ProcessIndex worker) {
   for (auto at = taken_.begin(); at != taken_.end();) {
     if (at->second.worker == worker && (process == 0 || at->second.process == process)) {
@@ -354,10 +356,11 @@ void RemoteTable::on_gone(NodeId from, const wire::PeerProcessGone& message) {
   forget_if_unused(index);
 }
 
-/// The process behind the proxy process is dead.
+/// Ends a proxy process whose process is dead, with its proxies and leases.
 void RemoteTable::drop_proxy_process(ProcessIndex index, const std::string& reason) {
   drop_taken_with(0, index);
-  while (!proxy_processes_.at(index).proxies.empty())  // what is read may open another
+  // A loop over the first one, since close() reads the process, whose frames may open another.
+  while (!proxy_processes_.at(index).proxies.empty())
     close(*proxy_processes_.at(index).proxies.begin(), index, reason, wire::PeerDied::kUnknown);
   for (auto at = given_.begin(); at != given_.end();)
     at = at->second == index ? given_.erase(at) : std::next(at);
@@ -369,7 +372,8 @@ void RemoteTable::drop_proxy_process(ProcessIndex index, const std::string& reas
 
 void RemoteTable::node_died(NodeId node, const std::string& why, bool for_ever) {
   if (const auto at = nodes_.find(node); at != nodes_.end() && !for_ever) {
-    node_ids_.erase(at->second);  // first: what follows from the rest may name its next life
+    // First, since effects of the steps below may name the node, in its next life.
+    node_ids_.erase(at->second);
     nodes_.erase(at);
   }
   std::vector<ProcessIndex> gone;
@@ -378,7 +382,7 @@ void RemoteTable::node_died(NodeId node, const std::string& why, bool for_ever) 
     gone.push_back(at->second);
   for (const ProcessIndex index : gone)
     if (is_proxy_process(index))
-      drop_proxy_process(index, why);  // what was read for another may have ended it
+      drop_proxy_process(index, why);  // may be gone: frames read for another can end it
   std::vector<std::pair<WantedKey, Wanted>> again;
   for (auto at = wanted_.begin(); at != wanted_.end();) {
     if (at->first.node == node) {

@@ -1,20 +1,22 @@
-/// The agent's bookkeeping about processes of other nodes: who stands for whom here, which frames
-/// may pass, which leases were asked for and given across nodes. A plain state machine.
+/// The agent's records of processes of other nodes: which proxy process stands for which of them,
+/// which frames may pass, and which leases were asked for and granted across nodes. A plain state
+/// machine.
 ///
-/// A process of another node that talks to one of ours has a *proxy process*: a process index of
-/// this node. Between a local process and a proxy process there is a *proxy*: a ring channel whose
-/// other side is this agent, which carries the frames to and from the other node.
+/// A process of another node that talks to a local one has a *proxy process*: a process index of
+/// this node. Between a local process and a proxy process lies a *proxy* (proxy channel): a ring
+/// channel whose other side is this agent. The agent carries the frames to and from the other
+/// node.
 ///
 ///     remote.spilled(process, key, node, demand, job);       // → out.send(node, PeerLeaseRequest)
 ///     remote.on_message(node, PeerLeaseGranted{…});         // → out.open_proxy, out.granted
 ///     remote.carried(process, proxy_process);               // a frame leaves: counts its credit
 ///     remote.node_died(node, why);                // → out.close_proxy …, out.spill_failed
 ///
-/// Invariants: REMOTE-1 a frame reaches a process only through a proxy that this process knows.
-/// REMOTE-2 every lease that another node gave is returned, reclaimed by its death, or held by a
-/// live process here. REMOTE-3 a proxy is closed once, with the number of calls that the dead side
-/// had begun if that is known. REMOTE-4 at most carry_window frames are under way per direction of
-/// a proxy.
+/// Invariants: REMOTE-1 A frame reaches a process only through a proxy that this process knows.
+/// REMOTE-2 Every lease that another node granted is returned, reclaimed by the death of that
+/// node, or held by a live process here. REMOTE-3 A proxy is closed once, with the number of calls
+/// that the dead side had begun if that is known. REMOTE-4 At most carry_window frames are under
+/// way per direction of a proxy.
 #pragma once
 
 #include "troupe/runtime/agent/reference_table.hpp"
@@ -39,23 +41,25 @@ class RemoteTable {
     // local processes
     virtual bool is_alive(ProcessIndex process) = 0;
     virtual bool hosts(ProcessIndex worker, ActorId actor, std::uint64_t incarnation) = 0;
-    /// What it has written so far takes effect, before a proxy of its is closed.
+    /// Reads what the process has written so far, before one of its proxies is closed.
     virtual void read(ProcessIndex process) = 0;
     virtual void open_proxy(ProcessIndex process, ProcessIndex proxy_process, NodeId node) = 0;
-    /// The other side is dead; `started`: calls of `process` that it began, or PeerDied::kUnknown.
+    /// Closes a proxy whose other side is dead. `started` is the number of calls of `process` that
+    /// the other side had begun, or PeerDied::kUnknown.
     virtual void close_proxy(ProcessIndex process, ProcessIndex proxy_process,
                              const std::string& reason, std::uint64_t started) = 0;
-    /// Calls of the proxy process that this local process has begun: read before its proxy is gone.
+    /// The number of calls of the proxy process that this local process has begun. Called before
+    /// the proxy is closed.
     virtual std::uint64_t started(ProcessIndex process, ProcessIndex proxy_process) = 0;
     // leases that other nodes gave to our processes
     virtual void granted(ProcessIndex process, std::uint64_t key, std::uint64_t lease,
                          ProcessIndex worker, const std::vector<std::int32_t>& gpus) = 0;
     virtual void reclaim(ProcessIndex process, std::uint64_t lease) = 0;
-    /// So many leases of the key are not to be had at that node after all.
+    /// That node does not grant `count` of the leases that were asked for under this key.
     virtual void spill_failed(ProcessIndex process, std::uint64_t key,
                               const wire::ResourceDemand& demand, std::uint32_t count,
                               NodeId node) = 0;
-    /// A process of ours is done with a lease of that node.
+    /// A local process has returned a lease of that node.
     virtual void gave_back(NodeId node, const wire::ResourceDemand& demand) = 0;
     // our leases for processes of other nodes; the owner is the proxy process
     virtual void request(ProcessIndex proxy_process, std::uint64_t key,
@@ -69,38 +73,41 @@ class RemoteTable {
               std::uint64_t carry_window = wire::kCarryWindow)
       : out_(out), next_index_(std::move(next_index)), carry_window_(carry_window) {}
 
-  /// The index that stands for a node as holder of refs; made at first use.
+  /// The index that stands for a node as holder of refs. The first call makes it.
   ProcessIndex index_of(NodeId node);
   /// The node behind such an index, or nullopt.
   std::optional<NodeId> node_of(ProcessIndex index) const;
   bool is_proxy_process(ProcessIndex index) const { return proxy_processes_.count(index) != 0; }
 
   // --- from this node
-  /// One lease of this key is to be asked for at that node.
+  /// Asks that node for one lease of this key (`PeerLeaseRequest`).
   void spilled(ProcessIndex process, std::uint64_t key, NodeId node,
                const wire::ResourceDemand& demand, JobId job);
   /// Leases of this key that other nodes were asked for and have not answered.
   std::uint32_t outstanding(ProcessIndex process, std::uint64_t key) const;
   /// The process wants no more leases of this key.
   void withdrawn(ProcessIndex process, std::uint64_t key);
-  /// Who has this lease of another node; nullopt: it is over, or none of those.
+  /// The process that has this lease of another node; nullopt when the lease has ended or is not
+  /// one of another node.
   std::optional<ProcessIndex> taker_of(std::uint64_t lease) const;
-  /// True when the lease was another node's; it is told.
+  /// Returns a lease to the node that granted it. False when the lease is not another node's. A
+  /// process that does not have the lease changes nothing.
   bool lease_returned(ProcessIndex process, std::uint64_t lease);
-  /// Our lease table served a request of a proxy process.
+  /// Grants a lease of this node's lease table to a proxy process.
   void granted_here(ProcessIndex proxy_process, std::uint64_t key, std::uint64_t lease,
                     ProcessIndex worker, const std::vector<std::int32_t>& gpus);
   void refused_here(ProcessIndex proxy_process, std::uint64_t key, const std::string& why);
-  /// Our lease table served it with a worker that has just died: its request is still open. (A
-  /// process of this node asks again by itself; another node counts on what it was not refused.)
+  /// Repeats the request of a proxy process, which the lease table served with a worker that has
+  /// just died. (A local process asks again by itself. Another node takes a request that was not
+  /// refused as open.)
   void request_again(ProcessIndex proxy_process, std::uint64_t key);
   void reclaim_here(ProcessIndex proxy_process, std::uint64_t lease);
-  /// Nothing of this job can run here: what others asked for it is refused.
+  /// Refuses all open requests of other nodes for this job, which cannot run here.
   void refuse_job(JobId job, const std::string& why);
-  /// The lease ended with its worker's death.
+  /// Forgets a lease of a proxy process that ended with its worker's death.
   void lease_lost(std::uint64_t lease);
-  /// A channel from a local process to a process of another node, which hosts this actor. Returns
-  /// its proxy process.
+  /// Opens a channel from a local process to the process of another node that hosts this actor.
+  /// Returns that process's proxy process.
   ProcessIndex connect(ProcessIndex process, NodeId node, std::uint64_t worker, ActorId actor,
                        std::uint64_t incarnation);
   void process_died(ProcessIndex process, const std::string& reason);
@@ -110,32 +117,36 @@ class RemoteTable {
     NodeId node;
     std::uint64_t process = 0;
   };
-  /// Where frames for this proxy process go.
+  /// The node and process to which frames for this proxy process go. Precondition:
+  /// is_proxy_process().
   const Target& target(ProcessIndex proxy_process) const {
     return proxy_processes_.at(proxy_process).target;
   }
   /// Whether one more frame may leave through the proxy now.
   bool may_carry(ProcessIndex process, ProcessIndex proxy_process) const;
-  /// A frame left through it.
+  /// Counts a frame that left through the proxy.
   void carried(ProcessIndex process, ProcessIndex proxy_process);
-  /// The proxy process for which a frame that arrived is to enter the ring of `frame.to`; nullopt:
-  /// there is no such proxy, the sender was told, the frame is to be dropped.
+  /// Counts a frame that arrived. Returns the proxy process in whose name the frame enters the
+  /// ring of `frame.to`; nullopt when there is no such proxy: the caller drops the frame, and the
+  /// sender gets PeerProcessGone.
   std::optional<ProcessIndex> arrived(NodeId from, const wire::PeerFrame& frame);
-  /// So many frames that arrived in all have entered the ring of the process; tells the sender from
-  /// time to time.
+  /// Notes how many of the frames that arrived have entered the ring of the process, since the
+  /// proxy opened. Sends PeerCredit each time a quarter of the window has entered.
   void entered(ProcessIndex process, ProcessIndex proxy_process, std::uint64_t total);
 
-  // --- from other nodes: everything about leases and processes; false for other messages
+  // --- from other nodes
+  /// Handles every message about leases and processes. Returns false for other messages.
   bool on_message(NodeId from, const wire::PeerMessage& message);
-  /// Everything with that node is over. A dead one keeps its index, so that late words about it
-  /// meet a dead index; one that is merely out of reach gets a new one when it comes back.
+  /// Ends all proxies, requests and leases of that node. With `for_ever` the node is dead and
+  /// keeps its index, so that late messages about it name a dead index. Otherwise it is out of
+  /// reach, and gets a new index when it comes back.
   void node_died(NodeId node, const std::string& why, bool for_ever);
-  /// A dead one that nothing names any more.
+  /// Forgets a dead node that nothing names any more.
   void forget_node(ProcessIndex index);
 
   // --- observe
-  /// Whether processes there and here have something to do with each other. Linear in the
-  /// leases that were asked for elsewhere.
+  /// Whether a process of that node has a proxy process here, or a lease was asked for there.
+  /// Linear in the leases that were asked for elsewhere.
   bool talks_to(NodeId node) const;
   std::size_t proxy_count() const noexcept { return proxies_.size(); }
   std::size_t proxy_process_count() const noexcept { return proxy_processes_.size(); }
@@ -144,21 +155,21 @@ class RemoteTable {
  private:
   struct ProxyProcess {
     Target target;
-    std::set<ProcessIndex> proxies;                ///< local processes
-    std::map<std::uint64_t, std::uint32_t> asked;  ///< key → wanted by it and not granted
+    std::set<ProcessIndex> proxies;                ///< local processes with a proxy to it
+    std::map<std::uint64_t, std::uint32_t> asked;  ///< key → leases asked for and not granted
     std::map<std::uint64_t, std::pair<wire::ResourceDemand, JobId>> demands;
   };
   struct ProxyChannel {
-    std::uint64_t sent = 0, credited = 0;  ///< frames out, and what the other side has taken
-    std::uint64_t received = 0, told = 0;  ///< frames in, and what we told of them
+    std::uint64_t sent = 0, credited = 0;  ///< frames out, and how many the other side has taken
+    std::uint64_t received = 0, told = 0;  ///< frames in, and the count in our last PeerCredit
   };
-  /// What a process of ours has asked of another node.
+  /// Leases that a local process has asked another node for.
   struct Wanted {
     std::uint32_t count = 0;
     wire::ResourceDemand demand;
     JobId job;
   };
-  /// A lease of another node in the hands of a process of ours.
+  /// A lease of another node that a local process has.
   struct Taken {
     ProcessIndex process = 0, worker = 0;
     NodeId node;
@@ -199,7 +210,8 @@ class RemoteTable {
   std::map<ProcessIndex, ProxyProcess> proxy_processes_;
   std::map<ProxyKey, ProxyChannel> proxies_;
   std::map<WantedKey, Wanted> wanted_;
-  /// By the number under which our process knows it: from 2^62 on, apart from the lease table's.
+  /// By the number under which the local process knows the lease: from 2^62 on, so that it differs
+  /// from all numbers of this node's lease table.
   std::map<std::uint64_t, Taken> taken_;
   std::map<std::pair<NodeId, std::uint64_t>, std::uint64_t> taken_by_remote_;
   std::uint64_t next_taken_ = std::uint64_t{1} << 62;
