@@ -1,4 +1,4 @@
-/// Replicas: copies of lost owners' objects, of which there are to be as many as before.
+/// Replicas: the keepers of a lost owner's object restore the number of its copies.
 #include "troupe/runtime/agent/replicas.hpp"
 #include "troupe/runtime/base/buggify.hpp"
 
@@ -6,7 +6,7 @@
 
 namespace troupe::agent {
 
-// --- who keeps one, and tells the others
+// --- keepers tell each other what they keep
 
 void Replicas::begin_orphan(ObjectId object, Time now) {
   Orphan& orphan = orphans_[object];
@@ -41,7 +41,8 @@ void Replicas::tell_all() {
   untold_.clear();
 }
 
-/// Also before we hear that the owner is lost. Who joins those that keep one learns of us.
+/// Notes the sender as a keeper, even before this node knows that the owner is lost. A keeper that
+/// is new here gets this node's PeerKeeping in return.
 void Replicas::on_keeping(NodeId from, const wire::PeerKeeping& message) {
   wire::PeerKeeping ours;
   for (const ObjectId object : message.objects) {
@@ -62,7 +63,7 @@ void Replicas::orphans_without(NodeId node, Time now) {
   }
 }
 
-// --- who asks for another
+// --- the keeper with the lowest id asks for further copies
 
 void Replicas::repair(Time now) {
   while (making_ < options_.repairs_at_once && !orphans_due_.empty() &&
@@ -112,9 +113,9 @@ void Replicas::on_repaired(NodeId from, const wire::PeerKept& message) {
   repair_answered(at->first, at->second, Time{});
 }
 
-// --- who is asked
+// --- the node that is asked
 
-/// Who has it, or is about to.
+/// Answers a PeerKeep at a node that has the object already or is fetching it.
 void Replicas::answer_keeper(NodeId from, ObjectId object) {
   std::shared_ptr<const ErrorInfo> why;
   if (owned_.count(object) == 0 && !is_here(object))
@@ -122,7 +123,6 @@ void Replicas::answer_keeper(NodeId from, ObjectId object) {
   out_.send(from, wire::PeerKept{object, why});
 }
 
-/// The bytes of a copy that the asker sends.
 bool Replicas::is_coming(ObjectId object) const {
   const auto kept = kept_.find(object);
   return kept != kept_.end() && !kept->second.here && !kept->second.owner;
@@ -130,7 +130,7 @@ bool Replicas::is_coming(ObjectId object) const {
 
 void Replicas::keep_repaired(NodeId from, const wire::PeerKeep& message) {
   const ObjectId object = message.object, copy = wire::copy_of(object);
-  // It is ours when the asker has lost us for a while.
+  // This node may be the owner: the asker has then lost touch with it for a while.
   if (owned_.count(object) != 0 || kept_.count(object) != 0 || searches_.count(object) != 0)
     return answer_keeper(from, object);
   const ProcessIndex index = out_.index_of(from);

@@ -8,7 +8,7 @@
 namespace troupe::agent {
 namespace {
 
-constexpr int kFailures = 4;  ///< of pulls, for one search
+constexpr int kFailures = 4;  ///< pulls that may fail before a search ends in the error
 
 }  // namespace
 
@@ -46,7 +46,8 @@ void Replicas::advance(ObjectId object, Owned& owned) {
                    : Error(Code::unavailable, how_many + "; no other node takes one now"));
 }
 
-/// The node with the most room; it is counted as a holder of the copy.
+/// Asks the node with the most free memory for a copy and counts it as a holder. Returns false
+/// when no node is left.
 bool Replicas::ask_one_more(ObjectId object, Owned& owned) {
   std::optional<Candidate> best;
   for (const Candidate& one : out_.other_nodes())
@@ -60,7 +61,7 @@ bool Replicas::ask_one_more(ObjectId object, Owned& owned) {
   return true;
 }
 
-/// Who put it is told; after an error no copies are kept.
+/// Answers the process that wanted the copies. After an error no copies are kept.
 void Replicas::answer(ObjectId object, Owned& owned, std::optional<Error> error) {
   waiting_.erase(object);
   wire::Replicated answer{owned.request, nullptr};
@@ -124,7 +125,7 @@ void Replicas::on_keep(NodeId from, const wire::PeerKeep& message, Time now) {
   if (message.orphan) return keep_repaired(from, message);
   const ProcessIndex owner = out_.index_of(from);
   const auto [at, fresh] = kept_.try_emplace(object);
-  if (!fresh && !at->second.owner) {  // it is kept for one that had lost the owner
+  if (!fresh && !at->second.owner) {  // another keeper, which had lost the owner, asked for it
     references_.import_from(copy, owner, owner);
     return answer_keeper(from, object);
   }
@@ -150,7 +151,9 @@ void Replicas::take_arrived(Time now) {
     if (found == kept_.end()) continue;
     Kept& kept = found->second;
     const bool failed = value.kind == wire::Value::Kind::error;
-    if (!references_.is_dead(kept.index))  // who has asked anew takes it for the answer to that
+    // Only to the life of the node that asked: its next life would take this for the answer to a
+    // question of its own.
+    if (!references_.is_dead(kept.index))
       out_.send(kept.from, wire::PeerKept{object, failed ? value.error : nullptr});
     if (failed) {
       drop_copy(object);
@@ -190,7 +193,7 @@ void Replicas::fetch(ProcessIndex owner, ObjectId object, std::uint64_t bytes) {
 
 void Replicas::search(ProcessIndex owner, ObjectId object, std::optional<std::uint64_t> bytes) {
   Search& search = searches_[object];
-  if (search.from) {  // they are on their way
+  if (search.from) {  // the bytes are on their way
     search.anew = search.anew || !bytes;
     return;
   }
@@ -200,7 +203,8 @@ void Replicas::search(ProcessIndex owner, ObjectId object, std::optional<std::ui
   fresh_.insert(object);
 }
 
-/// The bytes that came, or did not, were for one that had been let go of.
+/// Begins the search again, for the value, if the object was released and wanted again while its
+/// bytes were on their way. Returns whether it did.
 bool Replicas::look_anew(ObjectId object, Search& search) {
   if (!search.anew) return false;
   const ProcessIndex owner = search.owner;
@@ -247,7 +251,7 @@ void Replicas::go_on(Time now) {
     if (search.asked.empty() && !search.from) search_due_ = std::min(search_due_, search.again);
     ++at;
   }
-  for (const auto& [object, search] : over)  // what follows may begin another search
+  for (const auto& [object, search] : over)  // after the loop above: these may begin a search
     if (!is_here(object))
       out_.not_found(search.owner, object, search.bytes);
     else if (search.bytes)
@@ -261,7 +265,7 @@ std::optional<ProcessIndex> Replicas::answered(NodeId from, ObjectId object, boo
   if (at == searches_.end() || at->second.asked.erase(from) == 0) return std::nullopt;
   Search& search = at->second;
   if (!found) {
-    if (search.asked.empty()) fresh_.insert(object);  // its time is looked at
+    if (search.asked.empty()) fresh_.insert(object);  // go_on() asks again or ends the search
     return std::nullopt;
   }
   search.asked.clear();
@@ -286,7 +290,7 @@ bool Replicas::pull_failed(ObjectId pulled, NodeId from, const Error& error) {
   const ObjectId object = wire::original_of(pulled);
   const auto at = searches_.find(object);
   const bool elsewhere = error.code() == Code::object_lost || error.code() == Code::unavailable;
-  if (wire::has_copies(pulled)) {  // its owner was to send it
+  if (wire::has_copies(pulled)) {  // a pull of the object from its owner, not of a copy
     if (at != searches_.end()) return true;
     const wire::Value* value = references_.value_of(pulled);
     const auto owner = references_.owner_of(pulled);
@@ -340,7 +344,8 @@ void Replicas::met(ObjectId object) {
   for (auto& [asker, objects] : watched_) objects.erase(object);
 }
 
-/// The same objects twice in a row, then the next ones.
+/// The objects of the next round: each batch twice in a row, since only the second question can
+/// find an object unused, then the next ids.
 std::vector<ObjectId> Replicas::next_batch() {
   std::vector<ObjectId> objects;
   const auto take = [&](const auto& kept) {
@@ -362,7 +367,8 @@ bool Replicas::may_end(const Kept& kept) const {
   return nameless && is_orphan(kept);
 }
 
-/// Of those that may be held by their names alone, again and again. True: there are some.
+/// Asks control about each kept object that may be held by a name alone. Returns whether there are
+/// any; the caller then asks again later.
 bool Replicas::ask_names() {
   bool some = false;
   if (options_.names)
