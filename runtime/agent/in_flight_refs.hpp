@@ -10,8 +10,8 @@
 ///
 ///     in_flight.counted(from, to, frame, object);    // a Hold for another process
 ///     in_flight.adopted(from, to, frame, location);  // an Adopt; to == from: it keeps it
-///     const auto after = in_flight.died(process, peers);  // each of them hears PeerDied, and
-///     answers undo(in_flight.arrived(to, process, frames));  // Arrived: what did not come goes back
+///     const auto after = in_flight.died(process, peers);  // each peer gets PeerDied
+///     undo(in_flight.arrived(to, process, frames));       // its answer: Arrived
 ///
 /// A receiver that has answered names the dead process no more. After the last answer the dead
 /// process is forgotten.

@@ -19,31 +19,31 @@ using wire::Talk;
 
 namespace {
 
-constexpr std::size_t kMostUnknown = 4096;  // nodes waited for
+constexpr std::size_t kMostUnknown = 4096;  // unlisted nodes for which messages wait
 constexpr std::size_t kMostDead = 65536;    // nodes remembered as dead
 constexpr Time kNever = Time::max();
 
 struct Peer {
   enum class State : std::uint8_t {
-    unknown,  ///< control has not told of it (yet)
+    unknown,  ///< control has not listed it (yet)
     member,   ///< admitted
-    dropped,  ///< to be taken back at `until`
+    dropped,  ///< refused until `until`, then admitted again
   };
   NodeId node;
   State state = State::unknown;
   net::PublicKey key;
   std::string door;
   Outbox out;
-  bool touched = false;    ///< something was said since the last reset
+  bool touched = false;    ///< a message was sent or received since the last reset
   bool kept = false;       ///< see keep_in_touch()
   bool waiting = false;    ///< in Impl::waiting
-  bool congested = false;  ///< can_send() says false
-  std::string doom;        ///< why it is about to be dropped
+  bool congested = false;  ///< can_send() is false
+  std::string doom;        ///< why it is about to be dropped; empty if it is not
   std::string trouble;     ///< why it is down
-  Time until{};            ///< of states unknown and dropped
+  Time until{};            ///< end of the states unknown and dropped
   Time down_since = kNever, absent_since = kNever, admitted_at{};
-  Time unreached_since = kNever;  ///< also while it is dropped
-  Time heard{};                   ///< or asked for a sign of life
+  Time unreached_since = kNever;  ///< like down_since, but runs on while the peer is dropped
+  Time heard{};                   ///< of the last message from it, or of the last ask()
   Duration penalty{};
 
   bool member() const noexcept { return state == State::member; }
@@ -72,17 +72,18 @@ struct Network::Impl {
   wire::PeerWriter writer;
   std::map<NodeId, Peer> peers;  ///< control among them
   Peer* head = nullptr;          ///< control
-  Peer* last = nullptr;          ///< the one found last
-  std::vector<Peer*> waiting;    ///< those with something to send
+  Peer* last = nullptr;          ///< cache of find(): most calls name the same node again
+  std::vector<Peer*> waiting;    ///< peers with something to send
+  /// Peers for poll() to drop; peers whose congestion has ended, for on_can_send().
   std::vector<NodeId> doomed, relieved;
-  std::vector<std::pair<NodeId, std::string>> notices;  ///< resets that the handler is to be told
-  std::map<net::PublicKey, NodeId> keys;                ///< of members but control
+  std::vector<std::pair<NodeId, std::string>> notices;  ///< on_peer_reset() calls to make
+  std::map<net::PublicKey, NodeId> keys;                ///< of members except control
   std::set<NodeId> dead;
   std::deque<NodeId> dead_in_order;
   std::vector<net::TransportEvent> events;
   std::uint64_t view = 0;  ///< version of the ClusterNodes applied last
   std::size_t unknown = 0;
-  Epoch control_stamp = 0;  ///< of control's messages, where it stamps them
+  Epoch control_stamp = 0;  ///< lowest epoch stamp that control's messages may have
   bool unflushed = false;
   Time now{};
   NetworkStats stats;
@@ -153,12 +154,13 @@ struct Network::Impl {
     if (back) nudge(peer);
   }
 
-  /// An empty batch: it makes the Link connect, so that both sides learn where they stand.
+  /// Sends an empty batch. It makes the Link connect, so that both sides learn whether the other
+  /// is still the same process.
   void nudge(Peer& peer) {
     const net::Link* link = transport->link(peer.node);
     if (link == nullptr || link->unacknowledged() != 0) return;
     const Result<net::Ticket> sent = transport->send(peer.node, {}, now);
-    if (!sent) doom(peer, sent.error().message());  // and again when it is back
+    if (!sent) doom(peer, sent.error().message());
   }
 
   void ask(Peer& peer) {
@@ -167,7 +169,7 @@ struct Network::Impl {
     nudge(peer);
   }
 
-  /// It will be dropped when no code is under way that holds on to it.
+  /// Marks the peer to be dropped at the end of poll(), when no caller uses its record.
   void doom(Peer& peer, std::string why) {
     if (!peer.doom.empty()) return;
     peer.doom = std::move(why);
@@ -182,7 +184,7 @@ struct Network::Impl {
     end_talk(peer, why);
   }
 
-  /// It is no member for a while; longer each time.
+  /// Refuses the peer for a while; twice as long each time.
   void keep_out(Peer& peer) {
     ++stats.dropped_peers;
     if (now - peer.admitted_at > options.drop_last) peer.penalty = {};
@@ -191,7 +193,7 @@ struct Network::Impl {
     set_state(peer, Peer::State::dropped);
   }
 
-  /// Nothing of before is said or heard any more.
+  /// Resets the peer: drops its waiting frames and tells the handler, if anything was exchanged.
   void end_talk(Peer& peer, const std::string& why) {
     const bool said = std::exchange(peer.touched, false) || peer.kept;
     peer.out.clear();
@@ -199,7 +201,7 @@ struct Network::Impl {
     peer.doom.clear();
     if (&peer == head) {
       view = 0;
-      run(self_fencing.on_closed(now));  // RegisterNode comes before all that the handler says now
+      run(self_fencing.on_closed(now));  // first: RegisterNode precedes what the handler sends now
       if (said) handler.on_control_reset(why);
     } else if (said) {
       handler.on_peer_reset(peer.node, why);
@@ -234,9 +236,10 @@ struct Network::Impl {
 
   // Out.
 
-  /// The peer for a message, or null where only a notice is to come of it.
+  /// The peer for a message. Null if the message cannot be sent; on_peer_reset() then follows from
+  /// poll(), unless the id is this node's or control's.
   Peer* addressee(NodeId to) {
-    // Ids come in messages of others, too: a wrong one must not end this node.
+    // Other nodes' messages contain ids too: a wrong one must not end this node.
     if (to == options.self.id || to == head->node) {
       log_line("a message for %s, which takes none of that kind, is not sent",
                to == head->node ? "control" : "this node itself");
@@ -252,7 +255,7 @@ struct Network::Impl {
   }
 
   void send(Peer& peer, Talk talk, BlobView frame) {
-    peer.touched = true;  // also when it goes nowhere: its reset says so
+    peer.touched = true;  // also if the message is dropped, so that a reset reports that
     if (!peer.doom.empty()) return;
     if (wire::batched_size(frame.size()) > net::max_payload_size)
       return doom(peer, "a message of " + std::to_string(frame.size()) +
@@ -269,7 +272,7 @@ struct Network::Impl {
     wait(peer);
   }
 
-  /// Ahead of what waits: a word of SelfFencing's.
+  /// Sends a message of SelfFencing ahead of the waiting frames, so that no backlog delays it.
   void send_urgent(Peer& peer, Talk talk, BlobView frame) {
     peer.out.append_urgent(talk, frame);
     ++stats.frames_sent;
@@ -335,7 +338,7 @@ struct Network::Impl {
     message.epoch = again.epoch;
     message.session = session;
     message.number = again.number;
-    head->out.clear_urgent();  // older registrations and heartbeats say nothing more
+    head->out.clear_urgent();  // this replaces older registrations and heartbeats
     send_urgent(*head, Talk::to_control, encode(control::ToControl(std::move(message))));
   }
 
@@ -461,7 +464,7 @@ struct Network::Impl {
                        registered.control_epoch == self_fencing.control_epoch();
     if (!taken || self_fencing.has_exited()) return;
     transport->set_epoch(self_fencing.epoch());
-    if (stamp >= registered.control_epoch) {  // an older control is refused from now on
+    if (stamp >= registered.control_epoch) {  // refuse an older control process from now on
       control_stamp = registered.control_epoch;
       transport->set_min_epoch(head->node, control_stamp);
     }
@@ -587,7 +590,7 @@ std::optional<Error> Network::send_control(const control::ToControl& message) {
                                              std::to_string(frame.size()) +
                                              " bytes is not sent: it takes " +
                                              std::to_string(net::max_payload_size) + " at most");
-  // Much of it comes from programs as it is. Control gives up a node that says what it cannot read.
+  // Parts of it come from programs unchecked. Control drops a node whose message it cannot decode.
   if (const auto read = control::decode_to_control(frame); !read)
     return Error(
         Code::invalid_argument,

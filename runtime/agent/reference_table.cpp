@@ -13,7 +13,6 @@ using internal::lost;
 using internal::no_owner;
 
 // --- values
-// -----------------------------------------------------------------------------------------------------
 
 void ReferenceTable::hold_inner(const wire::Value& value) {
   wire::for_each_ref(value, [&](ObjectId inner) { hold(inner, kSelf, +1); });
@@ -217,7 +216,6 @@ void ReferenceTable::each(const std::function<void(const Seen&)>& look_at) const
 }
 
 // --- counts
-// -----------------------------------------------------------------------------------------------------
 
 void ReferenceTable::stands_for(ObjectId lifetime, ActorId actor, ProcessIndex creator) {
   Record& record = records_[lifetime];

@@ -5,7 +5,6 @@
 namespace troupe::agent {
 
 // --- names
-// -------------------------------------------------------------------------------------------------------
 
 ProcessIndex RemoteTable::index_of(NodeId node) {
   const auto [at, fresh] = nodes_.try_emplace(node, 0);
@@ -50,7 +49,6 @@ void RemoteTable::forget_if_unused(ProcessIndex index) {
 }
 
 // --- proxies
-// -----------------------------------------------------------------------------------------------------
 
 void RemoteTable::open(ProcessIndex process, ProcessIndex index) {
   ProxyProcess& proxy_process = proxy_processes_.at(index);
@@ -129,7 +127,6 @@ void RemoteTable::on_credit(NodeId from, const wire::PeerCredit& message) {
 }
 
 // --- leases that we ask of others
-// -------------------------------------------------------------------------------
 
 void RemoteTable::spilled(ProcessIndex process, std::uint64_t key, NodeId node,
                           const wire::ResourceDemand& demand, JobId job) {
@@ -221,7 +218,6 @@ void RemoteTable::drop_taken_with(ProcessIndex process, ProcessIndex worker) {
 }
 
 // --- leases that others ask of us
-// -------------------------------------------------------------------------------
 
 void RemoteTable::on_request(NodeId from, const wire::PeerLeaseRequest& message) {
   const ProcessIndex index = proxy_process_for(from, message.process);
@@ -311,7 +307,6 @@ void RemoteTable::lease_lost(std::uint64_t lease) {
 }
 
 // --- ends
-// --------------------------------------------------------------------------------------------------------
 
 void RemoteTable::process_died(ProcessIndex process, const std::string& reason) {
   std::set<NodeId> told;
