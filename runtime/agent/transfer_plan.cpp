@@ -33,11 +33,11 @@ void TransferPlan::pull(NodeId from, ObjectId object, std::uint64_t bytes, Prior
   schedule(now);
 }
 
-/// One more wants what is being fetched.
+/// Adds one more pull() to an object that is being fetched.
 void TransferPlan::join(std::uint64_t number, NodeId from, std::uint64_t bytes, Priority priority) {
   Pull& pull = pulls_.at(number);
   pull.wanted = true;
-  pull.lost = 0;  // what was tried before is not this asker's
+  pull.lost = 0;  // earlier attempts do not count against this call
   if (pull.gone || pull.broken || pull.bytes != bytes)
     pull.again = Again{from, bytes, priority};
   else
@@ -97,12 +97,12 @@ void TransferPlan::node_died(NodeId id, bool for_ever, Time now) {
   if (found == nodes_.end()) return;
   Node& node = found->second;
   for (auto& [number, pull] : pulls_) pull.gone = pull.gone || pull.node == id;
-  std::vector<std::uint64_t> over;  // those on a connection must wait until it has ended
+  std::vector<std::uint64_t> over;  // without those on a connection, which must end first
   for (const Lane* lane : {&node.link, &node.bulk})
     for (const auto& [place, number] : lane->waiting) over.push_back(number);
   for (const auto& [place, number] : node.ready) over.push_back(number);
   for (const std::uint64_t transfer : node.asked) over.push_back(by_transfer_.at(transfer));
-  // On the way to another node that was named: not asked there any more.
+  // Pulls of the dead node's objects that are to be asked for at another node are not asked there.
   for (const auto& [number, pull] : pulls_)
     if (pull.node == id && pull.source != id && pull.state == State::ready) over.push_back(number);
   for (const std::uint64_t number : over) {
@@ -111,7 +111,7 @@ void TransferPlan::node_died(NodeId id, bool for_ever, Time now) {
     if (owner == id)
       fail(number, node_gone(pull.object));
     else
-      back_to_owner(number);  // it was only named
+      back_to_owner(number);  // the dead node was only named by the owner
     if (owner != id) ask_ready(owner, now);
     if (source != id) tidy(source);
   }
@@ -149,8 +149,8 @@ bool TransferPlan::start_small(Node& node, Time now) {
   return fits;
 }
 
-/// The first in order of those whose node has room. When there is no room for it in all, nothing
-/// passes it, so that a large object gets its turn.
+/// Starts the first pull, in order, whose node has room. If the sum over all nodes has no room for
+/// it, no other pull overtakes it, so that a large object gets its turn.
 bool TransferPlan::start_large(Time now) {
   const std::pair<const Place, std::uint64_t>* best = nullptr;
   for (const auto& [id, node] : nodes_) {
@@ -220,7 +220,7 @@ void TransferPlan::make_ready(std::uint64_t number, NodeId source) {
   nodes_[source].ready.emplace(pull.place(), number);
 }
 
-/// Whom the owner named does not deliver.
+/// Asks the owner again, since the node that it named does not deliver.
 void TransferPlan::back_to_owner(std::uint64_t number) {
   Pull& pull = pulls_.at(number);
   const auto named = nodes_.find(pull.source);
@@ -290,7 +290,7 @@ void TransferPlan::ask_ready(NodeId id, Time now) {
 
 // -- ends
 
-/// No longer asked for: what still comes for its transfer is late.
+/// Ends the pull's transfer: messages that still come for it are late.
 void TransferPlan::take_off(std::uint64_t number, Time now) {
   Pull& pull = pulls_.at(number);
   if (pull.transfer == 0) return;
@@ -313,7 +313,7 @@ void TransferPlan::complete(std::uint64_t number) {
   const Pull& pull = pulls_.at(number);
   const ObjectId object = pull.object;
   const std::optional<Again> again = pull.again;
-  const bool other = again && again->bytes != pull.bytes;  // of another life of the object
+  const bool other = again && again->bytes != pull.bytes;  // wants another life of the object
   actions_.emplace_back(Complete{number, pull.node, object, pull.wanted && !other});
   erase(number);
   if (other) add(again->from, object, again->bytes, again->priority);
@@ -334,7 +334,8 @@ void TransferPlan::fail(std::uint64_t number, const Error& error) {
   if (again) add(again->from, object, again->bytes, again->priority);
 }
 
-/// An attempt came to nothing and its memory is not written any more: again, or given up.
+/// Handles a failed attempt: asks again, or fails the pull. Precondition: no thread writes into
+/// its memory.
 void TransferPlan::lose(std::uint64_t number, const Error& why, Time now) {
   Pull& pull = pulls_.at(number);
   const bool detour = pull.source != pull.node;
@@ -349,7 +350,7 @@ void TransferPlan::lose(std::uint64_t number, const Error& why, Time now) {
   }
 }
 
-/// The owner says something that cannot be: no second attempt.
+/// Handles a message that contradicts the protocol: the owner gets no second attempt.
 void TransferPlan::broken(std::uint64_t number, const std::string& why, Time now) {
   Pull& pull = pulls_.at(number);
   const NodeId id = pull.source;
@@ -432,7 +433,7 @@ void TransferPlan::refused(NodeId from, std::uint64_t transfer, const Error& err
   if (pull == nullptr) return;
   const std::uint64_t number = by_transfer_.at(transfer);
   const bool detour = pull->source != pull->node;
-  if (busy && !detour) pull->broken = error;  // once nobody writes there
+  if (busy && !detour) pull->broken = error;  // fails when the connection has ended
   if (busy || (!pull->small() && error.code() == Code::unavailable))
     return close(from, error.message());
   nodes_.at(from).heard = now;
@@ -443,7 +444,7 @@ void TransferPlan::refused(NodeId from, std::uint64_t transfer, const Error& err
     if (nodes_.count(owner) != 0) ask_ready(owner, now);
     tidy(owner);
   } else {
-    // What came is of a life that is over; the owner has another, of which nothing is there yet.
+    // The bytes that are here are of an earlier life. The owner has another one: fetch it whole.
     if (error.code() == Code::object_lost && pull->have != 0 && pull->wanted && !pull->gone)
       pull->again = Again{pull->node, pull->bytes, pull->priority};
     fail(number, error);

@@ -1,9 +1,10 @@
-/// Which objects of other nodes are fetched when: the pulling side of transfers. A plain state
-/// machine.
+/// The order in which objects of other nodes are fetched: the pulling side of Transfers. A plain
+/// state machine.
 ///
-/// An object of another node waits, is given memory (*reserved*), is asked for, and arrives: small
-/// ones (up to kSmallObject) in a message of the Link, larger ones over the bulk connection of its
-/// node. The shell carries out actions and tells what became of them.
+/// An object of another node waits, is given memory (*reserved*), is asked for, and arrives. Small
+/// objects (up to kSmallObject) arrive in a message of the Link, larger ones over the bulk
+/// connection of their node. The caller (Transfers) carries out the plan's actions and reports
+/// their results.
 ///
 ///     plan.pull(node, object, bytes, Priority::get, now);
 ///     while (auto actions = plan.take_actions(); !actions.empty())
@@ -12,22 +13,23 @@
 ///     plan.received(node, connection, object, now);             // over the bulk connection
 ///     plan.on_tick(now);                                        // at next_deadline()
 ///
-/// A lost connection, or one on which no byte came for `silence`, is closed; only when its thread
-/// has let go of all memory (connection_ended()) are its objects asked for again, from the byte on
-/// that is missing, or given up: after `attempts` that brought nothing.
+/// A connection that breaks, or on which no byte came for `silence`, is closed. Its objects wait
+/// until its thread no longer uses their memory (connection_ended()). They are then asked for
+/// again from the first missing byte on. An object fails after `attempts` that brought no byte.
 ///
-/// The owner may name another node (elsewhere()), which has the object or is getting it. If that
-/// one does not deliver, the owner is asked again; after `detours` of these it is asked to send
-/// itself.
+/// The owner may name another node (elsewhere()) that has the object or is getting it. If that
+/// node does not deliver, the owner is asked again. After `detours` such nodes the owner is asked
+/// to send the object itself.
 ///
-/// Who asks for what is about to fail (its node died, or broke the protocol, or it had another
-/// size) does not get that error: it is fetched anew once its memory is free, once per pull().
+/// A pull() of an object whose fetch is about to fail does not end in that failure. (The node died
+/// or broke the protocol, or the size differs.) The object is fetched anew when its memory is
+/// free, once per pull().
 ///
-/// Invariants: FETCH-1 every pull ends in one Complete or one Failed. FETCH-2 reserved memory ends
-/// in one Complete or one Discard, and never while a connection may write into it. FETCH-3 bytes
-/// reserved stay within the bounds, but for one object that is larger than they are. FETCH-4 there
-/// is at most one connection per node. FETCH-5 what is asked for from a byte on is of the life of
-/// the object that the bytes before it are of.
+/// Invariants: FETCH-1 Every pull ends in one Complete or one Failed. FETCH-2 Reserved memory ends
+/// in one Complete or one Discard, and never while a connection may write into it. FETCH-3
+/// Reserved bytes stay within the bounds, except for one object that is larger than they are.
+/// FETCH-4 There is at most one connection per node. FETCH-5 An object that is asked for from a
+/// byte on is of the same life as the bytes that are here.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -47,68 +49,69 @@ namespace troupe::agent {
 
 inline constexpr std::uint64_t kSmallObject = 256 << 10;  ///< larger ones go over bulk
 
-/// Gets go before waits, waits before prefetches, each in the order of asking.
+/// Gets precede waits, and waits precede prefetches. Within one priority the order of pull()
+/// holds.
 enum class Priority : std::uint8_t { get = 0, wait = 1, prefetch = 2 };
 
 struct PlanOptions {
-  std::uint64_t link_bytes = 4u << 20;    ///< small objects under way from one node
-  std::uint64_t link_objects = 256;       ///< and how many
+  std::uint64_t link_bytes = 4u << 20;    ///< bytes of small objects under way from one node
+  std::uint64_t link_objects = 256;       ///< small objects under way from one node
   std::uint64_t node_bytes = 128u << 20;  ///< reserved for large objects of one node
-  std::uint64_t all_bytes = 512u << 20;   ///< reserved for large objects in all
+  std::uint64_t all_bytes = 512u << 20;   ///< reserved for large objects of all nodes
   Duration silence{
-      std::chrono::seconds(10)};            ///< a node that sends nothing for so long is given up
-  Duration idle{std::chrono::seconds(30)};  ///< an unused connection is closed
+      std::chrono::seconds(10)};  ///< a node or connection without a byte for this long has failed
+  Duration idle{std::chrono::seconds(30)};        ///< an unused connection is closed after this
   Duration patience{std::chrono::seconds(5)};     ///< how long a pull waits for memory
-  Duration pause{std::chrono::milliseconds(50)};  ///< between two tries to get it
-  int attempts = 2;
-  int detours = 3;
+  Duration pause{std::chrono::milliseconds(50)};  ///< between two tries to reserve memory
+  int attempts = 2;                               ///< see above
+  int detours = 3;                                ///< see above
 };
 
 class TransferPlan {
  public:
-  // What the shell is to do, in this order.
-  /// Get memory for this object; the answer is reserved() or no_memory(), now or later.
+  // Actions, which the caller carries out in the order of take_actions().
+  /// Reserve memory for this object. The answer is reserved() or no_memory(), now or later.
   struct Reserve {
     std::uint64_t pull = 0;
     std::uint64_t bytes = 0;
   };
-  /// Open the door for a new bulk connection from this node and send it the BulkOffer.
+  /// Expect a new bulk connection from this node and send it the BulkOffer.
   struct Offer {
     NodeId node;
     std::uint64_t connection = 0;
   };
-  /// Send PullRequest{transfer, object}. connection: 0 for a small object; else its bytes go into
-  /// the pull's memory when they come over that connection.
+  /// Send PullRequest{transfer, object}. `connection` is 0 for a small object. Otherwise bytes
+  /// that come over that connection go into the pull's memory.
   struct Ask {
     NodeId node;
     std::uint64_t connection = 0;
     std::uint64_t transfer = 0;
     std::uint64_t pull = 0;
     ObjectId object;
-    std::uint64_t have = 0;   ///< its bytes that are there, as kept() said
-    std::uint64_t stamp = 0;  ///< of those
-    NodeId without{};         ///< was named and did not deliver
-    bool direct = false;      ///< no other node may be named
+    std::uint64_t have = 0;   ///< bytes that are here, as last told by kept()
+    std::uint64_t stamp = 0;  ///< the life of the object that they are of
+    NodeId without{};         ///< the node that the owner named and that did not deliver
+    bool direct = false;      ///< the owner may name no other node
   };
-  /// Close it; then say connection_ended(), when no thread touches the memory of its pulls any
+  /// Close the connection. Call connection_ended() when no thread uses the memory of its pulls any
   /// more.
   struct Close {
     NodeId node;
     std::uint64_t connection = 0;
     std::string why;
   };
-  /// All bytes are there: seal the memory and report it; or, if nobody wants it, drop it.
+  /// All bytes are here: seal the memory and report it. If it is not wanted, drop it.
   struct Complete {
     std::uint64_t pull = 0;
     NodeId node;
     ObjectId object;
     bool wanted = true;
   };
-  /// Give the memory back.
+  /// Return the memory.
   struct Discard {
     std::uint64_t pull = 0;
   };
-  /// Report it. Follows its Discard.
+  /// Report the failure. It follows the pull's Discard.
   struct Failed {
     NodeId node;
     ObjectId object;
@@ -118,46 +121,48 @@ class TransferPlan {
 
   explicit TransferPlan(PlanOptions options = {}) : options_(options) {}
 
-  /// Fetch this object from its owner. An object that is being fetched already is not fetched
-  /// twice: its one end counts for both, and the higher priority holds.
+  /// Fetches this object from its owner. An object that is being fetched already is not fetched
+  /// twice: one end serves both calls, and the higher priority holds.
   void pull(NodeId from, ObjectId object, std::uint64_t bytes, Priority priority, Time now);
-  /// Nobody wants it any more: if its bytes are on their way they are dropped when they come. No
-  /// report follows. Nothing happens when it is not being fetched.
+  /// Ends the wish for an object without a report; bytes on their way are dropped when they come.
+  /// Has no effect if the object is not being fetched.
   void cancel(ObjectId object, Time now);
-  /// What is under way from it ends in ObjectLost; with `for_ever` all that is asked later too.
+  /// Ends all pulls from the node in ObjectLost; with `for_ever` all later pulls as well.
   void node_died(NodeId node, bool for_ever, Time now);
 
   // Answers to Reserve.
   void reserved(std::uint64_t pull, Time now);
   void no_memory(std::uint64_t pull, const Error& error, Time now);
-  /// There may be some now: those who had none need not wait until they try again.
+  /// Lets pulls without memory try again at once instead of after `pause`.
   void memory_came(Time now);
 
-  // Messages. Of transfers that are not under way nothing is believed: they are late.
-  /// The pull whose memory takes a PullData of this transfer that says `bytes`; 0: drop it.
+  // Messages. Those of a transfer that is not under way are late and have no effect.
+  /// The pull whose memory takes a PullData of this transfer and size; 0: drop the message.
   std::uint64_t expects(NodeId from, std::uint64_t transfer, std::uint64_t bytes) const;
-  /// A PullData with everything in it has been copied into the pull's memory, or does not fit.
+  /// Handles a PullData: it was copied whole into the pull's memory, or it does not fit.
   void arrived(NodeId from, std::uint64_t transfer, bool fits, Time now);
+  /// Handles a PullOnBulk.
   void on_bulk(NodeId from, std::uint64_t transfer, std::uint64_t bytes, Time now);
-  /// `busy`: its memory is being written all the same.
+  /// Handles a PullRefused. `busy`: a thread is writing into the pull's memory nevertheless.
   void refused(NodeId from, std::uint64_t transfer, const Error& error, Time now,
                bool busy = false);
-  /// The owner names another node.
+  /// Handles a PullElsewhere, in which the owner names another node. `busy` as in refused().
   void elsewhere(NodeId from, std::uint64_t transfer, NodeId node, Time now, bool busy = false);
-  /// The large pull behind a transfer that is under way; 0: none.
+  /// The large pull of a transfer that is under way; 0 if there is none.
   std::uint64_t large(NodeId from, std::uint64_t transfer) const;
-  /// Whether such a refusal takes a large pull off its connection, rather than end that.
+  /// Whether a refusal with this error takes one large pull off its connection. Otherwise the
+  /// refusal closes the connection.
   bool takes_off(NodeId from, std::uint64_t transfer, const Error& error) const;
 
-  // Connections. One that is not the node's current one is ignored.
-  /// Bytes came over it at that time.
+  // Connections. Calls about another than the node's current connection have no effect.
+  /// Bytes came over the connection at that time.
   void heard(NodeId node, std::uint64_t connection, Time at);
-  /// An object of a pull has arrived whole.
+  /// The object of a pull has arrived whole.
   void received(NodeId node, std::uint64_t connection, std::uint64_t pull, Time now);
-  /// So many of a pull's bytes are there and were checked, of the life of the object that the stamp
-  /// names. Said before what ends its being asked for.
+  /// So many bytes of a pull are here and were checked; `stamp` names the life of the object that
+  /// they are of. Call it before the call that ends the transfer.
   void kept(std::uint64_t pull, std::uint64_t bytes, std::uint64_t stamp);
-  /// It is gone, whoever ended it, and nothing touches the memory of its pulls.
+  /// The connection has ended, on either side, and nothing uses the memory of its pulls.
   void connection_ended(NodeId node, std::uint64_t connection, const Error& why, Time now);
 
   void on_tick(Time now);
@@ -173,21 +178,21 @@ class TransferPlan {
  private:
   enum class State : std::uint8_t {
     waiting,    ///< in its lane
-    reserving,  ///< Reserve was said
+    reserving,  ///< Reserve was emitted
     ready,      ///< has memory and waits for a connection
-    asked,      ///< Ask was said
+    asked,      ///< Ask was emitted
   };
-  /// By priority, then in the order of asking (for memory: of the last try).
+  /// Priority, then the order of pull(), or of the last vain try for memory.
   using Place = std::pair<Priority, std::uint64_t>;
-  /// What was asked for while the pull was about to fail.
+  /// A pull() that came while the fetch of the object was about to fail.
   struct Again {
     NodeId from;
     std::uint64_t bytes = 0;
     Priority priority = Priority::get;
   };
   struct Pull {
-    NodeId node;    ///< its owner
-    NodeId source;  ///< who is asked: the owner, or whom it named
+    NodeId node;    ///< the owner
+    NodeId source;  ///< the node that is asked: the owner, or one that it named
     ObjectId object;
     std::uint64_t bytes = 0;
     Priority priority = Priority::get;
@@ -195,34 +200,34 @@ class TransferPlan {
     State state = State::waiting;
     bool wanted = true;
     bool has_memory = false;
-    bool gone = false;  ///< its node died, or what was said to it is lost
+    bool gone = false;  ///< its node died, or messages to it may be lost
     std::uint64_t transfer = 0;
     std::uint64_t have = 0, stamp = 0;
-    std::uint64_t had_then = 0;       ///< when it was asked
-    std::uint64_t finished_then = 0;  ///< the connection's count then
+    std::uint64_t had_then = 0;       ///< `have` at the last Ask
+    std::uint64_t finished_then = 0;  ///< the connection's `finished` at the last Ask
     int lost = 0;                     ///< attempts that ended without any progress
     int detours = 0;                  ///< nodes that were named and did not deliver
-    NodeId without{};                 ///< the last of them
-    std::optional<Error> broken;      ///< its node broke the protocol: no other attempt
+    NodeId without{};                 ///< the last of these nodes
+    std::optional<Error> broken;      ///< the owner broke the protocol: no further attempt
     std::optional<Again> again;
     Time asked{};
-    Time give_up = Time::max();  ///< without memory until then it fails
+    Time give_up = Time::max();  ///< the pull fails if it has no memory by then
     bool small() const noexcept { return bytes <= kSmallObject; }
     Place place() const noexcept { return {priority, order}; }
   };
   struct Lane {
     std::map<Place, std::uint64_t> waiting;
-    std::uint64_t running = 0;  ///< pulls that hold a share of it
-    std::uint64_t bytes = 0;    ///< of those
-    Time retry_at{};            ///< memory ran out: no Reserve before
+    std::uint64_t running = 0;  ///< pulls that left `waiting` and have not ended
+    std::uint64_t bytes = 0;    ///< their bytes
+    Time retry_at{};            ///< memory ran out: no Reserve before this time
   };
   struct Connection {
     std::uint64_t number = 0;  ///< 0: none
     bool closing = false;
-    std::string why;             ///< of closing
+    std::string why;             ///< the reason of closing
     std::uint64_t finished = 0;  ///< objects that came over it
-    Time heard{};                ///< a byte came, or it had nothing to do until then
-    Time idle_since{};           ///< when it has nothing to do
+    Time heard{};                ///< of the last byte, or of the first Ask after an idle time
+    Time idle_since{};           ///< valid while `pulls` is empty
     std::set<std::uint64_t> pulls;
   };
   struct Node {

@@ -48,7 +48,7 @@ Result<std::unique_ptr<Transfers>> Transfers::open(objectstore::Host& host, Out&
 
 void Transfers::pull(NodeId from, ObjectId object, std::uint64_t bytes, Time now,
                      Priority priority) {
-  if (impl_->endings.count(object) != 0) return;  // will be told by the next poll()
+  if (impl_->endings.count(object) != 0) return;  // the next poll() reports its end
   impl_->plan.pull(from, object, bytes, priority, now);
   impl_->run(now);
 }
@@ -69,7 +69,7 @@ void Transfers::memory_came(Time now) {
 }
 
 void Transfers::memory_refused(const Error& error, Time now) {
-  if (error.code() != Code::out_of_memory) impl_->refusal = error;  // that one may still come
+  if (error.code() != Code::out_of_memory) impl_->refusal = error;  // else memory may still come
   memory_came(now);
 }
 
@@ -176,7 +176,8 @@ void Transfers::Impl::take_arrivals(Time now) {
   }
 }
 
-/// Until nothing follows any more. What out.send brings about meanwhile is carried out here too.
+/// Carries out actions until none is left. A call from within, through out.send, returns at once:
+/// the outer call carries out its actions.
 void Transfers::Impl::run(Time now) {
   if (running) return;
   running = true;
@@ -221,7 +222,7 @@ void Transfers::Impl::no_memory(std::uint64_t pull, const Error& error, std::uin
   if (!why && error.code() == Code::out_of_memory) out.short_of_memory(bytes);
 }
 
-/// One more extent of the agent's own.
+/// Grants one more extent to the agent's own client.
 Result<void> Transfers::Impl::grant(std::uint64_t bytes) {
   Result<objectstore::ExtentGrant> extent = host.grant(0, bytes);
   if (!extent) return extent.error();
@@ -261,7 +262,7 @@ void Transfers::Impl::act(const TransferPlan::Ask& action, Time) {
   if (action.connection != 0) {
     const auto at = inbound.find(action.connection);
     const auto into = memory.find(action.pull);
-    if (at == inbound.end() || into == memory.end()) return;  // it ended; asked again elsewhere
+    if (at == inbound.end() || into == memory.end()) return;  // ended: the plan asks again
     Memory& its = into->second;
     its.object = action.object;
     its.connection = action.connection;
@@ -350,7 +351,8 @@ void Transfers::Impl::on(NodeId from, const wire::PullRefused& message, Time now
   plan.refused(from, message.transfer, why, now, busy);
 }
 
-/// Takes a large pull off its connection. True: its bytes come there all the same, just now.
+/// Takes a large pull off its connection. Returns true if a thread writes into its memory at this
+/// moment, or if all of its bytes have come.
 bool Transfers::Impl::still_written(NodeId from, std::uint64_t transfer) {
   const std::uint64_t pull = plan.large(from, transfer);
   const auto into = memory.find(pull);
@@ -359,7 +361,9 @@ bool Transfers::Impl::still_written(NodeId from, std::uint64_t transfer) {
   if (way == inbound.end()) return false;
   const std::optional<BulkPart> part = way->second.in->forget(into->second.object);
   if (!part) return true;
-  if (part->bytes < into->second.part.bytes) return true;  // all of it came: that is read next
+  // The thread knows fewer bytes than this record: the object came whole and the thread expects it
+  // no more. Its in_moved is in the mailbox.
+  if (part->bytes < into->second.part.bytes) return true;
   into->second.connection = 0;
   note_part(pull, into->second, *part);
   return false;
@@ -370,7 +374,7 @@ void Transfers::Impl::note_part(std::uint64_t pull, Memory& its, BulkPart part) 
   plan.kept(pull, part.bytes, part.stamp);
 }
 
-/// A piece has come: those to whom it is passed on may have it.
+/// Handles a piece that has come: lets the children's connections send it.
 void Transfers::Impl::in_grew(const BulkEvent& event) {
   const auto into = memory.find(event.item);
   if (into == memory.end() || into->second.connection != event.connection) return;
@@ -381,7 +385,7 @@ void Transfers::Impl::in_grew(const BulkEvent& event) {
     Served& served = to.served.at(child.item);
     if (served.after.bytes == 0 || served.after.stamp == its.part.stamp) {
       to.out->allow(child.item, its.part);
-    } else {  // it has others, and was sent nothing
+    } else {  // the child has bytes of another life, and was sent none of this one
       to.out->abandon(child.item);
       refuse({to.node, served.transfer, {}, {}, {}, {}, false},
              Error(Code::object_lost, "the object was computed again meanwhile"));
@@ -403,7 +407,7 @@ void Transfers::Impl::in_ended(BulkEvent& event, Time now) {
   }
   stats.forged += event.forged ? 1u : 0u;
   stats.lost += used ? 1u : 0u;
-  inbound.erase(at);  // joins: the post was the thread's last deed
+  inbound.erase(at);  // joins the thread, whose last action was this event
   plan.connection_ended(node, event.connection, *event.error, now);
 }
 

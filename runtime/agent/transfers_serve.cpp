@@ -12,15 +12,16 @@ using objectstore::Pinned;
 using wire::store_location;
 
 constexpr std::size_t kMostServed = 4096;    // objects that wait for one connection
-constexpr std::size_t kMostOutbound = 4;     // connections to one node that still end, and the next
-constexpr std::size_t kMostDeferred = 4096;  // requests for objects that are not quite there
-constexpr std::size_t kMostCopies = 1024;    // of which is known whose bytes they are
+constexpr std::size_t kMostOutbound = 4;     // connections to one node, with those that are ending
+constexpr std::size_t kMostDeferred = 4096;  // requests for objects that are not confirmed yet
+constexpr std::size_t kMostCopies = 1024;    // copies of which the life is remembered
 constexpr Duration kDeferredPause{std::chrono::milliseconds(1)};
 constexpr Duration kDeferredAtMost{std::chrono::seconds(1)};
 
-/// A number for one life of an object's bytes at its owner; never 0.
+/// A number that identifies one life of an object's bytes at its owner; never 0.
 std::uint64_t stamp_of(const wire::Location& name) {
-  // In two rounds: segment, slot and generation are small numbers, whose sums of bits would meet.
+  // Two rounds of mixing: segment, slot and generation are small numbers, so that one round over
+  // their combined bits would give different lives the same stamp.
   std::uint64_t place = std::uint64_t{name.segment} << 32 | name.slot;
   std::uint64_t life = splitmix64(place) ^ name.generation;
   return splitmix64(life) | 1;
@@ -43,21 +44,22 @@ void Transfers::Impl::on(NodeId from, const wire::PullRequest& message, Time now
   retry_deferred = now + kDeferredPause;
 }
 
-/// Also what has come and is not told yet.
+/// Finds an object to serve, including one that has arrived and that done() has not reported yet.
 std::optional<Transfers::Held> Transfers::Impl::held(ObjectId object) {
   if (const auto ended = endings.find(object); ended != endings.end() && !ended->second.error)
     return Held{ended->second.location, ended->second.location, false};
   return out.find(object);
 }
 
-/// 0: nobody knows of which life it is.
+/// The stamp of the life that the bytes are of; 0 if it is unknown.
 std::uint64_t Transfers::Impl::stamp_of_held(ObjectId object, const Held& held) const {
   if (held.own) return stamp_of(held.name);
   const auto copy = copies.find(object);
   return copy != copies.end() && copy->second.name == held.name ? copy->second.stamp : 0;
 }
 
-/// False when the object's writer has not confirmed all of its memory yet: again soon.
+/// Answers a request. Returns false when the object's writer has not confirmed all of its memory
+/// yet; the caller then tries again soon.
 bool Transfers::Impl::serve(const Request& request, bool last_try) {
   const std::optional<Held> here = held(request.object);
   if (!here) {
@@ -96,7 +98,8 @@ bool Transfers::Impl::serve(const Request& request, bool last_try) {
 bool Transfers::Impl::sends_elsewhere(const Request& request, const Held& held,
                                       std::uint64_t stamp) {
   if (!held.own || held.at.length < kShareFrom) return false;
-  // Who has a part already may have more of it than whom it would be sent to.
+  // An asker that has a part of the object may have more of it than the node it would be referred
+  // to.
   const auto other = tree.place(request.object, stamp, request.from, request.without,
                                 request.direct || request.have.bytes != 0);
   if (!other) return false;
@@ -127,7 +130,7 @@ void Transfers::Impl::serve_large(const Request& request, Pinned pinned, std::ui
   start_serving(request, *to, std::move(served), bytes, {bytes.size(), stamp});
 }
 
-/// The object is on its way here: what has come of it, and what comes.
+/// Serves an object that is on its way here: the bytes that have come, and the rest as it comes.
 void Transfers::Impl::pass_on(const Request& request, std::uint64_t pull, Memory& from) {
   Outbound* to = way_to(request);
   if (to == nullptr) return;
@@ -143,7 +146,7 @@ void Transfers::Impl::pass_on(const Request& request, std::uint64_t pull, Memory
   start_serving(request, *to, std::move(served), from.allocation.bytes(), from.part);
 }
 
-/// Where it can be sent; none: it was refused.
+/// The connection over which the request is served. Null if there is none: the request is refused.
 auto Transfers::Impl::way_to(const Request& request) -> Outbound* {
   const auto current = serving.find(request.from);
   if (current == serving.end()) {
@@ -174,7 +177,7 @@ void Transfers::Impl::start_serving(const Request& request, Outbound& to, Served
   out.send(request.from, wire::PullOnBulk{request.transfer, bytes.size()}, {});
 }
 
-/// All bytes are there: the object keeps them in place until each child has its copy.
+/// Pins a pull's object that is complete for each child, until the child has been sent all of it.
 void Transfers::Impl::pin_for_children(const Memory& from, const objectstore::Location& at) {
   for (const Child& child : from.children) {
     Outbound& to = outbound.at(child.connection);
@@ -187,7 +190,8 @@ void Transfers::Impl::pin_for_children(const Memory& from, const objectstore::Lo
   }
 }
 
-/// No more bytes will come. Who may be reading those that did keeps the memory until it has done.
+/// Ends the children of a pull that failed. Their threads may still read the bytes that came, so
+/// each child keeps the memory until its thread has dropped the item.
 void Transfers::Impl::abandon_children(const Memory& from,
                                        const std::shared_ptr<Allocation>& keep) {
   for (const Child& child : from.children) {
@@ -232,7 +236,7 @@ void Transfers::Impl::refuse(const Request& request, const Error& error) {
   out.send(request.from, wire::PullRefused{request.transfer, error.shared_info()}, {});
 }
 
-/// A new offer replaces the connection before, of which the peer has given up what was on it.
+/// A new offer replaces the earlier connection; the peer no longer waits for the objects on it.
 void Transfers::Impl::on(NodeId from, const wire::BulkOffer& message) {
   stop_serving(from);
   const auto ending = std::count_if(outbound.begin(), outbound.end(),
@@ -268,7 +272,7 @@ void Transfers::Impl::out_ended(const BulkEvent& event) {
     no_child_any_more(event.connection, number, served);
   const auto current = serving.find(ended.node);
   const bool was_current = current != serving.end() && current->second == event.connection;
-  if (!was_current) return;  // replaced, or its node is dead: nobody waits
+  if (!was_current) return;  // replaced, or its node is dead: no request waits for an answer
   serving.erase(current);
   for (const auto& [number, served] : ended.served)
     refuse({ended.node, served.transfer, {}, {}, {}, {}, false}, *event.error);

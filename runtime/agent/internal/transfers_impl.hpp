@@ -1,4 +1,5 @@
-/// What Transfers are made of, for transfers.cpp (pulling, the loop) and transfers_serve.cpp.
+/// The private parts of Transfers, shared by transfers.cpp (pulling, the loop) and
+/// transfers_serve.cpp (serving).
 #pragma once
 
 #include "troupe/runtime/agent/broadcast.hpp"
@@ -19,14 +20,14 @@ using objectstore::Pinned;
 using wire::store_location;
 using wire::wire_location;
 
-/// Somebody to whom a pull's bytes are passed on as they come: an item of a connection.
+/// A node to which a pull's bytes are passed on as they come: an item of an outbound connection.
 struct Child {
   std::uint64_t connection = 0;
   std::uint64_t item = 0;
 };
 
-/// Memory of one pull. A thread may write into it while `connection` expects it, beyond `part`,
-/// and others may read what is in `part`, for the children.
+/// Memory of one pull. The thread of `connection` may write behind the bytes of `part`. Threads of
+/// children may read the bytes of `part` at the same time.
 struct Memory {
   Allocation allocation;
   ObjectId object;
@@ -35,7 +36,7 @@ struct Memory {
   std::vector<Child> children;
 };
 
-/// A copy of another node's object, and of which life of it.
+/// A copy of another node's object, and the life that it is of.
 struct Copy {
   wire::Location name;
   std::uint64_t stamp = 0;
@@ -45,16 +46,16 @@ struct Inbound {
   NodeId node;
   net::BulkId id;
   std::unique_ptr<BulkIn> in;
-  std::vector<std::shared_ptr<Allocation>> kept;  ///< given up while it was being written
+  std::vector<std::shared_ptr<Allocation>> kept;  ///< discarded while the thread wrote into them
 };
 
 struct Served {
   std::uint64_t transfer = 0;
   std::uint64_t bytes = 0;  ///< to be sent
   Pinned pinned;
-  std::uint64_t pull = 0;            ///< its bytes are that one's, and it has not ended
-  BulkPart after;                    ///< it goes on from there
-  std::shared_ptr<Allocation> keep;  ///< that pull failed
+  std::uint64_t pull = 0;            ///< the running pull whose memory it reads; 0 if none
+  BulkPart after;                    ///< the part that the receiver has already
+  std::shared_ptr<Allocation> keep;  ///< memory of the pull, if that failed
 };
 
 struct Outbound {
@@ -73,7 +74,7 @@ struct Request {
   bool direct = false;
 };
 
-/// What out.done or out.failed will say.
+/// An end of a pull that the next poll() reports by out.done or out.failed.
 struct Ending {
   NodeId from;
   wire::Location location;
@@ -114,7 +115,7 @@ struct Transfers::Impl {
   std::deque<ObjectId> copies_by_age;
   std::uint64_t next_outbound = 1, next_served = 1;
   Time trim_at = Time::max();
-  std::optional<Error> refusal;  ///< why there will be no memory for the next that has none
+  std::optional<Error> refusal;  ///< the error for the next pull without memory
   bool running = false;
   TransferStats stats;
   ReceiveBuffers buffers;
