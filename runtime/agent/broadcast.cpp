@@ -10,7 +10,7 @@ Broadcast::Member* Broadcast::find(Tree& tree, NodeId node) {
   return at == tree.members.end() ? nullptr : &*at;
 }
 
-/// Whether what `below` gets comes from `above`, over however many.
+/// Whether the bytes that `below` gets come from `above`, over any number of nodes.
 bool Broadcast::feeds(Tree& tree, NodeId above, NodeId below) {
   NodeId at = below;
   for (std::size_t steps = 0; at && steps <= tree.members.size(); ++steps) {
@@ -67,7 +67,7 @@ void Broadcast::forget_oldest() {
   }));
 }
 
-/// Those that it fed ask again by themselves.
+/// Removes a node from all trees. The members that it fed ask again by themselves.
 void Broadcast::node_died(NodeId node) {
   for (auto& [object, tree] : trees_) {
     const Member* dead = find(tree, node);

@@ -1,18 +1,19 @@
-/// Who serves whom when several nodes want the same object of this node: the first get it from
-/// here, the next from those, and so on: a tree, so that no node sends more than a few copies. A
-/// plain state machine.
+/// The tree by which several nodes get the same object of this node. The first askers get it from
+/// this node, the next ones from those, and so on, so that each node sends only a few copies. A
+/// plain state machine of Transfers.
 ///
 ///     Broadcast tree;
 ///     if (auto other = tree.place(object, stamp, asker, request.without, request.direct))
 ///       send(asker, PullElsewhere{request.transfer, *other});    // else: serve it
 ///
-/// A node that was named passes on what it has while it gets the rest, so the depth of the tree
-/// costs a few chunks of time. It need not have the object any more: then its asker comes back and
-/// says so (`without`), and it is named no more until it has asked itself.
+/// A named node passes on the bytes that it has while it gets the rest, so each level of the tree
+/// costs only the time of a few chunks. A named node may have lost the object. Its asker then asks
+/// here again and names it (`without`), and it is not named again until it has asked itself.
 ///
-/// Invariants: BROADCAST-1 nobody is named to a node that it gets its own bytes from, over any
-/// number of others. BROADCAST-2 a node has at most `fan` nodes that were sent to it, this node too
-/// unless nobody else is left. BROADCAST-3 at most `objects` are remembered, those asked for last.
+/// Invariants: BROADCAST-1 An asker is never referred to a node that gets its own bytes from the
+/// asker, over any number of others. BROADCAST-2 At most `fan` nodes are referred to one node.
+/// This node too serves at most `fan`, unless no other node can be named. BROADCAST-3 At most
+/// `objects` are remembered, those asked for last.
 #pragma once
 
 #include "troupe/runtime/base/ids.hpp"
@@ -33,8 +34,9 @@ class Broadcast {
  public:
   explicit Broadcast(BroadcastOptions options = {}) : options_(options) {}
 
-  /// Whom the asker is sent to for the object's life of this stamp; nullopt: it is served here.
-  /// `without`: was named to it and did not deliver. `direct`: it must be served here.
+  /// Returns the node to which the asker is referred for the object's life of this stamp; nullopt:
+  /// this node serves it. `without` is a node that was named to the asker and did not deliver.
+  /// With `direct` this node must serve it.
   /// Cost: O(nodes that have asked) times the depth of the tree.
   std::optional<NodeId> place(ObjectId object, std::uint64_t stamp, NodeId asker, NodeId without,
                               bool direct);
@@ -45,14 +47,14 @@ class Broadcast {
   struct Member {
     NodeId node;
     NodeId parent;         ///< zero: this node
-    std::size_t fed = 0;   ///< whose parent it is
-    bool useless = false;  ///< it did not deliver
+    std::size_t fed = 0;   ///< members whose parent it is
+    bool useless = false;  ///< it did not deliver, and has not asked since
   };
   struct Tree {
     std::uint64_t stamp = 0;
-    std::uint64_t used = 0;       ///< by age
-    std::size_t fed = 0;          ///< from here
-    std::vector<Member> members;  ///< in order of their first asking
+    std::uint64_t used = 0;       ///< clock_ at the last request
+    std::size_t fed = 0;          ///< members that this node serves
+    std::vector<Member> members;  ///< in the order of their first requests
   };
   static Member* find(Tree& tree, NodeId node);
   static bool feeds(Tree& tree, NodeId above, NodeId below);

@@ -93,7 +93,7 @@ void BulkIn::close() noexcept {
   if (fd_) shutdown(fd_.get(), SHUT_RDWR);
 }
 
-// Limits of time are the event loop's, which looks at heard() and closes.
+// Reads without time limits: the event loop looks at heard() and calls close().
 void BulkIn::run(Time first_by) {
   net::BulkReceiver receiver(fd_.get(), std::move(key_), first_by);
   Result<void> result = receiver.start(Time::max());
@@ -118,7 +118,8 @@ Result<void> BulkIn::receive_piece(net::BulkReceiver& receiver) {
   return {};
 }
 
-/// Where the piece belongs, marked as being written; empty: nowhere, it is late.
+/// The place of a piece, which is marked as being written. Empty if the piece is to be thrown
+/// away: its object is forgotten, or its bytes are here already.
 Result<std::span<std::byte>> BulkIn::place_for(const net::BulkHeader& header) {
   const std::lock_guard lock(mutex_);
   const auto found = expected_.find(header.object);
@@ -132,7 +133,7 @@ Result<std::span<std::byte>> BulkIn::place_for(const net::BulkHeader& header) {
   const bool fits = header.length > 0 && header.offset <= size &&
                     header.length <= size - header.offset && header.last == (end == size);
   const bool same = part.bytes == 0 || part.stamp == header.stamp;
-  if (fits && same && end <= part.bytes) return std::span<std::byte>{};  // it is there already
+  if (fits && same && end <= part.bytes) return std::span<std::byte>{};  // here already
   if (!fits || !same || header.offset != part.bytes)
     return protocol("another piece of the object than the next one");
   expected.coming = true;
@@ -156,7 +157,8 @@ void BulkIn::took(const net::BulkHeader& header) {
   {
     const std::lock_guard lock(mutex_);
     const auto found = expected_.find(header.object);
-    if (found == expected_.end() || found->second.item != writing_) return;  // asked for anew
+    // Another item means that expect() was called anew, for other memory, during the read.
+    if (found == expected_.end() || found->second.item != writing_) return;
     found->second.coming = false;
     found->second.part = event.part;
     event.item = found->second.item;
@@ -187,7 +189,8 @@ std::size_t BulkOut::Item::piece() const noexcept {
   const std::uint64_t end = std::min<std::uint64_t>(limit, bytes.size());
   if (end <= sent) return 0;
   const std::uint64_t size = std::min<std::uint64_t>(net::bulk_chunk, end - sent);
-  // Whole pieces only, but for the last: they arrive as they were cut first.
+  // Whole pieces only, except for the last, so that an object is cut alike however often it is
+  // passed on.
   return size == net::bulk_chunk || end == bytes.size() ? size : 0;
 }
 
@@ -230,7 +233,8 @@ void BulkOut::close() noexcept {
   changed_.notify_one();
 }
 
-/// False when it was closed meanwhile.
+/// Takes the connected socket, so that close() can shut it down. Returns false when close() was
+/// called before.
 bool BulkOut::adopt(Fd fd) {
   const std::lock_guard lock(mutex_);
   fd_ = std::move(fd);
@@ -268,7 +272,8 @@ Result<void> BulkOut::serve() {
   return result;
 }
 
-/// The first object of which something may go; none when it is closed or was idle for too long.
+/// Waits for and returns the first item that has work; nullopt when the connection is closed or
+/// was idle for too long.
 std::optional<BulkOut::Item> BulkOut::next() {
   std::unique_lock lock(mutex_);
   const auto ready = [this] {
@@ -284,7 +289,7 @@ std::optional<BulkOut::Item> BulkOut::next() {
   return *ready();
 }
 
-/// One piece.
+/// Sends one piece of the item, without the lock: `item` is a copy.
 Result<void> BulkOut::send(net::BulkSender& sender, const Item& item) {
   const std::size_t size = item.dropped ? 0 : item.piece();
   if (size > 0) {
@@ -299,7 +304,7 @@ Result<void> BulkOut::send(net::BulkSender& sender, const Item& item) {
   return {};
 }
 
-/// The piece of this item, as it was then, has gone.
+/// Records that the next piece of `item` was sent, as the item was when it was copied.
 void BulkOut::sent(const Item& item) {
   BulkEvent event{.kind = BulkEvent::Kind::out_moved,
                   .connection = connection_,

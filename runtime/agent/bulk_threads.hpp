@@ -1,5 +1,6 @@
-/// The two threads of transfers: one reads objects of one bulk connection into shared memory, one
-/// writes objects from there to another. What they did they post to the event loop's mailbox.
+/// The threads of Transfers: BulkIn reads objects of one bulk connection into shared memory,
+/// BulkOut writes objects from shared memory to one. Both post their results to the event loop's
+/// mailbox.
 ///
 ///     Mailbox mailbox;                       // mailbox.fd() is readable when it holds something
 ///     BulkIn in(1, std::move(key), mailbox);
@@ -8,11 +9,12 @@
 ///     BulkOut out(2, offer, std::move(key), mailbox);
 ///     out.enqueue(serve, object, bytes);     // → out_moved(2, serve), …
 ///
-/// An object may go on from a byte on (BulkPart), and may leave while it still arrives: BulkIn says
-/// what has come (in_grew, once watch() was called), allow() lets BulkOut send so much of it.
+/// An object may continue after its first bytes (BulkPart), and may be sent on while it still
+/// arrives: BulkIn reports each piece (in_grew, after watch()), and allow() lets BulkOut send that
+/// much.
 ///
-/// Whoever makes them keeps the memory alive until the item has moved or was dropped or the thread
-/// has ended; each thread posts its `ended` last. Destructors close the connection and join.
+/// The caller keeps an item's memory alive until the item has moved or was dropped, or the thread
+/// has ended. Each thread posts its `ended` event last. Destructors close the connection and join.
 #pragma once
 
 #include "troupe/runtime/base/signal_masked_thread.hpp"
@@ -27,7 +29,8 @@
 
 namespace troupe::agent {
 
-/// The first bytes of an object, checked, and of which life of it they are.
+/// The number of an object's first bytes that are here and were checked, and the stamp of the life
+/// that they are of.
 struct BulkPart {
   std::uint64_t bytes = 0;
   std::uint64_t stamp = 0;
@@ -37,17 +40,17 @@ struct BulkEvent {
   enum class Kind : std::uint8_t { in_grew, in_moved, in_ended, out_moved, out_dropped, out_ended };
   Kind kind = Kind::in_moved;
   std::uint64_t connection = 0;
-  std::uint64_t item = 0;      ///< not of an end: which
-  std::optional<Error> error;  ///< ended: why
+  std::uint64_t item = 0;      ///< unused in in_ended and out_ended
+  std::optional<Error> error;  ///< in_ended, out_ended: the reason
   bool forged = false;         ///< in_ended: a frame was not authentic
-  BulkPart part;               ///< in_grew, in_moved: what there is
+  BulkPart part;               ///< in_grew, in_moved: the bytes that are here
 };
 
-/// Many threads post, one takes.
+/// A queue of events to which many threads post and from which one takes.
 class Mailbox {
  public:
   Mailbox();
-  /// Readable when something was posted since the last take().
+  /// Readable when post() or wake() was called since the last take().
   int fd() const noexcept { return event_.get(); }
   void post(BulkEvent event);
   /// Makes fd() readable.
@@ -60,29 +63,32 @@ class Mailbox {
   std::vector<BulkEvent> events_;  ///< by mutex_
 };
 
-/// All calls but those of its own thread come from one thread.
+/// Reads one connection. Its functions are called from one thread.
 class BulkIn {
  public:
   BulkIn(std::uint64_t connection, net::BulkKey key, Mailbox& mailbox);
   ~BulkIn();
 
-  /// The object may come from now on; its bytes go there. It goes on from `part`. Watched: see
+  /// Lets the object come: its bytes go into `into`, from those of `part` on. For `watched` see
   /// watch().
   void expect(ObjectId object, std::uint64_t item, std::span<std::byte> into, BulkPart part = {},
               bool watched = false);
-  /// From now on in_grew tells of each piece. What there is now; none: it is not expected.
+  /// Lets in_grew report each piece from now on. Returns the part that is here; nullopt if the
+  /// object is not expected.
   std::optional<BulkPart> watch(ObjectId object);
-  /// It is not expected any more: what still comes of it is thrown away. None when it is being
-  /// written just now: then it stays so until the end of the thread. Else what there is of it.
+  /// Ends expect(): later pieces of the object are thrown away. Returns the part that is here.
+  /// Returns nullopt when the thread is writing a piece of it at this moment: the object then
+  /// stays expected, and its memory must live until the thread has ended.
   std::optional<BulkPart> forget(ObjectId object);
-  /// What there is of an object that is expected.
+  /// The part that is here of an expected object; empty if it is not expected.
   BulkPart part(ObjectId object);
-  /// The connection has come: reads until it ends.
+  /// Starts the thread, which reads from the accepted connection until that ends. The first frame
+  /// must have authenticated by `first_by`.
   void start(Fd fd, Time first_by);
   bool started() const noexcept { return thread_.joinable(); }
   /// Makes the thread end soon.
   void close() noexcept;
-  /// When the last whole frame came.
+  /// When the last whole frame came. Relaxed: it orders no other memory.
   Time heard() const noexcept { return Time(Duration(heard_.load(std::memory_order_relaxed))); }
 
  private:
@@ -107,7 +113,7 @@ class BulkIn {
   std::mutex mutex_;
   std::map<ObjectId, Expected> expected_;  ///< by mutex_
   std::set<ObjectId> forgotten_;           ///< by mutex_: may still come
-  std::uint64_t writing_ = 0;              ///< whose piece is being written; by mutex_
+  std::uint64_t writing_ = 0;              ///< item of the piece that is being written; by mutex_
   Blob thrown_away_;
   SignalMaskedThread thread_;
 };
@@ -117,11 +123,11 @@ struct BulkOutOptions {
   std::uint16_t port = 0;
   net::BulkId id;
   Duration connect{std::chrono::seconds(3)};
-  Duration silence{std::chrono::seconds(10)};  ///< no byte went for so long: it is over
-  Duration idle{std::chrono::seconds(60)};     ///< nothing to send for so long: it ends
+  Duration silence{std::chrono::seconds(10)};  ///< ends when a send makes no progress for this long
+  Duration idle{std::chrono::seconds(60)};     ///< ends when nothing was queued for this long
 };
 
-/// All calls but those of its own thread come from one thread.
+/// Writes one connection. Its functions are called from one thread.
 class BulkOut {
  public:
   /// Connects and proves the key on its thread.
@@ -129,13 +135,13 @@ class BulkOut {
   ~BulkOut();
 
   static constexpr std::uint64_t kAll = ~std::uint64_t{0};
-  /// Sends the object after those before it, without the bytes before `from`; so far only the
-  /// first `limit`, while it lets others pass. False when it has ended.
+  /// Queues the object's bytes from `from` on. Only the bytes before `limit` are sent until
+  /// allow(); later objects overtake it meanwhile. Returns false when the connection has ended.
   bool enqueue(std::uint64_t item, ObjectId object, BlobView bytes, std::uint64_t stamp = 0,
                std::uint64_t from = 0, std::uint64_t limit = kAll);
-  /// The first `part.bytes` may be sent.
+  /// Allows the first `part.bytes` bytes to be sent.
   void allow(std::uint64_t item, BulkPart part);
-  /// The rest is not sent. Ends in out_dropped or, if it was sent meanwhile, in out_moved.
+  /// Drops the rest of an item. Ends in out_dropped, or in out_moved if all was sent meanwhile.
   void abandon(std::uint64_t item);
   void close() noexcept;
 
@@ -146,7 +152,7 @@ class BulkOut {
     BlobView bytes;
     std::uint64_t stamp = 0, sent = 0, limit = kAll;
     bool dropped = false;
-    std::size_t piece() const noexcept;  ///< that may go now
+    std::size_t piece() const noexcept;  ///< size of the next piece, or 0 if none may be sent now
     bool has_work() const noexcept { return dropped || piece() > 0; }
   };
   void run();

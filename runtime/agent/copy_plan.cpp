@@ -50,7 +50,7 @@ void CopyPlan::skipped(ObjectId id) {
 }
 
 void CopyPlan::refused(Time now) {
-  if (now < paused_until_) return;  // said of several that were under way
+  if (now < paused_until_) return;  // count one refusal for all writes that were under way
   pause_ = std::clamp(2 * pause_, options_.retry, options_.longest_pause);
   paused_until_ = now + pause_;
 }

@@ -1,5 +1,5 @@
-/// Which objects of this node get a copy in the shared spill folders, and when: a plain state
-/// machine.
+/// Decides which objects of this node get a copy in the shared spill folders, and when. A plain
+/// state machine.
 ///
 ///     plan.wanted(object, now);                // another node holds it, and its value is known
 ///     while (auto object = plan.next(now)) {   // its turn; is it still held elsewhere?
@@ -7,10 +7,11 @@
 ///     }                                        // ... plan.ended(*object, now, true) when written
 ///     if (plan.over(object)) drop_copy(object);
 ///
-/// An object has its turn when another node has wanted it for `after`: what is fetched and let go
-/// at once costs no disk. Those wait in turn, so a disk that is too slow copies fewer, and those
-/// that live longest. What could not be written is tried again after `retry`; when the folders
-/// take nothing, nothing has its turn for as long, twice as long each time, until one is written.
+/// An object is due when another node has wanted it for `after`, so that an object which is
+/// fetched and released at once costs no disk. Due objects wait in order, so a slow disk copies
+/// fewer objects, and those that live longest. An object that could not be written is tried again
+/// after `retry`. When the folders refuse writes, no object is due for `retry`, and for twice as
+/// long after each further refusal, up to `longest_pause`, until one is written.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -28,28 +29,30 @@ struct CopyPlanOptions {
   Duration after{std::chrono::milliseconds(100)};
   Duration retry{std::chrono::seconds(1)};
   Duration longest_pause{std::chrono::seconds(30)};
-  std::uint64_t at_once{64u << 20};  ///< bytes that are written at a time, but for the last one
-  std::size_t most{1 << 16};         ///< copies of a node: each is a file
+  std::uint64_t at_once{64u << 20};  ///< no further write begins while this many bytes are written
+  std::size_t most{1 << 16};         ///< copies of a node; each is a file
 };
 
 class CopyPlan {
  public:
   explicit CopyPlan(CopyPlanOptions options = {}) : options_(options) {}
 
-  /// What waits or has a copy stays as it is.
+  /// Asks for a copy. Has no effect on an object that waits or has a copy.
   void wanted(ObjectId object, Time now);
-  /// The object is gone, or has another value. True: its copy is to go, written or not.
+  /// Ends the wish: the object is gone, or has another value. Returns true when the caller must
+  /// delete the copy, written or being written.
   bool over(ObjectId object);
+  /// The next object that is due and may be written now; began() or skipped() must follow.
   std::optional<ObjectId> next(Time now);
   void began(ObjectId object, std::uint64_t bytes);
   void skipped(ObjectId object);
-  /// What is being written is not wanted any more.
+  /// Whether over() was called while the object is being written. Precondition: began().
   bool is_over(ObjectId object) const { return objects_.at(object).over; }
-  /// What began() is over; `well`: there is a copy now.
+  /// Ends the writing of began(); `well`: there is a copy now.
   void ended(ObjectId object, Time now, bool well);
-  /// The folders take nothing now.
+  /// Reports that the folders refuse writes now.
   void refused(Time now);
-  /// When next() has something; max: not before something ends.
+  /// When next() may return an object; Time::max(): not before ended() or wanted().
   Time next_deadline() const;
   std::size_t waiting() const noexcept { return queue_.size(); }
   std::size_t size() const noexcept { return objects_.size(); }
@@ -59,9 +62,9 @@ class CopyPlan {
   struct Object {
     State state = State::waiting;
     Time due{};
-    std::uint64_t bytes = 0;           ///< that are being written
-    bool over = false;                 ///< meanwhile
-    std::optional<Time> wanted_again;  ///< after that
+    std::uint64_t bytes = 0;           ///< of the copy that is being written
+    bool over = false;                 ///< over() was called while it is being written
+    std::optional<Time> wanted_again;  ///< wanted() was called after that
   };
   bool may_write() const noexcept {
     return writing_bytes_ < options_.at_once && objects_.size() - queue_.size() < options_.most;

@@ -111,11 +111,12 @@ const LineageCache::Made* LineageCache::newest(const Call& call, std::uint64_t i
   return found == call.made.rend() ? nullptr : &*found;
 }
 
-/// By this process, or whom there is.
+/// Asks for an orphan to be computed again: by its present maker, by `process`, or by any process
+/// of the job.
 void LineageCache::look_after(const Orphan& orphan, std::optional<ProcessIndex> process) {
   Call* call = call_of(orphan.object);
   if (call == nullptr) return give_up(orphan, kUnknown);
-  // It may have come with another object of the same call.
+  // Another orphan of the same call may have given this one a maker already.
   if (const auto maker = references_.maker_of(orphan.object))
     return out_.send(*maker, wire::Rebuild{orphan.object, orphan.lost}, {});
   if (!process) process = out_.find_process(call->job);
@@ -128,7 +129,7 @@ void LineageCache::serve(JobNumber job, ProcessIndex process) {
     for (const Orphan& orphan : waiting.mapped()) look_after(orphan, process);
 }
 
-/// It gets every call that it needs for the object, and is asked for it.
+/// Sends the process every call that it needs for the object, then the Rebuild.
 void LineageCache::entrust(const Orphan& orphan, ProcessIndex process) {
   std::vector<std::uint64_t> order;
   if (const auto possible = gather(objects_.at(orphan.object), order); !possible)
@@ -146,12 +147,13 @@ void LineageCache::give_up(const Orphan& orphan, const std::string& why) {
   references_.gone(orphan.object, Error(std::move(info)));
 }
 
-/// The call and those that made its arguments, as far as those are gone; arguments first. Linear,
-/// without recursion.
+/// Collects the call and, at any depth, the calls that made those of its arguments that are gone;
+/// arguments first. Linear in the calls and without recursion: chains of calls can be long.
+/// Errors: ObjectLost if one of them cannot run.
 Result<void> LineageCache::gather(std::uint64_t wanted, std::vector<std::uint64_t>& order) {
   struct Frame {
     Call* call;
-    std::vector<ObjectId> needed;  ///< results that are gone, by call and index
+    std::vector<ObjectId> needed;  ///< arguments that are gone: call number and result index
   };
   std::vector<Frame> stack;
   std::vector<Call*> seen;
@@ -197,7 +199,8 @@ Result<void> LineageCache::gather(std::uint64_t wanted, std::vector<std::uint64_
   return result;
 }
 
-/// What others made and has a record is named by that, and counted for the receiver.
+/// Sends the call to the process, and makes it the maker of the call's objects. An argument that a
+/// kept call made and that has a record is named by its object, and counted for the receiver.
 void LineageCache::hand_over(Call& call, ProcessIndex to) {
   if (!is_known_to(call, to)) {
     wire::KeptCall copy = call.message;
@@ -228,7 +231,7 @@ void LineageCache::hand_over(Call& call, ProcessIndex to) {
 
 // --- letting go
 
-/// It is known no more than by why it cannot be made.
+/// Drops everything of a call except the reason why it cannot run any more.
 void LineageCache::end(Call& call, const std::string& why) {
   if (!call.ended.empty()) return;
   call.ended = why;
@@ -251,7 +254,8 @@ void LineageCache::let_go_of_inputs(Call& call, std::vector<std::uint64_t>& unus
   });
 }
 
-/// The call, if nothing keeps it, and what only it has kept; without recursion.
+/// Drops the call if nothing keeps it, then the calls that only it has kept. Without recursion,
+/// since chains of calls can be long.
 void LineageCache::drop_unused(std::uint64_t number) {
   std::vector<std::uint64_t> unused{number};
   while (!unused.empty()) {

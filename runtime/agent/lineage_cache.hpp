@@ -1,23 +1,21 @@
-/// Calls of this node's workers whose results others can name, kept for a time when the worker has
-/// ended: then another process of its job takes the call over and makes it again (the client's
-/// lineage, client/lineage.hpp). A plain state machine beside ReferenceTable.
+/// Calls of this node's workers whose results other processes can name. When such a worker has
+/// ended and a result is lost, another process of its job takes the call over and runs it again
+/// (see client/lineage.hpp). A plain state machine beside ReferenceTable.
 ///
-/// A call that is kept must not keep its arguments' memory where it can be helped. So an argument
-/// that a task of the same worker made is named by the kept call of that task; any other is held,
-/// and its bytes count towards the limit. When more is kept than the limit allows the oldest calls
-/// are evicted.
+/// A kept call should not keep its arguments' memory. An argument that a task of the same worker
+/// made is therefore named by the kept call of that task. Any other argument is held, and its
+/// bytes count towards the limit. Beyond the limit the oldest calls are evicted.
 ///
-///     kept.keep(from, job, call, payload);  // a KeptCall, arguments before who needs them
+///     kept.keep(from, job, call, payload);  // a KeptCall, after those that made its arguments
 ///     kept.made(from, made_by);             // an object that may have to be computed again
 ///     kept.orphaned(object, lost);          // the ReferenceTable says so: → out.find_process(job)
 ///     kept.serve(job, process);             // → KeptCall, MadeBy and Rebuild to that process
 ///     kept.carry_out();                     // again while pending(), and references.settle()
 ///
-/// Invariants: KEPT-1 bytes() is what the calls that are kept take, with the arguments held for
-/// them. KEPT-2 a call is known as long as a process may name it, an object that it made has a
-/// record, or a known call needs it. KEPT-3 who takes a call over has every call that it needs
-/// whose result is gone, before it. KEPT-4 each orphan is rebuilt by somebody, or gone() for the
-/// ReferenceTable.
+/// Invariants: KEPT-1 bytes() counts the kept calls and the arguments held for them. KEPT-2 A call
+/// is known as long as a process may name it, an object that it made has a record, or a known call
+/// needs it. KEPT-3 A process that takes a call over has got, before it, every needed call whose
+/// result is gone. KEPT-4 Each orphan is rebuilt by a process, or ended by ReferenceTable::gone().
 #pragma once
 
 #include "troupe/runtime/agent/reference_table.hpp"
@@ -34,12 +32,12 @@ using JobNumber = std::uint64_t;  ///< the node's name for a job
 
 class LineageCache {
  public:
-  /// What follows; must not call back in.
+  /// The effects. An implementation must not call into LineageCache.
   class Out {
    public:
     virtual ~Out() = default;
-    /// A process of the job that lives and will for a while. None: one will be there some time,
-    /// and serve() follows, or job_over().
+    /// A process of the job that lives and will live for a while. With nullopt, serve() follows
+    /// when there is such a process, or job_over().
     virtual std::optional<ProcessIndex> find_process(JobNumber job) = 0;
     virtual void send(ProcessIndex to, const wire::NodeMessage& message, BlobView payload) = 0;
   };
@@ -49,14 +47,17 @@ class LineageCache {
 
   void keep(ProcessIndex from, JobNumber job, const wire::KeptCall& call, BlobView payload);
   void made(ProcessIndex from, const wire::MadeBy& message);
+  /// The process can name the call no more.
   void forget(ProcessIndex from, std::uint64_t number);
-  /// Precondition: all that it said has been read, and the ReferenceTable knows.
+  /// Precondition: all messages of the process have been read, and the ReferenceTable knows of its
+  /// death.
   void process_died(ProcessIndex process);
-  /// Nothing of the job is computed again any more.
+  /// Ends all calls and orphans of the job.
   void job_over(JobNumber job, const std::string& why);
+  /// Gives this process the orphans of the job that wait for one.
   void serve(JobNumber job, ProcessIndex process);
 
-  // --- from the ReferenceTable; they take effect with carry_out()
+  // --- from the ReferenceTable; both take effect with carry_out()
   void orphaned(ObjectId object, ObjectId lost) { orphans_.push_back({object, lost}); }
   void released(ObjectId object) { released_.push_back(object); }
   void carry_out();
@@ -68,16 +69,16 @@ class LineageCache {
  private:
   struct Made {
     ObjectId object;
-    std::uint32_t index = 0;  ///< of the result
+    std::uint32_t index = 0;  ///< of the result in its call
   };
   struct Call {
     wire::KeptCall message;
     Blob payload;
     JobNumber job = 0;
-    std::vector<ProcessIndex> known_to;  ///< who can make it, or name it as an argument's
-    std::vector<Made> made;              ///< those that have records, the newest last
-    std::size_t uses = 0;                ///< calls that need it
-    std::string ended;                   ///< why it cannot be made any more
+    std::vector<ProcessIndex> known_to;  ///< processes that can run it, or name it for an argument
+    std::vector<Made> made;              ///< objects that have records, the newest last
+    std::size_t uses = 0;                ///< calls that need its results
+    std::string ended;                   ///< why it cannot run any more; empty if it can
     std::size_t bytes = 0;
     std::uint64_t age = 0;
     bool visited = false;
@@ -104,10 +105,10 @@ class LineageCache {
   std::uint64_t limit_;
   std::size_t bytes_ = 0;
   Calls calls_;                                  ///< by number
-  std::map<std::uint64_t, std::uint64_t> ages_;  ///< of those that can be made, age → number
-  std::map<ObjectId, std::uint64_t> objects_;    ///< made by which
+  std::map<std::uint64_t, std::uint64_t> ages_;  ///< age → number of the calls that can run
+  std::map<ObjectId, std::uint64_t> objects_;    ///< object → number of the call that made it
   std::uint64_t next_age_ = 0;
-  std::map<JobNumber, std::vector<Orphan>> waiting_;  ///< for a process
+  std::map<JobNumber, std::vector<Orphan>> waiting_;  ///< orphans that wait for a process
   std::vector<Orphan> orphans_;
   std::vector<ObjectId> released_;
 };

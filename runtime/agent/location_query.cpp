@@ -7,7 +7,7 @@
 namespace troupe::agent {
 namespace {
 
-/// Who knows more of an object is believed.
+/// Whether an answer replaces another: the enumerators of PlaceState are in order of knowledge.
 bool says_more(wire::PlaceState state, wire::PlaceState than) {
   return static_cast<int>(state) > static_cast<int>(than);
 }
@@ -40,7 +40,7 @@ void LocationQuery::next_round(std::uint64_t number, Question& question) {
     question.moved.erase(at);  // this node has followed it as far as it can
     message.objects.push_back(place.object);
   }
-  // A later answer to the round before has another number.
+  // Each round has a number of its own, so that late answers to an earlier round are recognized.
   message.request = number * (kMostSteps + 1) + static_cast<std::uint64_t>(question.steps++);
   for (const NodeId node : out_.nodes_to_ask()) {
     question.silent.insert(node);
@@ -110,7 +110,7 @@ void LocationQuery::process_died(ProcessIndex process) {
 }
 
 void LocationQuery::answer(Question& question) {
-  constexpr std::size_t kIds = 512;  // of one message: a ring's frame takes so many
+  constexpr std::size_t kIds = 512;  // ids in one message; a ring's frame takes that many
   wire::Located piece{question.request, {}};
   std::size_t ids = 0;
   for (Place& place : question.places) {

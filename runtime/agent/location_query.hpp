@@ -1,12 +1,13 @@
-/// Where the bytes of objects are: asked of every node, answered once. A plain state machine.
+/// Finds where the bytes of objects are: asks every node, and answers the process once. A plain
+/// state machine.
 ///
 ///     query.ask(process, {request, objects}, now);     // → PeerLocate to all
 ///     query.answered(from, message, now);              // the last one → out.located()
 ///     query.carry_out(now);                            // at next_deadline()
 ///
-/// A value may be another object's (*forwarded*), which only some node knows; then all are asked
-/// again, of that one. Who does not answer within `patience` is not waited for: what the others
-/// said is the answer.
+/// An object's value may be that of another object (*forwarded*), and perhaps only one node knows
+/// of that. All nodes are then asked again about the other object. After `patience` the answers so
+/// far are the result.
 #pragma once
 
 #include "troupe/runtime/agent/reference_table.hpp"
@@ -21,13 +22,14 @@ namespace troupe::agent {
 
 class LocationQuery {
  public:
-  /// From a value to whose it is, at one node and from node to node.
+  /// Limit of the steps from an object to the one it is forwarded to: those that one node follows,
+  /// and the rounds of a question.
   static constexpr int kMostSteps = 16;
-  /// What follows; must not call back in.
+  /// The effects. An implementation must not call into LocationQuery.
   class Out {
    public:
     virtual ~Out() = default;
-    /// What this node knows of the object; `index` is left alone.
+    /// What this node knows of the object; `index` is not set.
     virtual wire::PeerPlace place_of(ObjectId object) = 0;
     virtual std::vector<NodeId> nodes_to_ask() = 0;
     virtual void ask_place(NodeId node, const wire::PeerLocate& message) = 0;
@@ -48,9 +50,9 @@ class LocationQuery {
 
  private:
   struct Place {
-    ObjectId object;  ///< whose value it is, as far as that is known
+    ObjectId object;  ///< the object at the known end of the chain of forwards
     wire::ObjectPlace said;
-    bool in_memory = false;  ///< at one of the nodes
+    bool in_memory = false;  ///< at least at one of the nodes
   };
   struct Question {
     ProcessIndex process = 0;
@@ -58,14 +60,14 @@ class LocationQuery {
     Time until{};
     int steps = 0;
     std::vector<Place> places;
-    std::vector<std::size_t> asked;  ///< of the places: what this round is about
-    std::set<std::size_t> moved;     ///< found to be another's value meanwhile
-    std::set<NodeId> silent;
+    std::vector<std::size_t> asked;  ///< indexes of the places that this round asks about
+    std::set<std::size_t> moved;     ///< indexes of places to ask about in the next round
+    std::set<NodeId> silent;         ///< nodes that have not answered in this round
   };
   using Questions = std::map<std::uint64_t, Question>;
   void next_round(std::uint64_t number, Question& question);
   void take(Question& question, std::size_t place, const wire::PeerPlace& said, NodeId from);
-  /// Ends it when all have answered.
+  /// Begins the next round or answers, if all nodes have answered. Returns the next question.
   Questions::iterator advance(Questions::iterator at);
   void answer(Question& question);
 

@@ -10,7 +10,7 @@ std::uint64_t excess(const WorkerMemory& use) {
   return use.asked != 0 && use.bytes > use.asked ? use.bytes - use.asked : 0;
 }
 
-/// Who ends before whom: the largest goes first.
+/// The order of choice: the worker with the largest rank is chosen first.
 auto rank(const WorkerMemory& use) {
   return std::make_tuple(excess(use), !use.is_actor, use.since, use.process);
 }

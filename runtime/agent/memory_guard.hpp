@@ -1,13 +1,13 @@
-/// Which process has to end when a node runs out of memory, before the kernel chooses one: a plain
-/// state machine.
+/// Chooses the process that must end when a node runs out of memory, before the kernel chooses
+/// one. A plain state machine.
 ///
 ///     if (guard.is_short(machine))
 ///       if (auto victim = guard.choose(machine, uses, now)) kill(victim->process, victim->why);
 ///
-/// Who uses more than the `memory` that it asked for ends first, the one that exceeds it most; then
-/// the newest task, since least is lost with it and it is tried again; then the newest actor.
-/// Drivers and the agent are never chosen. After each choice nobody is chosen for `pause`, in which
-/// the kernel takes the memory back, and for `patience` while one that was chosen still has some.
+/// The first choice is the worker that exceeds the `memory` of its lease most. The second is the
+/// newest task, since it has done least work and runs again. The last is the newest actor. Drivers
+/// and the agent are never chosen. After a choice none follows for `pause`, in which the kernel
+/// takes the memory back, and for `patience` while a chosen worker still has memory.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -19,26 +19,26 @@
 
 namespace troupe::agent {
 
-/// Bytes; what the machine, its control group and the node's own limit leave.
+/// Bytes under the tightest limit: the machine's, its control group's or the node's own.
 struct MachineMemory {
   std::uint64_t total = 0, available = 0;
-  std::string of;  ///< whose limit it is: "the machine"
+  std::string of;  ///< the limit's name in messages: "the machine"
 };
 
 /// A worker with a lease.
 struct WorkerMemory {
   std::uint64_t process = 0;  ///< its index
   std::uint64_t pid = 0;
-  std::uint64_t bytes = 0;  ///< that are its own; the object store's are not
+  std::uint64_t bytes = 0;  ///< private memory, without that of the object store
   std::uint64_t asked = 0;  ///< `memory` of its lease; 0: none
-  Time since{};             ///< of its lease
+  Time since{};             ///< begin of its lease
   bool is_actor = false;
-  bool ending = false;  ///< it was chosen before, and is not buried yet
+  bool ending = false;  ///< it was chosen before, and its death is not handled yet
 };
 
 struct MemoryGuardOptions {
-  double low = 0.02;  ///< part of the total that is left for the system
-  std::uint64_t low_at_most = 512u << 20;
+  double low = 0.02;                       ///< part of the total that must stay available
+  std::uint64_t low_at_most = 512u << 20;  ///< bound of that part in bytes
   Duration pause{std::chrono::seconds(1)};
   Duration patience{std::chrono::seconds(5)};
 };
@@ -47,12 +47,13 @@ class MemoryGuard {
  public:
   struct Victim {
     std::uint64_t process = 0;
-    std::string why;  ///< one sentence for whoever waits for its work
+    std::string why;  ///< one sentence, for the errors of processes that wait for its work
   };
 
   explicit MemoryGuard(MemoryGuardOptions options = {}) : options_(options) {}
   bool is_short(const MachineMemory& machine) const noexcept;
-  /// nullopt: nobody can be chosen, or one was a moment ago. Precondition: is_short().
+  /// Returns nullopt when no worker can be chosen, or one was chosen a moment ago. Precondition:
+  /// is_short().
   std::optional<Victim> choose(const MachineMemory& machine, const std::vector<WorkerMemory>& uses,
                                Time now);
 

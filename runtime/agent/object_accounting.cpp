@@ -50,10 +50,11 @@ std::uint64_t ObjectAccounting::freed_of(std::uint64_t job) const {
   return found == jobs_.end() ? 0 : found->second.freed;
 }
 
-/// Spans in which nothing was made have ended as they began.
+/// Ends the spans that are over. Only made() and each_site() call it, so spans may end late. No
+/// harm: in a span in which nothing was made, the number of objects did not grow.
 void ObjectAccounting::roll(Time now) {
   for (std::size_t spans = 0; now >= span_ends_; ++spans) {
-    if (spans == kSpans) {  // nothing has grown for so long
+    if (spans == kSpans) {  // all of `before` is of idle spans; skip the rest of them
       span_ends_ = now;
     } else {
       for (Row& row : sites_) {

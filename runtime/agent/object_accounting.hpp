@@ -1,14 +1,14 @@
-/// Who made the objects of this node: bytes of each job, and objects of each call site. A plain
-/// state machine.
+/// Counts the objects of this node by their makers: bytes of each job, and objects of each call
+/// site. A plain state machine.
 ///
 ///     const std::uint32_t site = accounting.site("main.cpp:12");
-///     accounting.made(job, site, bytes, now);       // it was handed over
+///     accounting.made(job, site, bytes, now);       // the object was handed to the agent
 ///     accounting.freed(job, site, bytes);
 ///     if (accounting.bytes_of(job) + bytes > quota) refuse();
 ///
-/// An object counts until it is freed, in memory and on disk alike. A site *grows* when of each of
-/// the last three spans of `span` the least number of its objects was above that of the span
-/// before: what comes and goes falls back in between.
+/// An object counts until it is freed, in memory and on disk alike. Time is divided into spans of
+/// `span`. A site *grows* when, three times in a row, its least number of objects in a span was
+/// above that of the span before. The least number of a site whose objects come and go falls back.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -28,13 +28,13 @@ class ObjectAccounting {
   static constexpr std::size_t kMostSites = 1 << 16;  ///< further ones are unknown
   explicit ObjectAccounting(Duration span = std::chrono::seconds(10)) : span_(span) {}
 
-  /// The number of a place; 0 is the unknown one.
+  /// The number of a call site; 0 is the unknown one.
   std::uint32_t site(std::string_view text);
   void made(std::uint64_t job, std::uint32_t site, std::uint64_t bytes, Time now);
   void freed(std::uint64_t job, std::uint32_t site, std::uint64_t bytes);
 
   std::uint64_t bytes_of(std::uint64_t job) const;
-  /// Bytes of the job's that have been freed, as long as it has any.
+  /// Sum of the bytes of the job that have been freed; begins anew when the job has no bytes left.
   std::uint64_t freed_of(std::uint64_t job) const;
   const std::string& text_of(std::uint32_t site) const { return sites_[site].text; }
   struct Site {
@@ -43,16 +43,16 @@ class ObjectAccounting {
     std::uint64_t made = 0;  ///< since the start
     bool grows = false;
   };
-  /// Those that have objects. O(sites).
+  /// Visits the sites that have objects. O(sites).
   void each_site(Time now, const std::function<void(std::uint32_t number, const Site&)>& look_at);
-  /// Those that have bytes, in their order.
+  /// Visits the jobs that have bytes, in order of their numbers.
   void each_job(const std::function<void(std::uint64_t job, std::uint64_t bytes)>& look_at) const;
 
  private:
   static constexpr std::size_t kSpans = 4;
   struct Row : Site {
-    std::uint64_t least = 0;  ///< objects in this span
-    /// Of the last spans, the newest first.
+    std::uint64_t least = 0;  ///< least number of objects in the present span
+    /// Least numbers of the last spans, the newest first.
     std::array<std::uint64_t, kSpans> before{};
   };
   void roll(Time now);

@@ -1,6 +1,6 @@
-/// When an agent prepares memory that its node's processes will ask for, and how much at a time: in
-/// pieces that grow, while nobody wants anything of it and three quarters of a CPU are left over.
-/// A plain state machine.
+/// Decides when an agent prepares (first touches) memory that its node's processes will ask for,
+/// and how much at a time. It prepares in pieces that grow, while no message is waiting and three
+/// quarters of a CPU are unused. A plain state machine of the agent's loop.
 ///
 ///     if (ready != 0) prefault.disturbed(now);
 ///     else if (prefault.due(now))
@@ -8,10 +8,11 @@
 ///         prefault.prepared(make_ready(piece), now_again);
 ///     timer.set(prefault.next_deadline());
 ///
-/// What comes meanwhile waits for the piece, and so do two nodes that wait for each other: after
-/// each there is a pause, and pieces begin small when there was a message. What was used is judged
-/// from one look to the next, so over all that passed between them: with one CPU the work took two
-/// fifths of it from calls in flight, and a sixth from objects that crossed to another node.
+/// A message that arrives meanwhile waits until the piece is done, and two nodes may wait for each
+/// other so. Therefore a pause follows each piece, and pieces begin small again after a message.
+/// CPU use is measured from one look to the next, over all of the time between them. Without that
+/// test, the preparation takes CPU time from calls in flight and from objects that cross to
+/// another node when there is only one CPU.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -24,25 +25,27 @@ namespace troupe::agent {
 class PrefaultPolicy {
  public:
   static constexpr Duration kPause = std::chrono::milliseconds(2);
-  /// Until it is asked again when others use the CPUs.
+  /// Pause until the next look when other threads use the CPUs.
   static constexpr Duration kWanted = std::chrono::milliseconds(20);
   static constexpr Bytes kFirst{256 << 10}, kMost{4 << 20};
 
-  /// Somebody wanted something.
+  /// Reports a message or another event for the agent.
   void disturbed(Time now) {
     piece_ = kFirst;
     due_ = std::max(due_, now + kPause);
   }
-  /// Memory was handed out: there may be more to prepare.
+  /// Reports that memory was handed out, so that there may be more to prepare.
   void taken(Time now) {
     more_ = true;
     disturbed(now);
   }
-  /// Whether look() is to be called, if nothing has happened.
+  /// Whether look() is to be called in a pass without events.
   bool due(Time now) const noexcept { return more_ && due_ <= now; }
-  /// How much is to be prepared now; then prepared() follows. `used`: CPU time of the programs, and
-  /// of the agent's other threads, since the beginning. Precondition: due().
+  /// Returns how much to prepare now; if it is not zero, prepared() follows. `used` is the CPU
+  /// time of the programs and of the agent's other threads since the beginning. Precondition:
+  /// due().
   Bytes look(Time now, Duration used, int cpus) {
+    // Room: of `cpus` CPUs at most `cpus` - 3/4 were used since the last look.
     const bool room = looked_ && 4 * (used - used_) < (4 * cpus - 3) * (now - *looked_);
     due_ = now + (looked_ && !room ? kWanted : kPause);
     looked_ = now;
@@ -57,7 +60,7 @@ class PrefaultPolicy {
     due_ = now + kPause;
     piece_ = std::min(piece_ * 2, kMost);
   }
-  /// When due() has to be asked; Time::max(): not before taken().
+  /// When to call due() next; Time::max(): not before taken().
   Time next_deadline() const noexcept { return more_ ? due_ : Time::max(); }
 
  private:
@@ -65,7 +68,7 @@ class PrefaultPolicy {
   Time due_{};
   Bytes piece_ = kFirst;
   std::optional<Time> looked_;
-  Duration used_{};  ///< until then
+  Duration used_{};  ///< the argument `used` at that look
 };
 
 }  // namespace troupe::agent

@@ -1,5 +1,5 @@
-/// How many workers a node can have: what its object store serves, and what its agent can keep
-/// open.
+/// The number of workers that a node can have: the processes that its object store serves, and the
+/// descriptors that its agent can keep open, bound it.
 #pragma once
 
 #include <algorithm>
@@ -10,14 +10,14 @@ namespace troupe::agent {
 
 struct ProcessLimit {
   std::uint32_t workers = 0;
-  std::string why;  ///< which limit, as part of a sentence
+  std::string why;  ///< names the limit, as part of a sentence
 };
 
 /// `store`: processes of the object store; `files`: descriptors that the agent may have.
 inline ProcessLimit process_limit(std::uint32_t store, std::uint64_t files) {
   constexpr std::uint32_t kOthers = 16;      // the agent, drivers
   constexpr std::uint64_t kOwnFiles = 64;    // of the agent itself
-  constexpr std::uint64_t kFilesOfEach = 6;  // socket, doorbell, tables, extents, and on their way
+  constexpr std::uint64_t kFilesOfEach = 6;  // socket, doorbell, tables, extents, and in transit
   const std::uint64_t by_files =
       files > kOwnFiles ? std::max<std::uint64_t>((files - kOwnFiles) / kFilesOfEach, 1) : 1;
   const std::uint32_t by_store = store > kOthers ? store - kOthers : 1;

@@ -1,8 +1,8 @@
-/// How long a process waits whose job has as many bytes of objects as it may: until nothing of the
-/// job's has been freed for its patience. A plain state machine.
+/// Decides how long a process waits for memory when its job's objects have reached the job's limit
+/// of bytes. It waits until no byte of the job was freed for its patience. A plain state machine.
 ///
-///     switch (wait.asked(accounting.freed_of(job), patience, now)) …  // it asks in vain
-///     wait.over();                                                    // it got what it asked for
+///     switch (wait.asked(accounting.freed_of(job), patience, now)) …  // request beyond the limit
+///     wait.over();                                                    // a request was granted
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -15,11 +15,12 @@ class QuotaWait {
  public:
   enum class Next : std::uint8_t { wait, pressure, refuse };
   static constexpr Duration kPressureEvery = std::chrono::milliseconds(500);
-  /// From so long after the last ask on it is another one.
+  /// A request that comes this long after the last one begins a new wait.
   static constexpr Duration kAnother = std::chrono::seconds(2);
 
-  /// `freed`: bytes of its job that have been freed so far. pressure: it waits, and is to let go of
-  /// what it can, which is said again and again.
+  /// Handles a request beyond the limit; the process repeats it while it waits. `freed` is the sum
+  /// of the job's bytes that have been freed so far. `pressure`, returned once in kPressureEvery:
+  /// the process waits, and is to be told to free what it can.
   Next asked(std::uint64_t freed, Duration patience, Time now) {
     if (!waits_ || now - last_ask_ > kAnother) {
       waits_ = true;

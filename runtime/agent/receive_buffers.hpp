@@ -1,9 +1,9 @@
-/// Gets memory for objects that come from other nodes, on a thread of its own: touching fresh pages
-/// takes 0.7 ms per MiB, too long for an event loop.
+/// Reserves memory for objects that come from other nodes. It has a thread of its own, since the
+/// first touch of fresh pages takes too long for an event loop.
 ///
 ///     ReceiveBuffers buffers(host.local(), [&] { mailbox.wake(); });
 ///     buffers.ask(pull, bytes);
-///     for (ReceiveBuffers::Answer& answer : buffers.take()) ...   // an allocation, a request, an error
+///     for (ReceiveBuffers::Answer& answer : buffers.take()) ...  // allocation, request or error
 #pragma once
 
 #include "troupe/objectstore/client.hpp"
@@ -22,15 +22,17 @@ class ReceiveBuffers {
   struct Answer {
     std::uint64_t pull = 0;
     std::uint64_t bytes = 0;
-    /// An ExtentRequest: grant the extent, then ask again.
+    /// Holds an ExtentRequest if the caller must grant an extent first and then ask again.
     Result<objectstore::Client::Created> created;
   };
   /// `wake` is called on the thread after each answer.
   ReceiveBuffers(objectstore::Client& client, std::function<void()> wake);
-  /// Waits for the one that is being made.
+  /// Waits for the allocation that is being made.
   ~ReceiveBuffers();
 
+  /// Asks for memory for a pull. take() returns the answer later.
   void ask(std::uint64_t pull, std::uint64_t bytes);
+  /// The answers since the last call.
   std::vector<Answer> take();
 
  private:

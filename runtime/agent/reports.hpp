@@ -1,12 +1,12 @@
-/// When a node tells control what it has free: soon after that changed, and not too often. A plain
-/// state machine.
+/// Decides when a node sends its NodeReport (free resources, store, workers) to control: soon
+/// after a change, and not too often. A plain state machine of the agent.
 ///
 ///     if (reports.due(now) && reports.is_news(report, leases.spilled_here(), now)) send(report);
 ///     timer.set(reports.next_deadline());
 ///
-/// Invariant: an agent that has sent a request here hears of this node again, also when what it was
-/// given came back before the next report and nothing seems to have changed: it counts as taken
-/// there until then.
+/// Invariant: a further report follows each lease request from another agent, even if the lease
+/// came back before the report and no number has changed. The other agent counts the resources as
+/// taken until it sees that report.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -20,10 +20,10 @@ namespace troupe::agent {
 class Reports {
  public:
   static constexpr Duration kInterval = std::chrono::milliseconds(100);
-  /// A busy loop comes by every few microseconds.
+  /// Least time between two looks, since a busy event loop asks every few microseconds.
   static constexpr Duration kLook = std::chrono::milliseconds(2);
 
-  /// Whether it is time to look at what there is to tell; if so, is_news() follows.
+  /// Whether it is time to make a report and pass it to is_news().
   bool due(Time now) {
     if (now < next_) return false;
     if (now < looked_ + kLook) {
@@ -34,7 +34,8 @@ class Reports {
     next_ = Time{};
     return true;
   }
-  /// Whether this is to be sent; then it counts as sent. `spilled_here`: LeaseTable's.
+  /// Whether this report is to be sent; if so, it counts as sent. `spilled_here` is
+  /// LeaseTable::spilled_here().
   bool is_news(const control::NodeReport& report, std::uint64_t spilled_here, Time now) {
     if (told_ && spilled_here == told_of_ && same(report, *told_)) return false;
     told_ = report;
@@ -42,12 +43,12 @@ class Reports {
     next_ = now + kInterval;
     return true;
   }
-  /// Control may know nothing.
+  /// Makes the next report news: control may have lost the earlier ones.
   void forget() {
     told_.reset();
     next_ = Time{};
   }
-  /// When due() has to be asked at the latest; Time::max(): when something has happened.
+  /// When to call due() at the latest; Time::max(): after the next event.
   Time next_deadline() const noexcept { return next_ > Time{} ? next_ : Time::max(); }
 
  private:
@@ -59,7 +60,7 @@ class Reports {
 
   Time next_{}, looked_ = Time{} - kLook;
   std::optional<control::NodeReport> told_;
-  std::uint64_t told_of_ = 0;  ///< requests that others had sent here by then
+  std::uint64_t told_of_ = 0;  ///< `spilled_here` at the last report
 };
 
 }  // namespace troupe::agent

@@ -1,4 +1,5 @@
-/// A demand as it crosses the wire, for the lease table and control.
+/// Conversion of resource demands between their form on the wire and that of the lease table and
+/// control.
 ///
 ///     leases.request(owner, key, demand_of(message.demand), backlog, now);
 #pragma once
@@ -24,7 +25,7 @@ inline scheduling::ResourceDemand demand_of(const wire::ResourceDemand& from) {
   return demand;
 }
 
-/// And back, for another agent; what concerns this node alone stays behind.
+/// The reverse, for another agent. Fields that concern this node alone are left out.
 inline wire::ResourceDemand wire_demand(const scheduling::ResourceDemand& from) {
   wire::ResourceDemand demand;
   demand.cpus = from.need.cpus;

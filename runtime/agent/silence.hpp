@@ -1,11 +1,13 @@
-/// Which nodes say nothing and are not known to be dead. A plain state machine of the network.
+/// Keeps the set of silent nodes: those that send nothing and are not known to be dead. A plain
+/// state machine of Network.
 ///
 ///     silence.suspect({node});                          // control's list, whole
 ///     silence.link(node, link->due_since(), now);       // each tick
 ///     for (auto [node, silent] : silence.take_changes()) tell(node, silent);
 ///
-/// A node is silent while control misses its heartbeats, or while it has owed this node a sign of
-/// life for `after`: where only the way between the two is cut, control hears both.
+/// A node is silent while control misses its heartbeats, or while it has owed this node an
+/// acknowledgement for `after`. The second rule finds a cut between two nodes that both reach
+/// control.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -25,13 +27,14 @@ class Silence {
     bool silent = false;
   };
   explicit Silence(Duration after) : after_(after) {}
-  /// Control misses these and no others.
+  /// Sets the nodes whose heartbeats control misses: these and no others.
   void suspect(const std::set<NodeId>& nodes);
-  /// `due`: since when its Link has waited for it; Time::max(): it does not.
+  /// Sets since when the Link to a node has waited for an answer (`due`); Time::max(): it does not
+  /// wait.
   void link(NodeId node, Time due, Time now);
-  /// It is dead, or nobody knows it: it is not silent any more.
+  /// Removes a node that is dead or unknown; it is not silent any more.
   void forget(NodeId node);
-  /// Since this was asked last, in order.
+  /// The changes since the last call, in order.
   std::vector<Change> take_changes() { return std::exchange(changes_, {}); }
 
  private:
@@ -42,7 +45,7 @@ class Silence {
   void set(NodeId node, State state);
 
   Duration after_;
-  std::map<NodeId, State> states_;  ///< of those that are silent
+  std::map<NodeId, State> states_;  ///< of the silent nodes
   std::vector<Change> changes_;
 };
 
