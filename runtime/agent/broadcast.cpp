@@ -21,6 +21,8 @@ bool Broadcast::feeds(Tree& tree, NodeId above, NodeId below) {
   return false;
 }
 
+/// Takes the member from the count of its parent: another member, or this node (zero). A parent
+/// that has died is not in the tree and has no count.
 void Broadcast::detach(Tree& tree, const Member& member) {
   Member* parent = find(tree, member.parent);
   std::size_t& fed = parent != nullptr ? parent->fed : tree.fed;

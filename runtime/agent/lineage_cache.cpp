@@ -36,6 +36,8 @@ void LineageCache::keep(ProcessIndex from, JobNumber job, const wire::KeptCall& 
   call.payload.assign(payload.begin(), payload.end());
   call.job = job;
   call.known_to = {from};
+  // An id with `is_made` names no object: its halves are the number of the call that made the
+  // argument, and the index of the result.
   wire::each_id(message, [&](ObjectId id, std::size_t, bool is_made) {
     if (!is_made)
       references_.hold(id, kSelf, +1);

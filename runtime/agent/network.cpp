@@ -216,6 +216,8 @@ struct Network::Impl {
     peers.erase(node);
   }
 
+  /// Ends a dead node for ever: on_node_dead(), and no message from or to it any more. Of very
+  /// many deaths the oldest are forgotten.
   void bury(NodeId node, const std::string& why) {
     if (node == options.control.node || !dead.insert(node).second) return;
     dead_in_order.push_back(node);
@@ -483,7 +485,7 @@ struct Network::Impl {
       const control::ClusterRow*& best = by_key[*key];
       if (best == nullptr || best->epoch < row.epoch) best = &row;
     }
-    const bool is_all = nodes.rows.size() < wire::kMaxRows;
+    const bool is_all = nodes.rows.size() < wire::kMaxRows;  // a full list may lack members
     for (auto& [node, peer] : peers)
       if (is_all && peer.state != Peer::State::unknown && &peer != head)
         peer.absent_since = std::min(peer.absent_since, now);

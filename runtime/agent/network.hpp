@@ -76,8 +76,8 @@ struct NetworkOptions {
   /// A node that keep_in_touch() names and that sends nothing for this long gets an empty message,
   /// which it must acknowledge.
   Duration touch_every = std::chrono::seconds(10);
-  /// A node that owes an acknowledgement for this long is silent. Nodes usually answer within
-  /// milliseconds.
+  /// A node that owes an answer (to messages or to a request for one) for this long is silent.
+  /// Nodes usually answer within milliseconds.
   Duration silent_after = std::chrono::milliseconds(1500);
   /// A dropped peer is admitted again after drop_first; the pause doubles each time up to
   /// drop_last.

@@ -1,5 +1,5 @@
-/// The number of workers that a node can have: the processes that its object store serves, and the
-/// descriptors that its agent can keep open, bound it.
+/// The number of workers that a node can have. Two limits bound it: the processes that its object
+/// store serves, and the descriptors that its agent can keep open.
 #pragma once
 
 #include <algorithm>

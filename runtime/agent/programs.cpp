@@ -24,7 +24,7 @@ namespace troupe::agent {
 namespace {
 
 constexpr std::size_t kPiece = 256 * 1024;
-/// Files of ended jobs that are kept open: a detached actor may start again on another node.
+/// How many files of ended jobs are kept open: a detached actor may start again on another node.
 constexpr std::size_t kMaxKeptOpen = 256;
 
 std::string reason() {
@@ -91,7 +91,8 @@ std::string name_of(const std::string& path) {
   return path.substr(path.rfind('/') + 1);
 }
 
-/// Every folder of the path; the last one must be ours alone.
+/// Makes every folder of the path. Errors: OutOfDisk; InvalidArgument if the last folder does not
+/// belong to this user alone.
 Result<void> make_folder(const std::string& path) {
   for (std::size_t at = 1; at <= path.size(); ++at)
     if (at == path.size() || path[at] == '/') mkdir(path.substr(0, at).c_str(), 0700);
@@ -104,7 +105,7 @@ Result<void> make_folder(const std::string& path) {
   return {};
 }
 
-/// Removes the least recently used files while there are more bytes than that; those of jobs stay.
+/// Removes the least recently used files until at most `bytes` are left. Files in `keep` stay.
 void prune(const std::string& folder, std::uint64_t bytes, const std::set<std::string>& keep) {
   struct File {
     timespec used;
@@ -133,8 +134,8 @@ void prune(const std::string& folder, std::uint64_t bytes, const std::set<std::s
   }
 }
 
-/// A folder in which each library has its own name, for LD_LIBRARY_PATH; one for each set of
-/// libraries.
+/// Makes a folder of links in which each library has its own name, for LD_LIBRARY_PATH. Each set
+/// of libraries has one folder, named by the digest of the set.
 Result<std::string> link_libraries(const std::string& cache, const Programs::Files& files,
                                    const std::vector<std::string>& paths) {
   std::string all;
@@ -158,7 +159,8 @@ Result<std::string> link_libraries(const std::string& cache, const Programs::Fil
   return folder;
 }
 
-/// Runs what touches the disk, in order; what follows from it runs in the event loop.
+/// A thread that runs work on the disk in the order of post(). Each piece of work returns a
+/// function, which the event loop runs after take().
 class Disk {
  public:
   using Then = std::function<void()>;
@@ -218,7 +220,8 @@ class Disk {
 }  // namespace
 
 struct Programs::Impl {
-  /// The files of a local driver, kept open: what they were when it started is what is served.
+  /// The open files of a local driver's program. Their content is that at the start of the driver,
+  /// even if another file has their name since.
   struct Offered {
     std::vector<std::shared_ptr<Fd>> files;
     std::string libraries;  ///< folder
@@ -226,10 +229,10 @@ struct Programs::Impl {
   };
   struct Fetch {
     control::JobRecord job;
-    std::vector<std::string> paths;  ///< here; empty: missing
-    std::size_t file = 0;            ///< that is being fetched
+    std::vector<std::string> paths;  ///< on this node; an empty one is missing
+    std::size_t file = 0;            ///< index of the file that is being fetched
     std::uint64_t offset = 0;
-    std::shared_ptr<Fd> fresh;  ///< its file in the making
+    std::shared_ptr<Fd> fresh;  ///< the incomplete file in the cache
     Time deadline{};
   };
 
@@ -238,8 +241,8 @@ struct Programs::Impl {
   ProgramsOptions options;
   Time now{};
   std::map<JobId, Offered> offered;
-  std::deque<JobId> ended;          ///< of those, the oldest first
-  std::set<JobId> being_described;  ///< and not forgotten meanwhile
+  std::deque<JobId> ended;          ///< jobs of `offered` that have ended, the oldest first
+  std::set<JobId> being_described;  ///< without those that were forgotten meanwhile
   std::set<std::pair<NodeId, JobId>> serving;
   std::map<JobId, Fetch> fetches;
   std::map<JobId, std::vector<std::string>> used;  ///< files of the cache, by jobs of this node
@@ -279,7 +282,7 @@ struct Programs::Impl {
   void serve(NodeId from, const wire::ProgramRequest& request);
 };
 
-/// Which files are here already?
+/// Finds the files that are on this node already, then fetches the others.
 void Programs::Impl::begin(JobId job) {
   const Files files = fetches.at(job).job.files;
   disk->post([this, job, files, cache = options.cache]() -> Disk::Then {
@@ -339,7 +342,7 @@ void Programs::Impl::on_data(NodeId from, const wire::ProgramData& data, BlobVie
   const std::uint64_t end = data.offset + payload.size();
   if (data.bytes > kMaxBytes || end > data.bytes || (payload.empty() && end < data.bytes))
     return fail(data.job, Error(Code::unavailable, "the driver's node sent a piece of no sense"));
-  fetch.deadline = Time::max();  // until the disk has it
+  fetch.deadline = Time::max();  // no limit while the disk thread writes the piece
   const bool last = end == data.bytes;
   fetch.offset = end;
   const auto bytes = std::make_shared<Blob>(payload.begin(), payload.end());
@@ -372,7 +375,7 @@ void Programs::Impl::on_data(NodeId from, const wire::ProgramData& data, BlobVie
 void Programs::Impl::written(JobId job, const std::shared_ptr<Fd>& file, const Result<void>& result,
                              bool last) {
   const auto at = fetches.find(job);
-  if (at == fetches.end() || at->second.fresh != file) return;  // of an earlier fetch
+  if (at == fetches.end() || at->second.fresh != file) return;  // belongs to an earlier fetch
   if (!result) return fail(job, result.error());
   Fetch& fetch = at->second;
   if (!last) return ask(fetch);
@@ -397,7 +400,7 @@ void Programs::Impl::finish(JobId job) {
       auto folder = link_libraries(options.cache, fetch.job.files, fetch.paths);
       if (folder)
         program.libraries = *folder;
-      else if (moved)  // else they are found as the driver found them
+      else if (moved)  // else the libraries lie where the driver found them
         error = std::make_shared<Error>(folder.error());
     }
     prune(options.cache, options.cache_bytes, keep);
@@ -422,7 +425,7 @@ void Programs::Impl::serve(NodeId from, const wire::ProgramRequest& request) {
         Error(Code::unavailable, "the job's driver has ended: its program is gone").shared_info();
     return out.send(from, data, {});
   }
-  if (!serving.emplace(from, request.job).second) return;  // one piece at a time
+  if (!serving.emplace(from, request.job).second) return;  // one piece at a time for each node
   disk->post([this, from, data, file = at->second.files[request.file]]() -> Disk::Then {
     wire::ProgramData answer = data;
     const auto bytes = std::make_shared<Blob>(kPiece);
@@ -442,7 +445,8 @@ void Programs::Impl::serve(NodeId from, const wire::ProgramRequest& request) {
   });
 }
 
-/// The files stay open while few are: workers of a job's detached actors may still be started.
+/// Marks a job as ended. Its files stay open as long as there are few such files, since workers of
+/// its detached actors may still be started.
 void Programs::Impl::end_offer(JobId job) {
   const auto at = offered.find(job);
   if (at == offered.end() || std::exchange(at->second.ended, true)) return;
@@ -520,7 +524,7 @@ std::optional<os::Program> Programs::local(JobId job) const {
 void Programs::want(const control::JobRecord& job, Time now) {
   impl_->now = now;
   if (impl_->fetches.count(job.id) != 0) return;
-  if (impl_->offered.count(job.id) != 0)  // its driver was here: it is started as it was then
+  if (impl_->offered.count(job.id) != 0)  // the driver is of this node; see local()
     return impl_->disk->post([impl = impl_.get(), job]() -> Disk::Then {
       return [impl, job] { impl->out.program(job.id, program_of(job)); };
     });
@@ -558,7 +562,8 @@ bool Programs::on_message(NodeId from, const wire::PeerMessage& message, BlobVie
 
 void Programs::node_died(NodeId node, Time now) {
   impl_->now = now;
-  // What it asked for is still to be read; what it asks for next is not to wait for that in vain.
+  // A request of the node's earlier life may still be on the disk thread. It must not block the
+  // first request of the next life.
   std::erase_if(impl_->serving, [node](const auto& one) { return one.first == node; });
   std::vector<JobId> over;
   for (const auto& [job, fetch] : impl_->fetches)

@@ -1,5 +1,6 @@
-/// The programs that jobs consist of: an executable and the shared objects that are its own, by
-/// content. Makes a job's program available on this node, and serves those of local drivers.
+/// The programs of jobs. A program is an executable with its own shared objects, identified by
+/// their content. The agent uses Programs to get a job's program to this node, and to serve the
+/// programs of local drivers to other nodes.
 ///
 ///     Programs programs(out, {.cache = folder});
 ///     programs.describe(job, "/proc/4711/exe", "/home/me/app");   // → out.described(job, files)
@@ -7,13 +8,13 @@
 ///     programs.on_message(from, message, payload, now); // ProgramRequest, ProgramData
 ///
 /// A file that lies at the same path here with the same SHA-256 is used as it is (several nodes on
-/// one machine, or a shared file system). Otherwise it is fetched from the driver's node in pieces
-/// into the cache folder (0700), under its digest, checked, and made executable; a file that is
-/// there already is checked and used. Libraries that do not lie where the driver has them are
-/// linked under their names in one folder of the cache, which goes in front of LD_LIBRARY_PATH.
-/// Hashing and disk run on one thread of its own, so that no call blocks. Symbols: "its own" are
-/// the shared objects outside the folders that the system's loader searches by default, as the
-/// dynamic loader of the driver found them.
+/// one machine, or a shared file system). Otherwise a file of that digest in the cache folder
+/// (0700) is checked and used. Otherwise the file is fetched in pieces from the driver's node into
+/// the cache folder, checked, and made executable. Libraries are linked under their names in one
+/// folder of the cache, which goes in front of LD_LIBRARY_PATH. Hashing and disk access run on one
+/// thread of Programs, so that no call blocks. A program's own shared objects are those that the
+/// driver's dynamic loader found outside the folders which the system's loader searches by
+/// default.
 ///
 /// Errors of a program: Unavailable (the driver's node is gone or cannot read a file), OutOfDisk,
 /// InvalidArgument (more than kMaxFiles files or kMaxBytes bytes).
@@ -34,7 +35,7 @@ namespace troupe::agent {
 
 struct ProgramsOptions {
   std::string cache;                           ///< folder; made at first need
-  std::uint64_t cache_bytes = 4ull << 30;      ///< beyond it the least recently used go
+  std::uint64_t cache_bytes = 4ull << 30;      ///< beyond it the least recently used files go
   Duration silence{std::chrono::seconds(10)};  ///< a fetch without progress ends
 };
 
@@ -59,19 +60,21 @@ class Programs {
   Programs(const Programs&) = delete;
   Programs& operator=(const Programs&) = delete;
 
-  /// The program of a driver of this node, to be served to other nodes, as it is now, until
-  /// forget() and somewhat longer: detached actors start again when their job is over. `libraries`:
-  /// its own shared objects as the driver names them.
+  /// Opens the program of a driver of this node and serves its present content to other nodes.
+  /// out.described() answers. Its files are served until forget(), and for some time after it,
+  /// since detached actors of an ended job may start again. `libraries` are the program's own
+  /// shared objects, as the driver names them.
   void describe(JobId job, const std::string& path, std::vector<std::string> libraries, Time now);
-  /// As the record has it, where the driver is.
+  /// The program of the job's record, with the path at the driver's node.
   static os::Program program_of(const control::JobRecord& job);
-  /// A local driver's program as it was described, also when its file has been replaced; its
-  /// arguments are the caller's. nullopt: it is no local driver's.
+  /// The program of a local driver as it was described, even if its file has been replaced since.
+  /// The caller sets the arguments. nullopt if the job has no local driver.
   std::optional<os::Program> local(JobId job) const;
-  /// The job's program is needed here.
+  /// Gets the job's program to this node; out.program() answers.
   void want(const control::JobRecord& job, Time now);
+  /// Ends describe() and want() of the job. Its files in the cache may go.
   void forget(JobId job);
-  /// True for ProgramRequest and ProgramData.
+  /// Handles ProgramRequest and ProgramData. Returns false for other messages.
   bool on_message(NodeId from, const wire::PeerMessage& message, BlobView payload, Time now);
   void node_died(NodeId node, Time now);
 

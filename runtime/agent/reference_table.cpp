@@ -32,7 +32,7 @@ void ReferenceTable::promote(ProcessIndex from, ObjectId object, const wire::Val
 void ReferenceTable::fulfil(ObjectId object, const wire::Value& value, BlobView payload) {
   hold_inner(value);
   const auto found = records_.find(object);
-  if (found == records_.end()) return let_go(value);  // everybody has let go of it
+  if (found == records_.end()) return let_go(value);  // no holder was left
   // The object has another value by now. Drop only the refs inside: `value` may name the same
   // location as that value, which must not be freed.
   if (found->second.ready || found->second.owner != kSelf) return drop_inner(value);

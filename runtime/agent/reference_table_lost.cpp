@@ -35,7 +35,7 @@ void ReferenceTable::rebuild(ObjectId object, ProcessIndex process, ObjectId los
   const auto found = records_.find(object);
   const bool known = found != records_.end() && found->second.known;
   if (!known || !found->second.ready || !leads_to(found->second.value, object, lost_one))
-    return await(object, process);  // it is being rebuilt, or was
+    return await(object, process);  // it is being rebuilt, or was rebuilt
   Record& record = found->second;
   if (is_dead(process)) return;
   if (takes_us_for_owner(record, process)) return answer_error(object, process, no_owner());
@@ -45,6 +45,8 @@ void ReferenceTable::rebuild(ObjectId object, ProcessIndex process, ObjectId los
   // The node takes this node for the owner, and the bytes have never been here.
   if (record.value.kind == wire::Value::Kind::remote && nodes_.count(process) != 0)
     return await(object, process);
+  // Bytes that are here and bad have a twin elsewhere: a copy, or those of a living owner. Without
+  // one only the maker can help, unless it is the maker that asks.
   const bool has_twin = outlives_owner(object) || (record.owner != kSelf && !is_dead(record.owner));
   if (is_here && !has_twin && record.producer == process && !record.kept)
     return answer_error(object, process, lost("whoever made it cannot make it again"));

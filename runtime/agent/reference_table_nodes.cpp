@@ -21,6 +21,8 @@ std::optional<ProcessIndex> ReferenceTable::owner_of(ObjectId object) const {
 ProcessIndex ReferenceTable::export_to(ObjectId object, ProcessIndex to, ProcessIndex by) {
   note_passing(object, to, by, -1);
   const ProcessIndex owner = owner_of(object).value_or(kSelf);
+  // Return the count that `by` took for the node where none is needed: the node is the owner, or
+  // this node has lost the owner. In the second case the node may take this one for the owner.
   if (owner == kSelf ? was_imported(object) : ends_here(object, to)) {
     count(object, record_of(object), to, -1);
     if (owner != to) note_orphan(object, to);
@@ -57,6 +59,7 @@ void ReferenceTable::import_from(ObjectId object, ProcessIndex owner, ProcessInd
     out_.peer_hold(owner, object, from, +1);
   }
   if (from == kSelf && fresh) out_.peer_hold(owner, object, kSelf, +1);
+  // Each ref that arrives gets this node counted at the owner. One count is enough: return one.
   if (from != kSelf && !fresh && !TROUPE_MUTANT("references.keeps_surplus"))
     out_.peer_hold(owner, object, kSelf, -1);
 }
@@ -65,7 +68,7 @@ void ReferenceTable::import_from(ObjectId object, ProcessIndex owner, ProcessInd
 /// come back under another index.
 bool ReferenceTable::was_passed_on(ObjectId object, const Record& record, ProcessIndex to) const {
   if (record.holders.count(to) != 0) return true;
-  for (const auto& [by, passing] : passing_)  // it has left, and its count is still to be read
+  for (const auto& [by, passing] : passing_)  // the ref has left, and its count is not read yet
     if (const auto entry = passing.find({to, object}); entry != passing.end()) return true;
   return false;
 }

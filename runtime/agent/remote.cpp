@@ -195,8 +195,8 @@ std::optional<ProcessIndex> RemoteTable::taker_of(std::uint64_t lease) const {
 
 bool RemoteTable::lease_returned(ProcessIndex process, std::uint64_t lease) {
   const auto at = taken_.find(lease);
-  if (at == taken_.end()) return lease >= (std::uint64_t{1} << 62);
-  if (at->second.process != process) return true;  // not its own
+  if (at == taken_.end()) return lease >= (std::uint64_t{1} << 62);  // another node's, but ended
+  if (at->second.process != process) return true;                    // not its own
   const Taken taken = std::move(at->second);
   taken_by_remote_.erase({taken.node, taken.lease});
   taken_.erase(at);
@@ -308,6 +308,8 @@ void RemoteTable::lease_lost(std::uint64_t lease) {
 
 // --- ends
 
+/// Tells the nodes of a dead process's peers: first one PeerProcessGone for each proxy, with the
+/// calls that the process had begun, then one for each node (peer 0), which ends all the rest.
 void RemoteTable::process_died(ProcessIndex process, const std::string& reason) {
   std::set<NodeId> told;
   std::vector<ProcessIndex> touched;

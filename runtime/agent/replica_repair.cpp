@@ -91,7 +91,7 @@ void Replicas::repair(ObjectId object, Orphan& orphan, Time now) {
   if (!best) {
     too_few_.insert(object);
     if (!orphan.refused.empty()) look_at(object, orphan, now + options_.longest_round);
-    orphan.refused.clear();  // they may take it then
+    orphan.refused.clear();  // ask these nodes again then
     return;
   }
   orphan.asked = best->node;

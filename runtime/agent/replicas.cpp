@@ -235,6 +235,7 @@ void Replicas::go_on(Time now) {
       search.until = now + options_.look_for;
       search.again = now;
     }
+    // A repair copy on its way here will end the search: keep that alive and ask no node.
     if (is_coming(object) && search.asked.empty() && !search.from) {
       search.again = now + options_.look_again;
       search.until = std::max(search.until, search.again + options_.look_again);
@@ -334,6 +335,8 @@ void Replicas::on_held(NodeId from, const wire::PeerHeld& message) {
   out_.send(from, wire::PeerUnused{message.round, std::move(names)});
 }
 
+/// A digest of the live nodes that this node knows, itself included. It does not depend on their
+/// order, so nodes that know the same ones agree.
 std::uint64_t Replicas::members() {
   std::uint64_t digest = std::hash<NodeId>()(self_);
   for (const Candidate& one : out_.other_nodes()) digest += std::hash<NodeId>()(one.node);
@@ -440,7 +443,7 @@ void Replicas::end_round(Time now) {
 void Replicas::node_died(NodeId node, Time now) {
   watched_.erase(node);
   for (auto at = owned_.begin(); at != owned_.end();) {
-    auto& [object, owned] = *at++;  // an answer may end it
+    auto& [object, owned] = *at++;  // before advance(), which may erase the entry
     if (owned.asked.erase(node) + owned.have.erase(node) + owned.refused.erase(node) != 0)
       advance(object, owned);
   }

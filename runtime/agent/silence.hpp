@@ -5,9 +5,8 @@
 ///     silence.link(node, link->due_since(), now);       // each tick
 ///     for (auto [node, silent] : silence.take_changes()) tell(node, silent);
 ///
-/// A node is silent while control misses its heartbeats, or while it has owed this node an
-/// acknowledgement for `after`. The second rule finds a cut between two nodes that both reach
-/// control.
+/// A node is silent while control misses its heartbeats, or while it has owed this node an answer
+/// for `after`. The second rule finds a cut between two nodes that both reach control.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"

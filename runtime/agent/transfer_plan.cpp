@@ -102,7 +102,7 @@ void TransferPlan::node_died(NodeId id, bool for_ever, Time now) {
     for (const auto& [place, number] : lane->waiting) over.push_back(number);
   for (const auto& [place, number] : node.ready) over.push_back(number);
   for (const std::uint64_t transfer : node.asked) over.push_back(by_transfer_.at(transfer));
-  // Pulls of the dead node's objects that are to be asked for at another node are not asked there.
+  // Pulls of the dead node's objects that wait to be asked for at a named node end as well.
   for (const auto& [number, pull] : pulls_)
     if (pull.node == id && pull.source != id && pull.state == State::ready) over.push_back(number);
   for (const std::uint64_t number : over) {
@@ -242,7 +242,7 @@ void TransferPlan::no_memory(std::uint64_t number, const Error& error, Time now)
   } else {
     leave_lane(pull);
     pull.state = State::waiting;
-    pull.order = next_order_++;  // others may need less
+    pull.order = next_order_++;  // behind the others, which may need less memory
     lane(pull).waiting.emplace(pull.place(), number);
     lane(pull).retry_at = now + options_.pause;
   }
@@ -520,6 +520,8 @@ void TransferPlan::connection_ended(NodeId id, std::uint64_t number, const Error
     Pull& pull = pulls_.at(each);
     owners.insert(pull.node);
     by_transfer_.erase(std::exchange(pull.transfer, 0));
+    // The connection sends one object after another, so any object that arrived is progress for
+    // those that wait behind it.
     const bool moved = ended.finished != pull.finished_then || pull.have > pull.had_then;
     if (!moved && pull.source == pull.node) ++pull.lost;
     lose(each, reason, now);
@@ -548,6 +550,7 @@ void TransferPlan::tick_node(NodeId id, Time now) {
   for (const std::uint64_t transfer : asked) {
     const std::uint64_t number = by_transfer_.at(transfer);
     Pull& pull = pulls_.at(number);
+    // Oldest first: if this one is not due, the later ones are not due either.
     if (std::max(pull.asked, node.heard) + options_.silence > now) break;
     take_off(number, now);
     ++pull.lost;
