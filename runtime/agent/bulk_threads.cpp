@@ -34,6 +34,7 @@ void Mailbox::wake() {
   [[maybe_unused]] const ssize_t written = write(event_.get(), &one, sizeof one);
 }
 
+/// Empties the eventfd first: a post() between the two steps makes it readable again.
 std::vector<BulkEvent> Mailbox::take() {
   std::uint64_t count = 0;
   [[maybe_unused]] const ssize_t n = read(event_.get(), &count, sizeof count);

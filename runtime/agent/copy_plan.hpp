@@ -29,7 +29,7 @@ struct CopyPlanOptions {
   Duration after{std::chrono::milliseconds(100)};
   Duration retry{std::chrono::seconds(1)};
   Duration longest_pause{std::chrono::seconds(30)};
-  std::uint64_t at_once{64u << 20};  ///< no further write begins while this many bytes are written
+  std::uint64_t at_once{64u << 20};  ///< no write begins while this many bytes are being written
   std::size_t most{1 << 16};         ///< copies of a node; each is a file
 };
 

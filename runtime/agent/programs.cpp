@@ -184,6 +184,7 @@ class Disk {
     changed_.notify_one();
   }
   int fd() const noexcept { return event_.get(); }
+  /// Empties the eventfd first: work that ends between the two steps makes it readable again.
   std::deque<Then> take() {
     std::uint64_t count = 0;
     (void)!read(event_.get(), &count, sizeof count);

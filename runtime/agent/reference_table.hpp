@@ -161,7 +161,8 @@ class ReferenceTable {
   void rebuild(ObjectId object, ProcessIndex process, ObjectId lost);
   /// Replaces the object's value. It has no effect unless `from` is the object's maker.
   void rebuilt(ProcessIndex from, ObjectId object, const wire::Value& value, BlobView payload);
-  /// Asks for lineage_over() to the maker `from` when the object has no holder any more.
+  /// Asks for lineage_over() to the maker `from` when the object has no holder any more; at once
+  /// if the object is gone.
   void keeps_lineage(ProcessIndex from, ObjectId object);
   /// Notes that a call which the agent keeps made the object (see LineageCache). Returns false
   /// when the object is gone or `from` is not its maker.

@@ -61,7 +61,7 @@ struct Served {
 struct Outbound {
   NodeId node;
   std::map<std::uint64_t, Served> served;
-  std::unique_ptr<BulkOut> out;  // ends before the views go
+  std::unique_ptr<BulkOut> out;  // last: its thread ends before the views that it reads
 };
 
 struct Request {
