@@ -9,8 +9,9 @@
 namespace troupe::detail {
 namespace {
 
-/// An error inside errors of tasks that wait for tasks says once more what has gone wrong, and so
-/// does its message: both stay bounded however deep the tasks are nested.
+/// The number of causes that an error keeps. Nested tasks wrap the same error again at each
+/// level; this bound, together with words_of(), keeps size and message bounded at any depth of
+/// nesting.
 constexpr int kMostCauses = 8;
 
 std::string words_of(const Error& inner) {

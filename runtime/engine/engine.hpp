@@ -1,9 +1,9 @@
-/// The seam between the public templates and the runtime behind them: nothing here is a template
-/// over user types.
+/// The seam between the public templates and the runtime behind them. The API's templates call
+/// `Engine`; client::ClientEngine implements it. No template here depends on a user's type.
 ///
-/// A template shell encodes its arguments into a Call and hands it to the process's Engine; on the
-/// other side a Thunk finds the decoded pieces in an Invocation. Values are bytes plus the handles
-/// of the Refs inside them.
+/// A public template encodes its arguments into a Call and hands it to the process's Engine. In
+/// the process that runs the call, a Thunk reads the decoded arguments from an Invocation. A
+/// value is its encoded bytes plus the handles of the Refs inside it.
 ///
 ///     Call call{.callable = &entry, …};
 ///     ObjectHandle result = engine.submit(std::move(call), nullptr);
@@ -31,19 +31,21 @@ namespace troupe::detail {
 
 inline constexpr Duration kNoTimeout = Duration::max();
 
-/// The public part of a record in the process's reference table; the runtime derives from it.
+/// The part of a reference-table record that the templates use. The runtime's record
+/// (client::Entry) derives from it.
 struct ObjectEntry {
   std::atomic<std::uint32_t> handles{1};
   ObjectId id;
 };
-/// Called when the last handle is gone; does nothing once the engine has stopped. Any thread.
+/// Releases an entry whose last handle is gone. The engine of its session collects it; without
+/// that engine the entry is deleted at once. Any thread.
 TROUPE_API void release_object(ObjectEntry* entry) noexcept;
 
-/// A counted handle to an object: what every Ref holds. Thread-safe like shared_ptr.
+/// A counted handle to an object; every Ref holds one. As thread-safe as shared_ptr.
 class ObjectHandle {
  public:
   ObjectHandle() noexcept = default;
-  /// Takes over one count.
+  /// Wraps an entry and takes over one count that the caller has.
   static ObjectHandle adopt(ObjectEntry* entry) noexcept {
     ObjectHandle handle;
     handle.entry_ = entry;
@@ -79,9 +81,9 @@ struct Value {
   std::shared_ptr<const void> keep;
 };
 
-/// One argument of a call on its way out: bytes at [offset, offset+size) of Call::bytes with refs
-/// [first_ref, first_ref+ref_count) of Call::refs; or, when `object` is set, the value of that
-/// object, awaited first.
+/// One argument of an outgoing call. Without `object` it is inline: its bytes are [offset,
+/// offset+size) of Call::bytes, its refs [first_ref, first_ref+ref_count) of Call::refs. With
+/// `object` the argument is the value of that object, and the call waits for it.
 struct Argument {
   std::uint32_t offset = 0;
   std::uint32_t size = 0;
@@ -96,8 +98,8 @@ using Thunk = void (*)(Invocation&);
 /// What kind of entry a Callable is.
 enum class CallableKind : std::uint8_t { function = 0, method = 1, constructor = 2 };
 
-/// A registered entry point; one per template instance, static lifetime. `thunk` identifies it
-/// within a build.
+/// A registered entry point: one for each template instance, with static lifetime. `thunk`
+/// identifies it within a build.
 struct Callable {
   Thunk thunk = nullptr;
   CallableKind kind = CallableKind::function;
@@ -109,11 +111,12 @@ struct Callable {
   void (*destroy)(void* self) = nullptr;  ///< constructor entries: ends the instance
   const char* class_name = "";            ///< methods and constructors: the actor class
 };
-/// Adds the entry to this module's table; template statics call it before main. Any thread.
+/// Adds the entry to this process's registry. Static objects of the templates call it before
+/// main. Any thread.
 TROUPE_API void register_callable(const Callable* callable);
 
-/// Where a program makes an object, for `troupe memory`: a line of a file, or a function (line 0).
-/// The text lives as long as the program.
+/// The place in a program that made an object, as `troupe memory` shows it: a line of a file, or
+/// a function (line 0). `text` must live as long as the program.
 struct CallSite {
   const char* text = "";
   std::uint32_t line = 0;
@@ -131,7 +134,8 @@ struct Call {
   std::vector<ObjectHandle> refs;  ///< Refs found inside inline arguments, in order
 };
 
-/// Options of a task or actor with everything owned; a null pointer to it means all defaults.
+/// Options of a task or actor. Owns all its parts. A null pointer to a Request means all
+/// defaults.
 struct Request {
   std::string name;
   std::optional<double> cpus;  ///< empty: 1 for a task, none for an actor
@@ -150,8 +154,8 @@ struct Request {
   // tasks
   int max_retries = 3;                ///< -1: without limit
   std::vector<std::string> retry_on;  ///< typeid names of exceptions worth a retry
-  bool second_attempt = false;        ///< when it runs unusually long
-  bool isolated = false;              ///< never in the process of the task that awaits it
+  bool second_attempt = false;        ///< start another attempt when the first runs unusually long
+  bool isolated = false;              ///< never run it in the process of the task that awaits it
   // actors
   std::string name_space;
   bool detached = false;
@@ -160,15 +164,15 @@ struct Request {
   Duration restart_window = std::chrono::seconds(60);
 };
 
-/// What Actor<A> holds: an id and a counted lifetime (its object is freed when no handle is left
-/// anywhere).
+/// What an Actor<A> holds: the actor's id and a handle of its lifetime object. The actor ends
+/// when the lifetime object has no holder in the cluster.
 struct ActorHandle {
   ActorId id;
   ObjectHandle lifetime;
   explicit operator bool() const noexcept { return static_cast<bool>(id); }
 };
 
-/// One argument as a thunk finds it.
+/// One decoded argument, as a thunk sees it.
 struct ArgumentView {
   BlobView bytes;
   std::span<const ObjectHandle> refs;
@@ -176,41 +180,42 @@ struct ArgumentView {
       nullptr;  ///< copy it to keep bytes and refs beyond the call
 };
 
-/// Where results go. allocate(i, n) gives n bytes (64-byte aligned), publish(i, refs) ends result
-/// i; every result is published, forwarded or failed exactly once.
+/// Receives the results of a call. allocate(i, n) returns n bytes for result i, 64-byte aligned.
+/// publish(i, refs) completes result i with those bytes. Every result is published, forwarded or
+/// failed exactly once.
 class ResultSink {
  public:
   virtual ~ResultSink() = default;
   virtual std::span<std::byte> allocate(std::size_t index, std::size_t size) = 0;
   virtual void publish(std::size_t index, std::span<const ObjectHandle> refs) = 0;
-  /// Result i is the value of another object, whenever that is ready.
+  /// Completes result i with the value of another object, which need not be ready yet.
   virtual void forward(std::size_t index, const ObjectHandle& object) = 0;
-  /// All results not yet published end in this error.
+  /// Ends all results that are not yet published in this error.
   virtual void fail(const Error& error) = 0;
 };
 
 class Engine;
 
-/// How far a run has come: it decodes its arguments, is inside user code, or encodes its results.
+/// The stage of a run: it decodes its arguments, is inside user code, or encodes its results.
 enum class Phase : std::uint8_t { arguments = 0, running = 1, results = 2 };
 
-/// One run of a thunk. An exception that leaves the thunk becomes an Error at exactly one place,
-/// run_thunk().
+/// One run of a thunk. run_thunk() is the only place where an exception that leaves the thunk
+/// becomes an Error.
 class Invocation : public ResultSink {
  public:
   virtual std::span<const ArgumentView> arguments() const = 0;
   virtual Engine& engine() const = 0;
   virtual void* self() const = 0;             ///< the actor's instance, for methods
   virtual void set_self(void* instance) = 0;  ///< constructors only
-  /// A coroutine outlives the thunk: results then go to the returned sink, from the executor's
-  /// thread.
+  /// Returns a sink that outlives the thunk. A coroutine sends its results there, from the
+  /// executor's thread.
   virtual std::shared_ptr<ResultSink> defer() = 0;
   /// True in the second and later lives of an actor.
   virtual bool restarted() const = 0;
   /// The actor that runs this method, for self<A>(); empty elsewhere.
   virtual ActorHandle actor() const { return {}; }
 
-  /// The thunk says so.
+  /// Records the stage; the thunk calls it.
   void enter(Phase phase) noexcept { phase_ = phase; }
   Phase phase() const noexcept { return phase_; }
 
@@ -218,7 +223,7 @@ class Invocation : public ResultSink {
   Phase phase_ = Phase::arguments;
 };
 
-/// On how many nodes an object is to be, and how long whoever makes it waits for that.
+/// The number of nodes that must hold an object, and how long its maker waits until they do.
 struct Replication {
   int replicas = 1;
   Duration timeout = std::chrono::seconds(60);
@@ -227,12 +232,13 @@ struct Replication {
 /// Throws InvalidArgument for less than one replica, or more than 1,024.
 TROUPE_API Replication replication_of(int replicas, Duration timeout);
 
-/// A value being written in place; seal or drop.
+/// A value that is being written in place. seal() makes an object of it; the destructor drops it.
 class Building {
  public:
   virtual ~Building() = default;
   virtual std::span<std::byte> bytes() = 0;
-  /// With replicas > 1: blocks until they are there. Throws as PutOptions says.
+  /// Makes an object of the bytes. With replicas > 1 it blocks until the replicas exist. Errors:
+  /// see PutOptions.
   virtual ObjectHandle seal(std::span<const ObjectHandle> refs, const Replication& how) = 0;
   ObjectHandle seal(std::span<const ObjectHandle> refs) { return seal(refs, {}); }
 };
@@ -254,35 +260,39 @@ struct NodeInfo {
 struct ObjectLocation {
   enum class State : std::uint8_t {
     unknown = 0,  ///< no node that answered knows it
-    pending = 1,  ///< its work has not ended
+    pending = 1,  ///< the task or method that computes it has not ended
     small = 2,    ///< up to 4 KiB: it travels inside messages and takes no shared memory
     large = 3,    ///< in shared memory, or on disk
     failed = 4    ///< an error instead of a value
   } state = State::unknown;
-  Bytes size{};               ///< of its encoding
+  Bytes size{};               ///< size of the encoded value
   bool spilled = false;       ///< large: on disk, and in no node's memory
-  std::vector<NodeId> nodes;  ///< that have it, the asking one first if it does; at most 64
+  std::vector<NodeId> nodes;  ///< nodes that have it, at most 64; the asking node first if it does
 };
 
-/// Turns an exception into the Error that travels; call inside a catch block. What leaves user code
-/// is TaskFailed, executed; a troupe::Error is its cause then, and its outcome says nothing of this
-/// run. An error of the runtime stays what it is: before user code not executed, behind it
-/// executed. A chain of causes keeps its innermost eight.
+/// Turns the current exception into the Error that travels to the caller. Call it inside a catch
+/// block.
+///
+/// An exception that leaves user code becomes TaskFailed with outcome `executed`. If it is a
+/// troupe::Error, it becomes the cause; its own outcome does not count, since it describes
+/// another call. An Error of the runtime keeps its code: with outcome `not_executed` if user code
+/// has not begun, else `executed`. A chain of causes keeps its innermost eight.
 TROUPE_API Error error_from_current_exception(const char* function, Phase phase) noexcept;
 
-/// Calls the thunk. The error that an exception became, if one left it.
+/// Calls the thunk. Returns the Error made of an exception that left it, or nullopt.
 TROUPE_API std::optional<Error> run_thunk(const Callable& callable,
                                           Invocation& invocation) noexcept;
 
 class Engine;
 
-/// What the room that has an engine gives to those below it. `release` takes what release_object()
-/// is given; it is there before the first object.
+/// The functions that the client library provides to this layer, which must not depend on it.
+/// `release` gets the argument of release_object(). It is installed before the first object
+/// exists.
 struct EngineHooks {
   Engine* (*current)() noexcept = nullptr;
   void (*release)(ObjectEntry*) noexcept = nullptr;
 };
-/// Once, before main; the hooks stay where they are.
+/// Installs the hooks; called once, before main. `hooks` must live as long as the process.
 TROUPE_API void install(const EngineHooks* hooks) noexcept;
 
 /// The process's runtime. All members may be called from any thread unless they say otherwise.
@@ -294,14 +304,14 @@ class TROUPE_API Engine {
 
   // --- calls
   // -------------------------------------------------------------------------------------------------
-  /// Fills `results` (as many as callable->results). Never blocks; throws Overloaded at the queue
-  /// limit.
+  /// Submits a task and fills `results`, callable->results of them. Never blocks. Throws
+  /// Overloaded at the queue limit.
   virtual void submit(Call&& call, const Request* options, std::span<ObjectHandle> results) = 0;
   virtual ActorHandle spawn(Call&& call, const Request* options) = 0;
-  /// `results` empty: a tell.
+  /// Calls a method of an actor. With empty `results` the call is a tell: no answer travels.
   virtual void call(const ActorHandle& actor, Call&& call, std::span<ObjectHandle> results) = 0;
-  /// The handle of an actor created before, by name; nullopt when there is none (or it is of
-  /// another class).
+  /// Returns the handle of an existing actor, by name; nullopt when there is none. Throws
+  /// InvalidArgument when the actor is of another class.
   virtual std::optional<ActorHandle> find(const std::string& name, const char* class_name) = 0;
   virtual void kill(const ActorHandle& actor, bool may_restart) = 0;
 
@@ -309,43 +319,47 @@ class TROUPE_API Engine {
   // -----------------------------------------------------------------------------------------------
   virtual ObjectHandle put(BlobView bytes, std::span<const ObjectHandle> refs) = 0;
   virtual std::unique_ptr<Building> create(std::size_t size, CallSite at) = 0;
-  /// Blocks until ready; a worker gives its CPU back meanwhile. Throws the object's error, or
-  /// TimedOut.
+  /// Blocks until the object is ready; a worker gives its CPU back meanwhile. Throws the object's
+  /// error, or TimedOut.
   virtual Value get(const ObjectHandle& object, Duration timeout) = 0;
-  /// As get, but the error is a value and nothing but TimedOut is made here.
+  /// As get, but returns errors instead of throwing them, TimedOut too.
   virtual Result<Value> try_get(const ObjectHandle& object, Duration timeout) = 0;
   virtual bool is_ready(const ObjectHandle& object) = 0;
-  /// Waits until `count` of the objects are ready or the timeout passed; returns the indices that
-  /// are ready, in order of completion, at most `count`. Linear cost.
+  /// Waits until `count` of the objects are ready or the timeout has passed. Returns the indices
+  /// of the ready objects in order of completion, at most `count`. Linear cost.
   virtual std::vector<std::size_t> wait(std::span<const ObjectHandle> objects, std::size_t count,
                                         Duration timeout) = 0;
-  /// Runs `fire` once when the object is ready (value or error), on the executor of the calling
-  /// thread: the worker's or actor's own thread; at once, before returning, when it is ready
-  /// already.
+  /// Runs `fire` once when the object is ready (value or error). When it is ready already, `fire`
+  /// runs before this returns. Otherwise it runs on the executor of this process: the worker's or
+  /// actor's own thread.
   virtual void when_ready(const ObjectHandle& object, std::function<void()> fire) = 0;
-  /// Runs `work` on the executor of this process, after what it has begun; never blocks. A process
-  /// without an executor, which is a driver, never runs it; nor does one that ends before.
+  /// Queues `work` for the executor of this process and returns at once. `work` runs after what
+  /// the executor has begun. It never runs in a driver, which has no executor, or when the
+  /// process ends first.
   virtual void post(std::function<void()> work) = 0;
-  /// Calls `told` once when the object is ready (value or error), or when no wait for it can end any
-  /// more: peek() or get() then say why. At once when that is so already. On any thread of the
-  /// runtime, under its lock: `told` passes the news on, and neither blocks nor calls the engine.
+  /// Calls `told` once when the object is ready (value or error), or when no wait for it can end
+  /// any more; peek() or get() then say why. When that is so already, `told` runs before this
+  /// returns. `told` may run on any thread of the runtime, under the engine's lock: it must
+  /// neither block nor call the engine.
   virtual void notify_when_ready(const ObjectHandle& object, std::function<void()> told) = 0;
-  /// The value of an object that is ready; precondition: is_ready.
+  /// Returns the value of a ready object. Precondition: is_ready.
   virtual Result<Value> peek(const ObjectHandle& object) = 0;
 
-  /// Blocks until the object is ready and the name durable. Throws as Context::detach.
+  /// Gives the object a name that outlives the job. Blocks until the object is ready and the name
+  /// is durable. Throws as Context::detach does.
   virtual void detach(const ObjectHandle& object, const std::string& name,
                       std::uint64_t fingerprint, const char* type, Duration timeout) = 0;
-  /// An empty handle: there is none. InvalidArgument: it has another fingerprint.
+  /// Finds an object by name. Returns an empty handle when there is none. Throws InvalidArgument
+  /// when the object has another fingerprint.
   virtual ObjectHandle find_object(const std::string& name, std::uint64_t fingerprint,
                                    const char* type) = 0;
   virtual bool forget_object(const std::string& name) = 0;
-  /// One for each object, in their order.
+  /// Returns one location for each object, in their order.
   virtual std::vector<ObjectLocation> locations(std::span<const ObjectHandle> objects) = 0;
 
   // --- refs inside values
   // --------------------------------------------------------------------------------------
-  /// For actor handles inside values: encodes to an id plus its lifetime object.
+  /// Makes the handle of an actor that was decoded from a value: its id plus its lifetime object.
   virtual ActorHandle adopt_actor(ActorId id, ObjectHandle lifetime) = 0;
 
   // --- where am I

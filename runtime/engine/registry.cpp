@@ -59,7 +59,8 @@ int on_module(dl_phdr_info* info, std::size_t, void* closure) {
 }  // namespace
 
 Registry& Registry::instance() {
-  static Registry* registry = new Registry;  // outlives static destructors of users
+  // Never deleted: users' static destructors may still need it.
+  static Registry* registry = new Registry;
   return *registry;
 }
 
@@ -105,7 +106,7 @@ const detail::Callable* Registry::find(const wire::FunctionKey& key) {
       const auto entry = by_thunk_.find(base + key.offset);
       return entry == by_thunk_.end() ? nullptr : entry->second;
     }
-    // First use: name every module that has entries.
+    // No known module has this id: enter the module of each entry, then look once more.
     for (const auto& [thunk, callable] : by_thunk_) {
       Dl_info info{};
       if (dladdr(reinterpret_cast<void*>(thunk), &info) != 0)

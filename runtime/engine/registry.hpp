@@ -1,8 +1,8 @@
-/// The table of entry points of this process, and their identity across processes.
+/// The process's table of entry points, and the key that names an entry in every process.
 ///
-/// An entry is named by the build-id of its module and the offset of its thunk in it: the same in
-/// every process that runs the same files. A name would not do: two files may each have their own
-/// `static int f(int)`.
+/// The key is the build-id of the entry's module and the offset of its thunk in that module. It
+/// is the same in every process that runs the same files. A name would not do: two files may each
+/// have their own `static int f(int)`.
 ///
 ///     FunctionKey key = registry.key_of(callable);        // caller
 ///     const Callable* c = registry.find(key);             // worker; nullptr: of another build
@@ -20,9 +20,10 @@ class Registry {
  public:
   static Registry& instance();
   void add(const detail::Callable* callable);
-  /// About 20 ns after the first time. Any thread.
+  /// Returns the key of the entry. Cheap after the first call for an entry. Any thread.
   wire::FunctionKey key_of(const detail::Callable* callable);
-  /// Only addresses that are in the table are ever returned. Any thread.
+  /// Returns the entry with this key, or nullptr. It never returns an address that is not in the
+  /// table, so a forged key cannot make the worker jump elsewhere. Any thread.
   const detail::Callable* find(const wire::FunctionKey& key);
 
  private:
@@ -37,7 +38,8 @@ class Registry {
   std::unordered_map<std::uintptr_t, Module> modules_;
 };
 
-/// Hex build-id of the executable, or a hash of its path and size when the linker wrote none.
+/// Returns the build-id of the executable in hex (its first 20 bytes), or "none" when the linker
+/// wrote no build-id.
 std::string executable_build_id();
 
 }  // namespace troupe::engine
