@@ -1,12 +1,13 @@
-/// The calls of this process to actors: one queue per actor, in caller order. A plain state
-/// machine.
+/// The calls of this process to actors: one queue for each actor, in the order of calling. A
+/// plain state machine, driven by ClientEngine.
 ///
-/// Calls start in the order in which they were made: a call whose argument is not ready holds back
-/// the later ones. When an actor dies, a call that its worker had not begun goes to the next
-/// incarnation; one that it had begun ends in an error whose outcome is unknown (at most once).
+/// Calls start in the order in which they were made: a call whose argument is not ready holds
+/// back the later ones. When an actor dies, the calls that its worker had not begun go to the
+/// next incarnation. A call that the worker had begun ends in an error with outcome `unknown` (at
+/// most once).
 ///
-/// Invariants: CALL-1 a call is sent at most once to each incarnation, and never after it may have
-/// begun elsewhere. CALL-2 order of sending is order of calling.
+/// Invariants: CALL-1 a call is sent at most once to each incarnation, and never after it may
+/// have begun elsewhere. CALL-2 calls are sent in the order in which they were made.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -29,11 +30,12 @@ struct ActorCall final : FromFreeList<ActorCall> {
   ActorId actor;
   detail::Call call;
   detail::SmallVector<detail::ObjectHandle, 1> results;  ///< empty: a tell
-  /// A handle as long as the call is under way, unless nobody has wanted it for a while.
+  /// A handle of the actor, which keeps it alive during the call. let_go_of_unwanted() may drop
+  /// it.
   detail::ObjectHandle lifetime;
   std::uint32_t waiting = 0;            ///< arguments that are not ready
-  bool light = false;                   ///< sent plain, with one result
-  std::shared_ptr<const Error> doomed;  ///< an argument ended in this error: fails in its turn
+  bool light = false;                   ///< sent as a plain call, with one result
+  std::shared_ptr<const Error> doomed;  ///< error of an argument; the call fails in its turn
   std::uint64_t sequence = 0;
 };
 
@@ -52,52 +54,62 @@ class ActorCalls {
   ActorCalls(const ActorCalls&) = delete;
   ActorCalls& operator=(const ActorCalls&) = delete;
 
-  /// Throws Overloaded at 1 Mi queued calls of the actor; to be asked before anything points at the
-  /// next one.
+  /// Throws Overloaded at 1 Mi queued calls of the actor. Call it before anything points at the
+  /// next call.
   void check_room(ActorId actor) const;
-  /// Queues the call. When this throws, it was not sent, and stays the caller's.
+  /// Queues the call and sends it as soon as possible. When this throws, the call was not sent,
+  /// and stays the caller's.
   void submit(std::unique_ptr<ActorCall>&& call);
-  /// The worker that would be sent a call whose arguments are ready at once, or 0. Whoever sends it
-  /// there hands it in by sent(), before any other input; there is memory for it.
+  /// Returns the worker that would get a call whose arguments are ready, or 0. The caller may
+  /// then write the call to that worker's ring itself. It must report that with sent() before any
+  /// other input. Memory for sent() is reserved here.
   std::uint64_t open_way(ActorId actor);
   void sent(std::unique_ptr<ActorCall> call) noexcept;
   void argument_ready(ActorCall& call);
   void argument_failed(ActorCall& call, const Error& error);
 
   void update(const wire::ActorUpdate& update);
-  /// This life of the actor is in this process, which is that worker: nobody needs to be asked.
+  /// This life of the actor runs in this process, which is `worker`. The agent need not be asked.
   void lives_here(ActorId actor, std::uint64_t incarnation, std::uint64_t worker);
-  /// This process has killed it for good: later calls fail at once, those under way when its
-  /// process has ended.
+  /// This process has killed the actor for good. Later calls fail at once; calls in flight fail
+  /// when the actor's process has ended.
   void killed(ActorId actor);
-  /// This process has asked to end its present life. Later calls wait for the next one: the agent
-  /// answers each such word by an update `restarting` of the life that it has taken it for.
+  /// This process has asked the agent to end the actor's present life. Later calls wait for the
+  /// next life. The agent answers each such request with an update `restarting` that names the
+  /// life which it ends.
   void ending_life(ActorId actor);
-  /// Calls hold their actor. Where nothing else here does, and nothing holds a result of them, they
-  /// do so no longer than kUnwantedSent, or kUnwantedQueued while one of them has not been sent:
-  /// their actor ends then, and runs what it has been sent. (A result that was passed to another
-  /// process counts as held.) False: no calls are left that may come to that. Linear in the calls.
+  /// Drops the actor handles of calls that nobody wants, so that their actor may end. The actor
+  /// then still runs the calls that it has received.
+  ///
+  /// Nobody wants an actor's calls when no other handle of the actor and no handle of a result is
+  /// left in this process. (A result that was passed to another process counts as held.) The
+  /// handles are dropped after kUnwantedSent, or after kUnwantedQueued while a call is not yet
+  /// sent. Returns false when there is no live call. Linear in the calls.
   bool let_go_of_unwanted(Time now);
   static constexpr Duration kUnwantedSent = std::chrono::seconds(2);
   static constexpr Duration kUnwantedQueued = std::chrono::seconds(10);
   static constexpr Duration kUnwantedLook = std::chrono::milliseconds(500);
   void writable(std::uint64_t worker);
   ActorCall* in_flight(std::uint64_t worker, std::uint64_t sequence);
-  /// Its last reply came. The call is the caller's from here on.
+  /// The last reply to a call has come. Returns the call, which is the caller's from here on.
   std::unique_ptr<ActorCall> ended(std::uint64_t worker, std::uint64_t sequence);
-  /// `started`: the highest sequence that the worker began; its ring was drained before.
+  /// The worker died. `started` is the highest sequence that it began; the caller has drained its
+  /// ring.
   void worker_died(std::uint64_t worker, std::uint64_t started, const Error& reason);
   bool has_worker(std::uint64_t worker) const { return by_worker_.count(worker) != 0; }
-  /// Whether a call to the actor that has not ended is to give this result. Linear in those calls.
+  /// Returns whether an unfinished call to the actor is to produce this result. Linear in those
+  /// calls.
   bool owes(ActorId actor, const detail::ObjectEntry& result) const;
-  /// Why a call waits longer than a method takes.
+  /// The reason why a call waits longer than its method takes.
   struct Delay {
-    bool silent = false;  ///< its actor's node says nothing, and is not known to be dead
-    /// Else: how the actor's last life ended, and when the next is tried, of steady_now().
+    bool silent = false;  ///< the actor's node is silent, and not known to be dead
+    /// Otherwise: how the actor's last life ended, and when the next one is tried (steady_now()
+    /// time).
     std::shared_ptr<const ErrorInfo> last_end;
     Time retry_at{};
   };
-  /// Of the call that is to give this result. Linear in the calls of actors that are so.
+  /// Returns the delay of the call that is to produce this result. Linear in the calls of delayed
+  /// actors.
   std::optional<Delay> delay_of(const detail::ObjectEntry& result) const;
   std::size_t live() const noexcept { return live_; }
 
@@ -106,13 +118,13 @@ class ActorCalls {
     wire::ActorState state = wire::ActorState::pending;
     std::uint64_t incarnation = 0;
     std::uint64_t worker = 0;
-    std::uint64_t last_worker = 0;  ///< the newest index that it was told to be alive under
-    /// A life that began elsewhere before the end of this one was heard of: it waits until it is
-    /// known which calls this one had begun.
+    std::uint64_t last_worker = 0;  ///< the newest worker index of an `alive` update
+    /// The update of a next life that arrived before this life's end. It waits until
+    /// worker_died() says which calls this life had begun.
     std::optional<wire::ActorUpdate> next;
     bool full = false;
-    std::uint32_t endings = 0;     ///< ending_life() that the agent has not answered
-    std::uint64_t ended_life = 0;  ///< no call goes to this one, nor to earlier ones
+    std::uint32_t endings = 0;     ///< ending_life() requests without an answer
+    std::uint64_t ended_life = 0;  ///< the latest life that must get no more calls
     Delay delay;
     Time unwanted_since = Time::max();
     std::shared_ptr<const Error> error;
@@ -128,11 +140,12 @@ class ActorCalls {
   void fail_all(Peer& peer);
 
   Out& out_;
-  std::map<ActorId, Peer> peers_;  ///< which are never forgotten
+  std::map<ActorId, Peer> peers_;  ///< never erased
+  /// The cache of peer_of().
   std::pair<const ActorId, Peer>* asked_ = nullptr;
   std::map<std::uint64_t, ActorId> by_worker_;
-  std::set<ActorId> delayed_;  ///< whose peers have a Delay
-  Peer* lately_ = nullptr;     ///< peer_on() looks here first
+  std::set<ActorId> delayed_;  ///< actors whose peers have a Delay
+  Peer* lately_ = nullptr;     ///< cache of peer_on()
   std::size_t live_ = 0;
 };
 

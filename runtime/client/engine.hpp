@@ -1,12 +1,13 @@
-/// The runtime inside a driver or worker: cores for tasks, actor calls and references, fed by
-/// rings.
+/// The runtime inside a driver or worker: implements detail::Engine over cores for tasks, actor
+/// calls and references, fed by rings.
 ///
-/// One lock guards everything; user code never runs under it. Messages are handled by whichever
-/// thread leads the I/O loop. Values become readable without the lock once their entry is ready.
+/// One lock guards everything, and user code never runs under it (RUN-1). The thread that leads
+/// the I/O loop handles messages. A value can be read without the lock once its entry is ready.
 ///
-/// A peer may live on another node: then the agent carries the frames and no place in memory means
-/// anything to it, so large values become objects of the agent and go as references. A value whose
-/// bytes lie at another node is ready; its bytes come when somebody opens it.
+/// A peer may live on another node. The agent then carries the frames, and a location in memory
+/// means nothing to the peer; large values become objects of the agent and travel as references.
+/// A value whose bytes lie at another node is ready here. Its bytes are fetched when somebody
+/// opens it.
 #pragma once
 
 #include "troupe/objectstore/client.hpp"
@@ -43,16 +44,17 @@
 
 namespace troupe::client {
 
-/// A call that arrived and has not begun. Views of a plain one's arguments keep it.
+/// A call that has arrived and has not begun. Views of a plain call's arguments keep this record
+/// alive.
 struct Incoming {
   std::uint64_t from = 0;   ///< process index of the caller
-  wire::Call call;          ///< of a plain one without its arguments
-  std::uint32_t count = 0;  ///< plain: of its arguments, whose bytes are here
+  wire::Call call;          ///< without the arguments if the call is plain
+  std::uint32_t count = 0;  ///< plain: number of arguments, whose bytes are in `payload`
   std::array<wire::PlainRange, wire::kPlainArguments> ranges;
   SmallBuffer<72> payload;
 };
 
-/// A value being written: inline or in shared memory.
+/// A value that is being written: inline or in shared memory.
 class ValueRoom {
  public:
   std::span<std::byte> bytes() noexcept {
@@ -61,10 +63,10 @@ class ValueRoom {
   std::size_t size = 0;
   Blob inline_bytes;
   objectstore::Allocation allocation;
-  std::uint32_t site = 0;  ///< as in OutgoingValue
+  std::uint32_t site = 0;  ///< call site, as in OutgoingValue
 };
 
-/// What the agent asked of a worker besides calls.
+/// The agent's order to become an actor.
 struct ActorStart {
   wire::StartActor start;
   Blob payload;
@@ -82,22 +84,22 @@ class ClientEngine final : public detail::Engine,
     std::uint64_t token = 0;
     wire::Hello hello;  ///< drivers that join a cluster: program, arguments, libraries, job name
   };
-  /// Says hello and waits for the welcome, at most 10 s. Throws Unavailable, or what the agent
-  /// answered.
+  /// Sends Hello and waits for Welcome, at most 10 s. Throws Unavailable, or the error that the
+  /// agent answers.
   explicit ClientEngine(Start start);
   ~ClientEngine() override;
 
   /// The engine of this process, or nullptr.
   static ClientEngine* current() noexcept;
 
-  /// The end of a driver's job: waits until its calls to actors have been answered, kLastCalls at
-  /// most, and then until its actors have ended, kJobEnds at most. `failed`: an error left the
-  /// program, and so the job is to be called failed. Goes on to stop().
+  /// Ends a driver's job. Waits until its calls to actors have been answered, kLastCalls at most,
+  /// then until its actors have ended, kJobEnds at most; then calls stop(). `failed`: an error
+  /// left the program, so the job counts as failed.
   void finish(bool failed);
   static constexpr Duration kLastCalls = std::chrono::seconds(2);
-  /// A second more than the agent takes for it.
+  /// One second more than the agent takes at most.
   static constexpr Duration kJobEnds = std::chrono::seconds(5);
-  /// Ends every wait with Unavailable("the session is over") and the I/O thread.
+  /// Ends the I/O thread, and every wait with Unavailable("the session is over").
   void stop();
 
   // --- detail::Engine ---
@@ -135,79 +137,83 @@ class ClientEngine final : public detail::Engine,
   bool stop_requested() override { return stopping_.load(std::memory_order_relaxed); }
 
   // --- for the worker's loop ---
-  /// The next thing to do: a call, an actor to become, or a coroutine to resume. Returns when this
-  /// thread last had to wait for one (IoLoop::waited_until), or nothing when the process must end.
+  /// Waits for the next thing to do and fills one of the arguments: a call, an actor to become,
+  /// or a coroutine to resume. Returns when this thread last had to wait (IoLoop::waited_until),
+  /// or nullopt when the process must end.
   std::optional<Time> next_work(std::shared_ptr<Incoming>& call, std::optional<ActorStart>& actor,
                                 std::function<void()>& resume);
-  /// The last result of a call, without refs, no larger than kInlineValue; or, without a value,
-  /// that a call without results ended well. Any thread.
+  /// Sends the last result of a call: a value without refs of at most kInlineValue bytes. A call
+  /// without results is answered without a value. Any thread.
   void reply_plain(std::uint64_t to, const wire::PlainReply& reply, BlobView value);
-  /// Results of a call under way, for ResultSinks. Any thread.
+  /// Sends one result of a call under way. For ResultSinks. Any thread.
   void reply(std::uint64_t to, std::uint64_t sequence, std::uint32_t index, bool last, Duration ran,
              const OutgoingValue& value);
   void begin_call(std::uint64_t from, std::uint64_t sequence);
-  /// Waits until what this process has sent was answered, or its agent is gone, which ends the
-  /// process when that takes too long.
+  /// Waits until all tasks and calls that this process has sent are answered, or until the agent
+  /// is lost. The agent kills the process when that takes too long.
   void finish_sends();
   bool has_lost_agent();
   void created(ActorId actor, std::uint64_t incarnation, const Error* error);
-  /// Values that arrived with a call, made readable; refs in them become handles. Blocks as get()
-  /// until forwarded ones are here. Throws the typed error when one is gone.
-  /// Of a task whose argument is gone for good `lost` says which: its caller may compute it again.
+  /// Makes the values that arrived with a call readable, and handles of the refs in them. Blocks
+  /// like get() until forwarded arguments are here. Throws the argument's error when one is gone.
+  /// When a task's argument is gone for good, `lost` says which: its caller may compute it again.
   std::vector<detail::Value> open_arguments(const wire::Call& call, BlobView payload,
                                             LostArgument& lost);
-  /// Counts taken for us by the sender of a call that will not run here.
+  /// Returns the counts that the sender of a call took for this process. For a call that will not
+  /// run here.
   void drop_refs(const wire::Call& call);
   void give_back(const wire::Value& value);
   void discard(const wire::Value& value);
-  /// Room for a value of this size: inline bytes, or shared memory above the inline limit. Throws
+  /// Makes room for a value: inline bytes up to the inline limit, else shared memory. Throws
   /// OutOfMemory.
   ValueRoom make_room(std::size_t size, detail::CallSite at);
-  /// The written value, sealed. Throws InvalidArgument when it holds more than 262,144 refs, and
+  /// Seals the written value. Throws InvalidArgument when it holds more than 262,144 refs, and
   /// OutOfMemory.
   OutgoingValue finish_room(ValueRoom room, std::span<const detail::ObjectHandle> refs);
-  /// The same as an object of this process; returns when it has its replicas.
+  /// Seals the written value as an object of this process. Blocks until it has its replicas.
   detail::ObjectHandle seal_room(ValueRoom room, std::span<const detail::ObjectHandle> refs,
                                  const detail::Replication& how = {});
-  /// A handle of the actor that lives in this process; somebody else holds one while it is called.
+  /// Returns a handle of the actor that lives in this process. Precondition: another holder keeps
+  /// the actor during the call.
   detail::ActorHandle self(ActorId actor, ObjectId lifetime);
   const std::string& node_name() const noexcept { return node_name_; }
-  /// How long calls here have waited for values, by now.
+  /// Returns how long calls in this process have waited for values so far.
   Duration waited() const noexcept { return Duration(waited_ns_.load(std::memory_order_relaxed)); }
   void tell_pace(std::vector<wire::SitePace> sites);
 
-  /// From here on tasks that this process awaits may run in it; nullptr: no more.
+  /// Allows tasks that this process awaits to run in it, by `runner`. nullptr ends that.
   void runs_in_place(InPlaceRunner* runner);
-  /// What run() of it has come to: one value for each result.
+  /// Takes the results of a task that `runner` has run: one value for each result.
   void ended_here(Task& task, std::span<OutgoingValue> values) noexcept;
 
   void release(Entry* entry) noexcept;
-  /// This process is a fork of the one that the engine works in: it must not be touched here.
+  /// True in a fork of the process that the engine belongs to. The engine must not be used there.
   bool in_fork() const noexcept { return mark_.in_fork(); }
-  /// It was made in an earlier session of this process.
+  /// Whether the entry was made in an earlier session of this process.
   bool is_foreign(const Entry& entry) const noexcept { return !objects_->has(entry); }
 
  private:
   friend class Blocking;
   friend class WakeLater;
-  /// For whom a value is written.
+  /// The receiver for which a value is encoded.
   struct Receiver {
-    std::uint64_t holder = 0;   ///< whose counts its refs are
-    bool by_reference = false;  ///< no location means anything to it
-    /// It looks for lost bytes itself: forwarded objects are those that can be computed again.
+    std::uint64_t holder = 0;   ///< the holder that its refs are counted for
+    bool by_reference = false;  ///< on another node: locations in memory mean nothing to it
+    /// It looks for lost bytes itself. Forwarded values then name objects that can be computed
+    /// again.
     bool recovers = false;
-    bool only_references = false;  ///< its frame has no room for values, so not even small ones
-    std::uint64_t frame = 0;       ///< number of the frame, to a process of this node
-    std::uint32_t waiting = 0;     ///< of those before it, outside the ring
+    bool only_references = false;  ///< its frame has no room for small values either
+    std::uint64_t frame = 0;       ///< the frame's number, if the receiver is on this node
+    std::uint32_t waiting = 0;     ///< earlier frames that wait outside the ring
   };
   static Receiver for_agent() noexcept { return {.holder = kAgentProcess}; }
   struct Peer {
     std::uint64_t process = 0;
-    std::uint64_t holder = 0;  ///< who counts as holder of refs sent there
+    std::uint64_t holder = 0;  ///< the holder that refs sent there are counted for
     bool remote = false;       ///< lives on another node; the agent carries its frames
-    std::uint32_t slot = 0;    ///< of ours
+    std::uint32_t slot = 0;    ///< slot on our doorbell
     ring::Channel channel;
-    /// Of the next frame.
+    /// The receiver of the next frame.
     Receiver receiver() const noexcept {
       Receiver to{.holder = holder, .by_reference = remote};
       if (remote) return to;
@@ -215,26 +221,27 @@ class ClientEngine final : public detail::Engine,
       to.waiting = static_cast<std::uint32_t>(channel.waiting());
       return to;
     }
-    std::uint64_t sent = 0;     ///< calls, to a worker
+    std::uint64_t sent = 0;     ///< number of calls sent, to a worker
     std::uint64_t started = 0;  ///< highest call begun, from a caller
     std::uint64_t completed = 0;
     bool dead = false;
   };
-  /// Who waits for an object without a thread. A coroutine is deleted unfired when the engine ends.
+  /// A wait for an object without a thread. A Resume that has not fired is deleted when the
+  /// engine ends.
   struct Resume {
     ClientEngine* engine;
     std::function<void()> fire;
     detail::ObjectHandle object;
     bool on_executor = true;  ///< false: fires at once, under the lock
   };
-  /// It comes on the slot of a peer whose end is not known here yet.
+  /// A channel for a doorbell slot whose earlier peer is not yet known to have died.
   struct PendingChannel {
     wire::Channel message;
     std::vector<Fd> descriptors;
   };
   struct PendingGrant {
     wire::LeaseGranted grant;
-    bool reclaimed = false;  ///< others want the lease already
+    bool reclaimed = false;  ///< LeaseReclaim has come already
   };
 
   // IoLoop::Host
@@ -418,12 +425,13 @@ class ClientEngine final : public detail::Engine,
   bool block_until(Guard& guard, const std::function<bool()>& done, Time deadline, Time now = {});
   void idle_until(Guard& guard, const std::function<bool()>& done, Time deadline, Duration grace,
                   Time now = {});
-  /// Throws in a fork, where the thread that had the lock does not exist.
+  /// Takes the lock. Throws in a fork, where the thread that held the lock does not exist.
   Guard guard() {
     mark_.expect_own();
     return Guard(lock_);
   }
-  /// Frees what was let go meanwhile; who lets go while another holds the lock leaves it to that.
+  /// Unlocks, and frees entries that were released meanwhile. A thread that releases an entry
+  /// while another holds the lock leaves the entry to that holder.
   void unlock_and_collect(Guard& guard) {
     if (!has_leftovers()) {  // mostly
       guard.unlock();
@@ -466,8 +474,8 @@ class ClientEngine final : public detail::Engine,
 
   const ProcessMark mark_;
   EngineLock lock_;
-  std::atomic<Entry*> released_{
-      nullptr};  ///< entries whose last handle is gone, waiting for the lock
+  std::atomic<Entry*> released_{/// Entries whose last handle is gone, to be freed under the lock.
+                                nullptr};
   os::LocalSocket socket_;
   ring::Doorbell bell_;
   ring::Channel agent_;
@@ -478,41 +486,44 @@ class ClientEngine final : public detail::Engine,
   wire::ProcessKind kind_;
   std::unique_ptr<ObjectTable> objects_;
   std::shared_ptr<objectstore::Client> store_;
-  /// Views that were let go, for the agent; kept by the store, which lives as long as its views.
+  /// Views that ended, to be reported to the agent. The store keeps this too, since views may
+  /// outlive the engine.
   struct Unpins {
     std::mutex mutex;
     std::vector<wire::Unpinned> list;
     std::atomic<bool> any{false};
-    std::atomic<ClientEngine*> engine{nullptr};  ///< nullptr: it has ended
-    std::atomic<int> telling{0};                 ///< threads that may be inside of it
+    std::atomic<ClientEngine*> engine{nullptr};  ///< nullptr: the engine has ended
+    std::atomic<int> telling{0};                 ///< threads that may be inside the engine
   };
   const std::shared_ptr<Unpins> unpins_ = std::make_shared<Unpins>();
-  std::atomic<int> unused_extents_{0};  ///< given, and whoever asked has not yet seen them
-  /// Asked for an extent: the answer, when it has come. True: one was added.
+  /// Extents that the agent gave and that the thread that asked has not seen yet.
+  std::atomic<int> unused_extents_{0};
+  /// Requests for extents with their answers. True: one was added.
   std::map<std::uint64_t, std::optional<Result<bool>>> wanted_extents_;
   std::map<std::pair<bool, std::uint64_t>, std::shared_ptr<const Error>> reader_answers_;
   TaskManager tasks_{*this};
   ActorCalls actors_{*this};
   Lineage lineage_;
-  std::vector<detail::ObjectHandle> outliving_;  ///< of whose calls the agent is to hear
+  std::vector<detail::ObjectHandle> outliving_;  ///< objects whose calls tell_calls() must tell
   bool tells_calls_ = false;
-  std::uint64_t lineage_cache_ = 0;  ///< that were told
-  /// Who waits for an entry, found ready while another waiter ran: their turn comes after it, so
-  /// that a chain of them is as long as it likes.
+  std::uint64_t lineage_cache_ = 0;  ///< number of calls told to the agent
+  /// Waiters of a ready entry whose turn comes after the waiter that runs now. A queue instead of
+  /// recursion, so a chain of waiters may be of any length.
   struct Woken {
     detail::ObjectHandle entry;
     std::vector<Waiter> waiters;
   };
   std::deque<Woken> woken_;
-  bool waking_ = false;                       ///< a waiter runs, or is not to run yet
-  std::atomic<std::uint64_t> recoveries_{0};  ///< how often a lost value was given another home
-  std::vector<std::unique_ptr<Peer>> slots_;  ///< by my doorbell slot
+  bool waking_ = false;  ///< a waiter runs, or WakeLater holds them back
+  /// Counts how often a lost value got another object or a new answer.
+  std::atomic<std::uint64_t> recoveries_{0};
+  std::vector<std::unique_ptr<Peer>> slots_;  ///< by slot of our doorbell
   std::map<std::uint64_t, Peer*> peers_;
-  WakeupCoalescer wakeups_;                      ///< a worker's callers
-  Peer* heard_ = nullptr;                        ///< the last one to speak since watch_peer()
-  Peer* last_peer_ = nullptr;                    ///< the last one to speak, and not dead
-  std::uint32_t heard_others_ = 0;               ///< how often that was not the one that is watched
-  std::set<std::uint64_t> dead_peers_;           ///< died before their channel was announced
+  WakeupCoalescer wakeups_;                      ///< for a worker's callers
+  Peer* heard_ = nullptr;                        ///< the last peer to send since watch_peer()
+  Peer* last_peer_ = nullptr;                    ///< the last peer to send, if it is not dead
+  std::uint32_t heard_others_ = 0;               ///< how often that was not the watched peer
+  std::set<std::uint64_t> dead_peers_;           ///< died before their channel arrived
   std::deque<PendingChannel> pending_channels_;  ///< in order, for each slot
   std::vector<PendingGrant> pending_grants_;
   std::vector<wire::ActorUpdate> pending_updates_;
@@ -520,43 +531,47 @@ class ClientEngine final : public detail::Engine,
   std::deque<std::shared_ptr<Incoming>> incoming_;
   std::deque<ActorStart> starts_;
   std::deque<std::function<void()>> resumable_;
-  /// What ended last when that ended a wait, if nothing depends on when it goes: freed by the next
-  /// drain(), so that the way from a reply to the next call is not the longer for it.
+  /// Records of the call that ended last, if it was light (see end()). The next drain() frees
+  /// them, which keeps that work off the way from a reply to the next call.
   std::unique_ptr<Task> spent_task_;
   std::unique_ptr<ActorCall> spent_call_;
   std::unordered_set<Resume*> resumes_;
   std::map<std::uint64_t, std::optional<wire::FoundActor>> found_;
   std::map<std::uint64_t, std::optional<wire::NamedObject>> named_;
-  std::map<std::uint64_t, wire::Located> located_;              ///< as far as they have come
-  std::map<std::uint64_t, wire::Nodes> node_lists_;             ///< as far as they have come
-  std::map<std::uint64_t, std::optional<wire::NowAt>> places_;  ///< asked for
+  /// Answers so far; they may come in several messages.
+  std::map<std::uint64_t, wire::Located> located_;
+  std::map<std::uint64_t, wire::Nodes> node_lists_;             ///< answers so far
+  std::map<std::uint64_t, std::optional<wire::NowAt>> places_;  ///< WhereIs requests
   std::map<std::uint64_t, std::optional<wire::Replicated>> replications_;
   std::uint64_t next_request_ = 0;
-  std::map<std::pair<const char*, std::uint32_t>, std::uint32_t> sites_;  ///< the agent knows them
-  const std::uint64_t serial_ = next_serial();  ///< of this engine in this process
+  /// The call sites that the agent knows.
+  std::map<std::pair<const char*, std::uint32_t>, std::uint32_t> sites_;
+  const std::uint64_t serial_ = next_serial();  ///< number of this engine in this process
   std::uint64_t next_actor_ = 0;
-  std::vector<int> gpus_;                 ///< of the lease that this worker works under
-  std::optional<std::string> node_gpus_;  ///< what CUDA_VISIBLE_DEVICES said at first
-  bool gpus_told_ = false;                ///< and its environment does not say so yet
+  std::vector<int> gpus_;                 ///< devices of this worker's lease
+  std::optional<std::string> node_gpus_;  ///< CUDA_VISIBLE_DEVICES as inherited
+  bool gpus_told_ = false;                ///< gpus_ is news that the environment lacks yet
   std::optional<wire::ResourceDemand>
-      leased_;  ///< what that lease reserves, once the agent has said so
+      /// The demand that this worker's lease reserves, once the agent has said it.
+      leased_;
   std::vector<std::uint32_t> ready_slots_;
   wire::FrameWriter writer_;
-  wire::PlainFrame plain_;                                                        ///< scratch
-  wire::Reply plain_reply_;                                                       ///< scratch
-  std::array<std::pair<const detail::Callable*, wire::FunctionKey>, 16> keys_{};  ///< lately used
+  wire::PlainFrame plain_;   ///< scratch
+  wire::Reply plain_reply_;  ///< scratch
+  /// The cache of key_of().
+  std::array<std::pair<const detail::Callable*, wire::FunctionKey>, 16> keys_{};
   std::uint32_t sent_since_look_ = 0;
   Blob payload_;  ///< scratch for outgoing frames
   alignas(16) std::array<std::byte, ring::kMaxFrame> frame_;
   Time next_tick_ = Time::max();
-  Time next_look_ = Time::max();  ///< for calls that nobody waits for
-  ActorLeaseTimer lease_timer_;   ///< of the actor that lives here
-  Loopback loopback_;             ///< its calls to itself
+  Time next_look_ = Time::max();  ///< when let_go_of_unwanted() is due
+  ActorLeaseTimer lease_timer_;   ///< of the actor that lives in this process
+  Loopback loopback_;             ///< calls of that actor to itself
   std::atomic<bool> socket_ready_{true};
   std::atomic<bool> stopping_{false};
-  bool awaits_end_of_job_ = false;     ///< stop() is to wait for it
-  bool blocked_ = false;               ///< a worker that waits for others
-  InPlaceRunner* in_place_ = nullptr;  ///< of a worker
+  bool awaits_end_of_job_ = false;     ///< stop() waits for the end of the job
+  bool blocked_ = false;               ///< a worker that has told the agent Blocked
+  InPlaceRunner* in_place_ = nullptr;  ///< set in a worker
   bool runs_here_ = false;             ///< a task runs in place
   std::atomic<Duration::rep> waited_ns_{0};
   bool shutdown_ = false;  ///< the agent told a worker to end

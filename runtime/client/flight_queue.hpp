@@ -1,11 +1,12 @@
-/// Calls under way to one worker, in the order in which they were sent.
+/// The calls in flight to one worker, in the order of sending. Serves TaskManager and ActorCalls.
 ///
 ///     flight.make_room();                              // may throw, so before the call is sent
 ///     flight.push_back(task);                          // does not
 ///     const std::size_t at = flight.find(sequence);    // mostly the oldest
 ///     if (at != flight.size()) flight.take(at);
 ///
-/// Eight bytes for each of the most that were ever under way at once are kept.
+/// A ring buffer: it keeps eight bytes for each of the most calls that were ever in flight at
+/// once.
 #pragma once
 
 #include "troupe/runtime/client/objects.hpp"
@@ -17,28 +18,28 @@
 
 namespace troupe::client {
 
-/// Pointer leads to a record with a `sequence`, which grows from one to the next.
+/// Pointer points to a record with a `sequence` that grows from one call to the next.
 template <class Pointer>
 class FlightQueue {
  public:
   bool empty() const noexcept { return count_ == 0; }
   std::size_t size() const noexcept { return count_; }
-  /// There is a place for one more.
+  /// Makes a place for one more.
   void make_room() {
     if (count_ == places_) grow();
   }
-  /// Precondition: make_room() since the last one.
+  /// Precondition: make_room() was called since the last push_back().
   void push_back(Pointer call) noexcept { place(count_++) = std::move(call); }
-  /// The oldest is 0.
+  /// Index 0 is the oldest.
   Pointer& operator[](std::size_t i) noexcept { return place(i); }
   const Pointer& operator[](std::size_t i) const noexcept { return place(i); }
-  /// Which has this number; size(): none.
+  /// Returns the index of the call with this number; size(): none.
   std::size_t find(std::uint64_t sequence) const noexcept {
     if (count_ != 0 && place(0)->sequence == sequence) return 0;
     return search(sequence);
   }
-  /// The same for a reply to it: whose replies come soon after are fetched into the caches. Null:
-  /// none has this number. Valid until the queue changes.
+  /// Returns the call that a reply is for; null: none has this number. Valid until the queue
+  /// changes. Also fetches into the caches the result of a later call, whose reply comes soon.
   Pointer* answered(std::uint64_t sequence) noexcept {
     const std::size_t at = find(sequence);
     if (at == count_) return nullptr;
@@ -47,7 +48,8 @@ class FlightQueue {
         fetch_ahead(results.front());
     return &place(at);
   }
-  /// Takes it out. Linear in how many are older, or newer if those are fewer.
+  /// Removes the i-th call. Linear in the number of older calls, or of newer ones if those are
+  /// fewer.
   Pointer take(std::size_t i) noexcept {
     Pointer call = std::move(place(i));
     if (i <= count_ / 2) {
@@ -61,7 +63,8 @@ class FlightQueue {
   }
 
  private:
-  /// How far behind one is whose reply comes soon, but is not being handled yet.
+  /// The distance to the call whose result is fetched ahead: its reply comes soon, but not at
+  /// once.
   static constexpr std::size_t kAhead = 4;
 
   Pointer& place(std::size_t i) const noexcept { return at_[(first_ + i) & (places_ - 1)]; }
@@ -87,7 +90,7 @@ class FlightQueue {
 
   std::unique_ptr<Pointer[]> at_;
   std::size_t places_ = 0;  ///< a power of two, or 0
-  std::size_t first_ = 0;   ///< of the oldest; counts on
+  std::size_t first_ = 0;   ///< of the oldest; grows without wrapping at places_
   std::size_t count_ = 0;
 };
 

@@ -1,15 +1,16 @@
-/// Memory for the small records that come and go with every call: what is freed is kept for the
-/// next of its kind, instead of being sorted back into the heap.
+/// Free lists for the small records that come and go with every call: freed memory is kept for
+/// the next record of its size instead of going back to the heap. Serves Task, ActorCall, Entry
+/// and Stored.
 ///
 ///     struct Task : FromFreeList<Task> {…};                    // new and delete
 ///     auto bytes = std::allocate_shared<Stored>(FreeListAllocator<Stored>());
 ///
-/// Each thread keeps what it freed, up to two batches of records of a size. More goes, a batch at a
-/// time, to where every thread looks before it asks the heap: at most kShared bytes of a size,
-/// which the program had in use at once. What is beyond that goes back to the heap, from which
-/// every record came. So a record may be freed by another thread than made it, and who makes many
-/// again finds memory that has been touched: on a virtual machine that is half of what a small
-/// object costs.
+/// Each thread keeps up to two batches of freed records of a size. Further batches go to a list
+/// that all threads share, at most kShared bytes of a size; what exceeds that goes back to the
+/// heap, from which every record came. A thread takes from its own records, then from the shared
+/// list, then from the heap. So a record may be freed on another thread than made it. Recycled
+/// memory has been touched before: new pages from the heap cost page faults, which are expensive
+/// on a virtual machine.
 #pragma once
 
 #include <algorithm>
@@ -22,12 +23,13 @@
 
 namespace troupe::client {
 
-/// Blocks of one size. Not for two threads.
+/// The blocks of one size. Each thread has its own state; only Shared is used by several.
 template <std::size_t size>
 class FreeList {
  public:
 #if defined(__SANITIZE_ADDRESS__)
-  static constexpr std::size_t kBatch = 0;  // or it could not see that a freed record is used
+  // With reuse ASan could not see a use of a freed record.
+  static constexpr std::size_t kBatch = 0;
 #else
   static constexpr std::size_t kBatch = 512;
 #endif
@@ -42,7 +44,7 @@ class FreeList {
     --mine.count;
     return block;
   }
-  /// The next take() of this thread finds one. Throws bad_alloc.
+  /// Makes sure that the next take() of this thread does not throw. Throws bad_alloc.
   static void ensure() {
     if (state().first == nullptr) add_one();
   }
@@ -58,24 +60,25 @@ class FreeList {
  private:
   struct Block {
     Block* next;
-    Block* next_batch;  ///< of the first of a batch that all threads share
+    Block* next_batch;  ///< in the first block of a shared batch
   };
   static_assert(size >= sizeof(Block));
-  /// Those that were freed long ago have left the caches, and all of a record is written at once.
+  /// Fetches a whole block for writing: a block that was freed long ago has left the caches, and
+  /// all of a record is written at once.
   static void fetch_ahead(const Block* block) noexcept {
     const auto* at = reinterpret_cast<const std::byte*>(block);
     for (std::size_t i = 0; i < size; i += 64) __builtin_prefetch(at + i, 1);
   }
-  /// Neither constructed nor destroyed: then no use of it asks whether it is, which takes a call
-  /// into the loader for a flag of the compiler's.
+  /// The lists of one thread. Trivial, so that no access needs the compiler's check whether it is
+  /// constructed: in a library that check calls into the loader.
   struct State {
     Block* first;
     std::size_t count;
     std::size_t limit;
-    Block* batch;  ///< a whole one, or nullptr
+    Block* batch;  ///< a whole batch, or nullptr
     bool known;
   };
-  /// Frees what its thread has kept.
+  /// Its destructor frees what the thread has kept, at the thread's end.
   struct Last {
     ~Last() {
       State& mine = state();
@@ -88,8 +91,8 @@ class FreeList {
       while (block != nullptr) ::operator delete(std::exchange(block, block->next));
     }
   };
-  /// Batches that any thread may take. Nobody waits here, for whoever is inside may never come out:
-  /// a forked process has none of the other threads. The heap does as well.
+  /// Batches that any thread may take. Only try_lock: after a fork the thread that held the mutex
+  /// may not exist, and the heap serves as well.
   class Shared {
    public:
     bool give(Block* batch) noexcept {
@@ -121,7 +124,8 @@ class FreeList {
     mine.first = block;
     ++mine.count;
   }
-  /// False: the thread ends, or nothing is kept.
+  /// Returns whether this thread keeps blocks; sets its state up on first use. False when the
+  /// thread ends, or kBatch is 0.
   static bool keeps(State& mine) noexcept {
     if (std::exchange(mine.known, true)) return mine.limit != 0;
     static thread_local const Last last;
@@ -147,32 +151,33 @@ class FreeList {
     return batch;
   }
   static State& state() noexcept {
-    // Found without a call into the loader, unlike what a library's thread_local is by default.
+    // Initial-exec: the address is found without a call into the loader, unlike a library's
+    // default thread_local.
     [[gnu::tls_model("initial-exec")]] static thread_local constinit State mine{};
     return mine;
   }
   static inline constinit Shared shared_{};
 };
 
-/// What the heap would give for it anyway: blocks lie 16 bytes apart, and eight of those are the
-/// heap's.
+/// Rounds a size up to what the heap would give anyway: its blocks lie 16 bytes apart, and 8 of
+/// those are the heap's own. Types of similar size then share one list.
 constexpr std::size_t spare_size(std::size_t size) noexcept {
   return ((size + 8 + 15) & ~std::size_t{15}) - 8;
 }
 
-/// Gives T an operator new and delete of this kind. Precondition: T is final or has no larger
-/// class derived from it.
+/// Gives T an operator new and delete that use a free list. Precondition: T is final, or no class
+/// derived from it is larger.
 template <class T>
 struct FromFreeList {
   static void* operator new(std::size_t size) {
     return size == sizeof(T) ? FreeList<spare_size(sizeof(T))>::take() : ::operator new(size);
   }
-  /// All of it is read soon.
+  /// Fetches the whole record into the caches before it is read.
   void fetch_ahead() const noexcept {
     const auto* at = reinterpret_cast<const std::byte*>(static_cast<const T*>(this));
     for (std::size_t i = 0; i < sizeof(T); i += 64) __builtin_prefetch(at + i, 1);
   }
-  /// The next `new T` of this thread does not throw.
+  /// Makes sure that the next `new T` of this thread does not throw. Throws bad_alloc.
   static void ensure_spare() { FreeList<spare_size(sizeof(T))>::ensure(); }
   static void operator delete(void* at, std::size_t size) noexcept {
     if (size == sizeof(T))
@@ -182,7 +187,7 @@ struct FromFreeList {
   }
 };
 
-/// For std::allocate_shared: one record with its counts.
+/// An allocator for std::allocate_shared, which makes one record of object and counts.
 template <class T>
 struct FreeListAllocator {
   using value_type = T;

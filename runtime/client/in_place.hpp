@@ -1,9 +1,9 @@
-/// Which task a waiting thread may run itself, instead of waiting for another worker. Plain state
-/// machines.
+/// Decides which task a waiting thread may run itself, instead of waiting for another worker.
+/// Plain state machines.
 ///
-/// A worker's own thread that awaits a task of this process claims it. A task that is ready is the
-/// waiter's at once. One that is elsewhere (in a worker's ring, behind its arguments) is the
-/// waiter's when it comes back, before anything else is done with it:
+/// The thread of a worker claims the task of this process that it awaits. A ready task is the
+/// waiter's at once. A task that is elsewhere (in a worker's ring, or waiting for arguments)
+/// becomes the waiter's when it comes back, before anything else is done with it:
 ///
 ///     switch (tasks.claim(task, now)) {
 ///       case Claim::Answer::run: …                    // run it, then tasks.ended_here(task)
@@ -11,12 +11,12 @@
 ///       case Claim::Answer::no: …                     // wait as for any other value
 ///     }
 ///
-/// Only the awaited task is run, by the thread that awaits it. So the frames of a stack are a path
-/// in the graph of who waits for whom, and no wait arises that was not there before.
+/// A thread runs only the task that it awaits. So the frames of a stack are a path in the graph
+/// of waits, and no new wait arises.
 ///
-/// Invariants: IN-PLACE-1 a process has one claim at most. IN-PLACE-2 a claimed task is never ready
-/// and never sent: it is elsewhere, or returned. IN-PLACE-3 a task runs here only if it has never
-/// been begun.
+/// Invariants: IN-PLACE-1 a process has one claim at most. IN-PLACE-2 a claimed task is never
+/// ready and never sent: it is elsewhere, or has come back. IN-PLACE-3 a task runs in place only
+/// if it has never begun before.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -30,13 +30,13 @@ namespace troupe::client {
 
 struct Task;
 
-/// Whether a task that has begun nowhere may run in the process that awaits it: its first attempt,
-/// with no other attempt beside it, of a plain function whose caller did not ask for another
-/// process.
+/// Returns whether a task that has begun nowhere may run in the process that awaits it. It must
+/// be a first attempt without another attempt beside it, of a plain function whose caller did not
+/// ask for another process.
 bool may_run_in_place(const Task& task) noexcept;
 
-/// Whether a lease of this demand on this node also is enough for the task's. GPUs never are: a
-/// process sees the devices of its lease.
+/// Returns whether a lease of this demand on this node is enough for the task's demand as well.
+/// Never true with GPUs: a process sees the devices of its lease.
 bool covers(const wire::ResourceDemand& lease, const wire::ResourceDemand& task, NodeId here);
 
 /// The one claim of a process, from the wait to the run.
@@ -44,20 +44,21 @@ class Claim {
  public:
   enum class Answer : std::uint8_t { no, wait, run };
 
-  /// Precondition: there is none.
+  /// Opens a claim. Precondition: there is none.
   void take(Task& task) noexcept;
-  /// The task would be ready now. True: it is the waiter's, and nobody else's.
+  /// Called when the task would become ready. Returns true when it belongs to the waiter instead.
   bool returns(Task& task) noexcept;
-  /// The task ends, or another attempt of it begins: nobody waits to run it any more.
+  /// The task has ended, or another attempt of it begins: the claim is over.
   void gone(const Task& task) noexcept {
     if (task_ == &task) *this = {};
   }
-  /// A task that has come back, to be run now; or nullptr. The claim is over with it.
+  /// Returns a task that has come back, to be run now, and closes the claim; or nullptr.
   Task* take_returned() noexcept;
   bool has_returned() const noexcept { return returned_; }
-  /// Of whom a recall is due: said once.
+  /// Returns the task that must be recalled, once; or nullptr.
   Task* to_recall() noexcept;
-  /// The waiter gives up. Returns the task if it has come back: it is to be ready again.
+  /// Closes the claim without a run. Returns the task if it has come back: it must become ready
+  /// again.
   Task* leave() noexcept;
 
  private:
@@ -66,9 +67,10 @@ class Claim {
   bool recalled_ = false;
 };
 
-/// How many tasks a pool pipelines: what waits in a ring cannot be run by who awaits it. For a
-/// while after one of its tasks was run in place the pool sends a worker a small part of what is
-/// ready at most. In a recursion that is one call; where many tasks are ready they stream.
+/// Limits how many tasks a pool sends ahead to a worker, since the thread that awaits a task
+/// cannot run it while it waits in a ring. For kRecent after one of its tasks ran in place, the
+/// pool sends each worker at most a kPart-th of its ready tasks. In a recursion that is one call;
+/// where many tasks are ready, they still stream.
 class RecentClaims {
  public:
   static constexpr Duration kRecent = std::chrono::milliseconds(10);
@@ -78,7 +80,8 @@ class RecentClaims {
   }
   void note(Time now) noexcept { until_ = now + kRecent; }
   bool any() const noexcept { return until_ != Time{}; }
-  /// Looks at the time. Returns when to look again; Time::max(): there are none.
+  /// Ends the limit when its time has passed. Returns when to call it again; Time::max(): there
+  /// is no limit.
   Time look(Time now) noexcept {
     if (!any()) return Time::max();
     if (now < until_) return until_;
@@ -90,15 +93,15 @@ class RecentClaims {
   Time until_{};
 };
 
-/// How much of a thread's stack is left.
+/// The room that is left on a thread's stack.
 class StackRoom {
  public:
   StackRoom() noexcept = default;
   StackRoom(std::uintptr_t low, std::size_t size) noexcept : low_(low), size_(size) {}
-  /// Of the calling thread; nothing is left when that is unknown.
+  /// Returns the calling thread's stack; an empty one, without room, when it is unknown.
   static StackRoom of_this_thread() noexcept;
-  /// Whether the frame at this address leaves max(256 KiB, an eighth) of it. Not on another stack:
-  /// a fiber's, or another thread's.
+  /// Returns whether the frame at this address leaves max(256 KiB, an eighth) of the stack. False
+  /// for a frame on another stack: a fiber's, or another thread's.
   bool is_enough(std::uintptr_t frame) const noexcept;
 
  private:
@@ -110,9 +113,9 @@ class StackRoom {
 class InPlaceRunner {
  public:
   virtual ~InPlaceRunner() = default;
-  /// Whether the calling thread is inside a task that may run others.
+  /// Returns whether the calling thread is inside a task that may run others.
   virtual bool is_allowed() noexcept = 0;
-  /// Runs it and hands its results to the engine. Without the lock.
+  /// Runs the task and hands its results to the engine. Called without the lock.
   virtual void run(Task& task) noexcept = 0;
 };
 

@@ -1,10 +1,10 @@
-/// Who looks at the doorbell: the thread that waits does it itself, and an I/O thread only when
-/// nobody waits.
+/// Decides which thread reads the rings: the thread that waits does it itself, and the I/O thread
+/// does it only while no other thread waits. Serves ClientEngine.
 ///
-/// One thread at a time *leads*: it drains channels, spins briefly, then sleeps on the doorbell. A
-/// thread in get() takes the lead, so that a reply goes from ring to caller without another thread.
-/// The I/O thread leads while user code runs elsewhere; after somebody else has led it looks only
-/// once a millisecond, so a loop of gets does not wake it each time.
+/// One thread at a time *leads*: it drains channels, spins briefly, then sleeps on the doorbell.
+/// A thread in get() takes the lead, so that a reply reaches the caller without another thread.
+/// The I/O thread leads while user code runs. After another thread has led, the I/O thread looks
+/// at the doorbell only once a millisecond, so a loop of gets does not wake it each time.
 ///
 ///     io_loop.wait(lock, [&] { return entry.ready; }, deadline);
 #pragma once
@@ -25,29 +25,30 @@ using Guard = std::unique_lock<EngineLock>;
 
 class IoLoop {
  public:
-  /// What the engine does for the I/O loop; all under the lock unless stated.
+  /// The engine's part of the loop. All functions run under the lock unless stated.
   class Host {
    public:
     virtual ~Host() = default;
     /// Handles everything that has arrived and every timer that is due; returns the next timer.
     virtual Time drain(Time now) = 0;
-    /// The next timer as it is by now.
+    /// The next timer as of now.
     virtual Time next_timer() const noexcept = 0;
-    /// The other descriptor to sleep on, and what to do when it is readable. No lock.
+    /// The second descriptor to sleep on, and what to do when it is readable. Called without the
+    /// lock.
     virtual int socket_fd() const = 0;
     virtual bool wants_write() const = 0;
     virtual void socket_ready() noexcept = 0;
-    /// Work that another thread left because the lock was taken. No lock.
+    /// Whether another thread left work because the lock was taken. Called without the lock.
     virtual bool has_leftovers() const noexcept = 0;
-    /// The leader is about to spin: the doorbell may watch the peer that spoke last. True: one has
-    /// since the last time.
+    /// Called before the leader spins: the doorbell may watch the peer that spoke last. Returns
+    /// whether a peer has spoken since the last call.
     virtual bool watch_peer() noexcept = 0;
-    /// The peer that spoke last was on another CPU than this thread when it slept last.
+    /// Whether the peer that spoke last was on another CPU than this thread when it last slept.
     virtual bool peer_elsewhere() const noexcept { return false; }
-    /// Handles what the watched peer has said, if nothing else has arrived; false: it has not.
+    /// Handles the watched peer's frames if nothing else has arrived. Returns false otherwise.
     virtual bool drain_watched(Time now) = 0;
-    /// What is done now and then by the I/O thread alone, while user code runs elsewhere; returns
-    /// when again.
+    /// Occasional work, done only by the I/O thread while user code runs. Returns when to call it
+    /// again.
     virtual Time aside(Time) noexcept { return Time::max(); }
   };
 
@@ -65,18 +66,18 @@ class IoLoop {
   /// Waits until the predicate (checked under the lock) holds, or the deadline. Returns the
   /// predicate's last value. `now`: the time, if the caller knows it.
   bool wait(Guard& guard, const std::function<bool()>& done, Time deadline, Time now = {});
-  /// When wait() last returned to a thread for which it had to wait, within some microseconds.
-  /// Under the lock.
+  /// When wait() last returned to a thread that had to wait, exact to some microseconds. Under
+  /// the lock.
   Time waited_until() const noexcept { return waited_until_; }
-  /// For a thread that sends much and waits for nothing: handles what has arrived, so that the I/O
-  /// thread need not be woken for it. Under the lock. One look at the doorbell when nothing has.
+  /// Handles what has arrived, for a thread that sends much and waits for nothing: the I/O thread
+  /// then need not wake. Costs one look at the doorbell when nothing has arrived. Under the lock.
   void assist();
-  /// Something changed that a waiting thread may look at. Under the lock.
+  /// Makes waiting threads check their predicates again. Under the lock.
   void notify() {
     if (followers_ > 0) changed_.notify_all();
     if (away_ && !called_.exchange(true, std::memory_order_seq_cst)) bell_.nudge();
   }
-  /// The host's next timer is earlier than what drain() returned last. Under the lock.
+  /// Tells the loop of a timer that is earlier than what drain() returned last. Under the lock.
   void set_timer(Time timer) {
     if (timer >= sleeps_until_) return;
     sleeps_until_ = timer;
@@ -85,22 +86,22 @@ class IoLoop {
     else if (away_ && !called_.exchange(true, std::memory_order_seq_cst))
       bell_.nudge();
   }
-  /// The host's descriptor has ended: nobody sleeps on it any more. Any thread.
+  /// The host's descriptor is of no more use: no thread sleeps on it from here on. Any thread.
   void forget_socket() noexcept;
-  /// This process has one CPU, and so has the peer that spoke last, the same one. Under the lock.
+  /// Whether this process and the peer that spoke last share one CPU. Under the lock.
   bool shares_cpu() const noexcept { return spin_ == Duration(0); }
-  /// Whether the I/O thread leaves the doorbell to another that leads, did so a moment ago, or has
-  /// assisted lately. (Who assists and finds nothing handles no timers, so not while one is
-  /// overdue.)
+  /// Returns whether the I/O thread leaves the doorbell to other threads: one leads, led a moment
+  /// ago, or has assisted lately. (assist() handles no timers when it finds nothing, so an
+  /// overdue timer takes the doorbell back.)
   static bool left_to_others(bool leads, bool assisted, Duration since_led,
                              Duration overdue) noexcept;
 
  private:
-  /// What a thread sleeps on, registered once: the doorbell's event by its edges, so that nobody
-  /// has to empty it, and the socket.
+  /// What a thread sleeps on, registered once: the doorbell's event, edge-triggered so that it
+  /// need not be emptied, and the socket.
   struct WaitSet {
     Fd set;
-    bool writes = false;  ///< it is to wake up when the socket can be written, too
+    bool writes = false;  ///< also wake when the socket can be written
   };
   void io_loop();
   bool lead(Guard& guard, const std::function<bool()>& done, Time deadline, Time now);
@@ -114,21 +115,22 @@ class IoLoop {
   Host& host_;
   ring::Doorbell& bell_;
   EngineLock& lock_;
-  Duration spin_;              ///< the leader's
-  std::uint32_t sleeps_ = 0;   ///< the leader's
+  Duration spin_;              ///< of the leader
+  std::uint32_t sleeps_ = 0;   ///< of the leader
   std::uint32_t assists_ = 0;  ///< how often assist() was called; under the lock
   Fd kick_;                    ///< wakes the I/O thread out of either sleep
   WaitSet leader_wait_set_;
-  WaitSet io_wait_set_;  ///< and the kick
+  WaitSet io_wait_set_;  ///< with the kick
   std::condition_variable_any changed_;
   int followers_ = 0;
-  bool leading_ = false;             ///< a user thread leads; under the lock
-  bool away_ = false;                ///< it spins or sleeps; under the lock
-  std::atomic<bool> called_{false};  ///< and has something to look at that no slot says
-  Time led_since_{};                 ///< when it began to; under the lock
+  bool leading_ = false;  ///< a user thread leads; under the lock
+  bool away_ = false;     ///< the leader spins or sleeps; under the lock
+  /// The leader has something to check that no doorbell slot shows.
+  std::atomic<bool> called_{false};
+  Time led_since_{};  ///< when a user thread began to lead; under the lock
   Time waited_until_{};
   std::atomic<bool> stopping_{false};
-  /// For whoever sleeps, or is about to: when it drains again in any case; under the lock.
+  /// When the thread that sleeps, or is about to, drains again in any case. Under the lock.
   Time sleeps_until_ = Time::max();
   bool io_on_bell_ = false;  ///< the I/O thread sleeps on the doorbell (it leads); under the lock
   std::atomic<bool> io_idle_{

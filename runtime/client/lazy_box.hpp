@@ -1,4 +1,4 @@
-/// Members that most records never need: eight bytes, until something is written to them.
+/// A box for members that most records never need: eight bytes until something is written to it.
 ///
 ///     LazyBox<wire::Location> location;
 ///     entry.location = at;                       // takes memory now
@@ -30,14 +30,14 @@ class LazyBox {
   const T& operator*() const noexcept { return there_ ? *there_ : nothing(); }
   const T* operator->() const noexcept { return &**this; }
   operator const T&() const noexcept { return **this; }
-  /// Something was written to it. Cheaper than a look at a T{}.
+  /// Whether something was written to it. Cheaper than comparing with T{}.
   bool written() const noexcept { return there_ != nullptr; }
-  /// To be written to.
+  /// Returns the value for writing; allocates it first if need be.
   T& edit() {
     if (!there_) there_ = std::make_unique<T>();
     return *there_;
   }
-  /// The value, which becomes T{} here. Costs no memory.
+  /// Moves the value out; the box is T{} again. Allocates no memory.
   T take() {
     const std::unique_ptr<T> taken = std::move(there_);
     return taken ? std::move(*taken) : T{};

@@ -1,5 +1,5 @@
-/// A time that is looked up when somebody first needs it: what a core does before that does not
-/// wait for a clock.
+/// A time that is read from the clock when a core first needs it. The core's work before that
+/// does not wait for the clock.
 ///
 ///     tasks.submit(std::move(task), LazyTime(&steady_now));  // a shell: the call goes out first
 ///     tasks.submit(std::move(task), Time{} + 3s);            // a test
@@ -11,7 +11,7 @@
 
 namespace troupe::client {
 
-/// The same time whenever it is asked.
+/// Returns the same time at each call.
 class LazyTime {
  public:
   LazyTime(Time at) noexcept : at_(at) {}

@@ -1,32 +1,35 @@
-/// How the results of this process's ended tasks can be computed again: their calls, kept while
-/// somebody can name a result whose bytes could be lost. A plain state machine.
+/// Keeps the calls of this process's ended tasks, so that their results can be computed again. A
+/// call is kept while a result whose bytes could be lost can still be named. A plain state
+/// machine, driven by ClientEngine.
 ///
-/// A kept call must not keep its arguments' memory, or nothing that was computed step by step would
-/// ever be freed. So it names an argument that a task made by that task: the argument's bytes go
-/// when its last handle goes, and the task runs again should they be needed. Any other argument
-/// (put, or another process's) stays with the lineage that needs it, *parked*, and its bytes count
-/// towards the limit. When more is kept than the limit allows the oldest calls are evicted, and
-/// what hung on them ends in ObjectLost when it is lost.
+/// A kept call must not keep its arguments' memory, or a chain of computed values would never be
+/// freed. Therefore the call names an argument that a kept task made by that task's Spec. The
+/// argument's bytes go with its last handle, and the task runs again if they are needed. Any
+/// other argument (from put, or from another process) is *parked*: it stays while a kept call
+/// names it, and its bytes count towards the limit. Above the limit the oldest calls are evicted.
+/// A result whose call was evicted ends in ObjectLost when it is lost.
 ///
 ///     lineage.keep(tasks.ended(…));               // its results have entry.made_by now
 ///     lineage.gather(*entry.made_by, order, held);  // what has to run again, arguments first
 ///     lineage.begin(spec);                        // the task, to be submitted with new results
 ///
-/// A call's results are computed again into new objects, and each lost one is forwarded to its
-/// recompute target. Lineage knows for each result the newest object that stands for it.
+/// A call that runs again makes new objects. Each lost result is forwarded to the new one, its
+/// recompute target. Lineage knows the newest object for each result.
 ///
-/// A worker may end before whoever holds its results. So the agent keeps its calls, too, by number
-/// (agent/lineage_cache.hpp), and may entrust another process with them:
+/// A worker may end before the holders of its results do. Therefore the agent keeps its calls,
+/// too, by number (agent/lineage_cache.hpp), and may hand them to another process:
 ///
-///     for (Spec* spec : lineage.untold(…)) { …; lineage.set_number(*spec, n); }  // arguments
-///     first lineage.take_over(task, n, results, made);  // in the other process, again arguments
-///     first lineage.entrust(n, index, object);          // what may be asked for
+///     // here, arguments first:
+///     for (Spec* spec : lineage.untold(…)) { …; lineage.set_number(*spec, n); }
+///     // in the other process, arguments first:
+///     lineage.take_over(task, n, results, made);
+///     lineage.entrust(n, index, object);          // each result that may be asked for
 ///     lineage.all_taken_over();
 ///
-/// Invariants: LINEAGE-1 bytes() is what the calls that are kept take together with what is parked
-/// for them. LINEAGE-2 an entry is parked while a kept call names it and no handle does. LINEAGE-3
-/// a call that is under way is not begun again. LINEAGE-4 nothing here recurses along a chain of
-/// calls.
+/// Invariants: LINEAGE-1 bytes() is the size of the kept calls plus the size of what is parked
+/// for them. LINEAGE-2 an entry is parked while a kept call names it and no handle does.
+/// LINEAGE-3 a call that is under way is not begun again. LINEAGE-4 no function here recurses
+/// along a chain of calls.
 #pragma once
 
 #include "troupe/runtime/base/units.hpp"
@@ -41,11 +44,12 @@
 
 namespace troupe::client {
 
-/// The call of one task that has ended, and what became of its results.
+/// The call of one ended task, and the state of its results.
 struct Spec {
   /// Why a call cannot be made again.
   enum class End : std::uint8_t { none, evicted, failed, spent };
-  /// An argument, or a ref inside one: made by a task that is kept, or an entry.
+  /// An argument, or a ref inside one. It is either a result of a kept task (`spec` and `index`)
+  /// or an entry (`entry`).
   struct Input {
     Spec* spec = nullptr;
     std::uint32_t index = 0;  ///< of the result
@@ -56,13 +60,13 @@ struct Spec {
   std::unique_ptr<Task> task;  ///< null: under way, or ended
   End end = End::none;
   bool running = false;
-  bool visited = false;  ///< while gather() runs
+  bool visited = false;  ///< mark of walk()
   std::vector<Input> inputs;
-  std::vector<Entry*> results;    ///< the newest of each, null when no handle is left
-  std::vector<ObjectId> away;     ///< results that others hold and no handle here
-  std::uint64_t number = 0;       ///< by which the agent knows it; 0: it does not
-  std::int32_t retries_left = 0;  ///< of the task, when it was here last
-  std::size_t uses = 0;           ///< entries, inputs and away ids that name it
+  std::vector<Entry*> results;    ///< the newest object of each; null when it has no handle
+  std::vector<ObjectId> away;     ///< results without a handle here that others hold
+  std::uint64_t number = 0;       ///< the agent's number of the call; 0: none
+  std::int32_t retries_left = 0;  ///< of the task, when it was last kept or begun
+  std::size_t uses = 0;           ///< number of entries, inputs and away ids that name this Spec
   std::size_t bytes = 0;
   Spec *older = nullptr, *newer = nullptr;    ///< among those with a task
   Spec *previous = nullptr, *next = nullptr;  ///< among all
@@ -73,77 +77,84 @@ class Lineage {
   class Out {
    public:
     virtual ~Out() = default;
-    /// Nothing keeps this entry any more: free it, later.
+    /// No kept call needs this entry any more. The receiver frees it, but not during this call.
     virtual void unparked(Entry& entry) = 0;
-    /// A call with a number is gone.
+    /// The Spec of a numbered call is deleted.
     virtual void forgotten(std::uint64_t number) = 0;
   };
   Lineage(Out& out, Bytes limit) : out_(out), limit_(limit.count) {}
   Lineage(const Lineage&) = delete;
   Lineage& operator=(const Lineage&) = delete;
   ~Lineage() { clear(); }
-  /// Forgets everything. Entries may still say made_by: nothing may be asked about them any more.
+  /// Forgets everything. Entries may keep their made_by; no function may be called for them any
+  /// more.
   void clear();
 
-  /// A task ended well and one of its results is worth keeping it for. Its arguments' handles are
-  /// let go of (returned, to be dropped outside). With a limit of 0 nothing is kept.
+  /// Keeps the call of a task that ended well. Call it only if a result may be lost. Returns the
+  /// handles of the task's results, then those of its arguments and refs; the caller drops them
+  /// outside. With a limit of 0 nothing is kept.
   std::vector<detail::ObjectHandle> keep(std::unique_ptr<Task> task);
-  /// The last handle of the entry is gone. True: it is parked, and stays as it is. Else whoever
-  /// frees it first calls forget() for it.
+  /// Parks an entry whose last handle is gone. Returns false when no kept call needs it; then the
+  /// caller frees it, after forget().
   bool park(Entry& entry);
   void forget(Entry& entry);
-  /// A parked entry, or one that still has handles, gets a handle; empty: its release is under way.
+  /// Returns a new handle of a parked or live entry. Returns an empty one when the entry's
+  /// release is under way.
   detail::ObjectHandle revive(Entry& entry);
 
-  /// Others hold this result though no handle is left here. Returns whether that is worth telling
-  /// the agent: forget_away() follows some time.
+  /// Records that others hold this result although no handle is left here. Returns whether the
+  /// agent should hear of it; if so, forget_away() follows some time.
   bool send_away(const Entry& entry);
   void forget_away(ObjectId object);
   struct Away {
     Spec* spec = nullptr;
     std::uint32_t index = 0;
-    ObjectId recompute_target;  ///< where it was forwarded to; none yet
+    ObjectId recompute_target;  ///< the object that it was forwarded to; empty: none yet
   };
   Away* away(ObjectId object);
 
-  /// What has to run again to have the results of `wanted`, arguments before who needs them,
-  /// without what is under way; `held` keeps the results that are there. Errors: object_lost,
-  /// saying which limit stands in the way. Cost: linear in the calls.
+  /// Fills `order` with the calls that must run again for the results of `wanted`, arguments
+  /// before the calls that need them. Calls that are under way are left out. `held` gets handles
+  /// of the results that are present, so that they stay. Errors: object_lost, saying which limit
+  /// stands in the way. Cost: linear in the calls.
   Result<void> gather(Spec& wanted, std::vector<Spec*>& order,
                       std::vector<detail::ObjectHandle>& held);
-  /// A call that is under way from here on, and the task that makes it.
+  /// A call that is under way, and its task.
   struct Run {
     Spec* spec = nullptr;
     std::unique_ptr<Task> task;
   };
-  /// gather(), and begin() for each at once: what is evicted from here on is none of them.
+  /// Runs gather(), then begin() for each call at once: a later eviction cannot hit them.
   Result<std::vector<Run>> begin_all(Spec& wanted, std::vector<detail::ObjectHandle>& held);
-  /// Takes the task out, one retry less; its arguments (from `inputs`) and results are to be filled
-  /// in.
+  /// Takes the task out, with one retry less. The caller fills in its arguments (from `inputs`)
+  /// and results.
   std::unique_ptr<Task> begin(Spec& spec);
-  /// An entry that is to hold the result from now on.
+  /// Makes `entry` the newest object of this result.
   void is_result(Spec& spec, std::uint32_t index, Entry& entry);
-  /// It will not end well: its results are errors.
+  /// The call will not end well: its results are errors.
   void failed(Spec& spec, Spec::End why);
 
-  /// The call and those that made its arguments, arguments first, as far as they have no number.
+  /// Returns the call and those that made its arguments, arguments first, as far as they have no
+  /// number.
   std::vector<Spec*> untold(Spec& wanted);
   void set_number(Spec& spec, std::uint64_t number);
-  /// A call with this number, or nullptr.
+  /// Returns the call with this number, or nullptr.
   Spec* numbered(std::uint64_t number);
-  /// Another process's call with so many results, which is to be made here from now on. Its
-  /// arguments have handles, but for those that are `made` by calls with numbers. It stays until
-  /// all_taken_over() at least. Returns handles to be dropped outside.
+  /// Takes over another process's call, with `results` results. Arguments that are `made` by
+  /// numbered calls are named by those; the others have handles in the task. The call stays at
+  /// least until all_taken_over(). Returns handles to be dropped outside.
   std::vector<detail::ObjectHandle> take_over(std::unique_ptr<Task> task, std::uint64_t number,
                                               std::size_t results, std::vector<Spec::Input> made);
-  /// Others hold this result of the call; forget_away() follows some time.
+  /// Records that others hold this result of a numbered call. forget_away() follows some time.
   void entrust(std::uint64_t number, std::uint32_t index, ObjectId object);
+  /// Ends the protection of calls from take_over(): from here on they stay only while something
+  /// names them.
   void all_taken_over();
 
   std::size_t bytes() const noexcept { return bytes_; }
   std::size_t kept() const noexcept { return kept_; }
   std::uint64_t limit() const noexcept { return limit_; }
-  /// Why the call behind this result cannot run again, as a sentence.
+  /// Returns the reason why a call cannot run again, as a sentence.
   static std::string sentence(Spec::End end);
 
  private:
@@ -167,8 +178,8 @@ class Lineage {
   Spec *oldest_ = nullptr, *newest_ = nullptr, *all_ = nullptr;
   std::map<ObjectId, Away> away_;
   std::map<std::uint64_t, Spec*> numbered_;
-  std::vector<Spec*> taken_over_;  ///< until all are
-  std::vector<Spec*> unused_;      ///< to be deleted
+  std::vector<Spec*> taken_over_;  ///< until all_taken_over()
+  std::vector<Spec*> unused_;      ///< drop_use() deletes these in a loop, not by recursion
   bool deleting_ = false;
 };
 

@@ -1,5 +1,5 @@
-/// The engine's one lock, which knows its holder: a handle may be released anywhere, also by code
-/// that holds it.
+/// The engine's one lock. It knows its holder, because a handle may be released anywhere, also by
+/// code that holds the lock.
 #pragma once
 
 #include <linux/futex.h>
@@ -10,8 +10,8 @@
 
 namespace troupe::client {
 
-/// A call takes it some seven times, mostly with nobody else there: then it is one atomic operation
-/// each way, in place. Drepper's mutex 2 ("Futexes Are Tricky", 2011).
+/// Optimised for the lock without contention, which a call takes several times: one inlined
+/// atomic operation each way. Drepper's mutex 2 ("Futexes Are Tricky", 2011).
 class EngineLock {
  public:
   EngineLock() noexcept = default;
@@ -40,7 +40,8 @@ class EngineLock {
     return state_.compare_exchange_strong(free, kTaken, std::memory_order_acquire,
                                           std::memory_order_relaxed);
   }
-  /// Whoever has waited takes it as waited for: others may wait still, and the kernel knows.
+  /// Sleeps until it has the lock. It takes the lock as kWaitedFor, since other threads may still
+  /// wait: the unlock then wakes one.
   void wait() noexcept {
     while (state_.exchange(kWaitedFor, std::memory_order_acquire) != kFree)
       futex(FUTEX_WAIT_PRIVATE, kWaitedFor);
@@ -48,7 +49,8 @@ class EngineLock {
   void futex(int operation, std::uint32_t value) noexcept {
     syscall(SYS_futex, &state_, operation, value, nullptr, nullptr, 0);
   }
-  // Found without a call into the loader, unlike what a library's thread_local is by default.
+  // Initial-exec: the address is found without a call into the loader, unlike a library's default
+  // thread_local.
   static const EngineLock*& holder() noexcept {
     [[gnu::tls_model("initial-exec")]] static thread_local const EngineLock* held = nullptr;
     return held;

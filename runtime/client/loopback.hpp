@@ -1,9 +1,10 @@
-/// Calls of an actor's process to its own actor. No channel leads from a process to itself, so such
-/// a call joins the arrived ones at once, and its reply is taken in as if a ring had brought it.
+/// Calls of an actor's process to its own actor. No channel leads from a process to itself. Such
+/// a call joins the arrived calls at once, and its reply is handled as if a ring had brought it.
+/// Serves ClientEngine.
 ///
-/// The actor runs one method at a time, on one thread. A method that waits on that thread for a
-/// result of its own actor waits for a call that begins when the method has ended: that is an
-/// error, not a wait.
+/// The actor runs one method at a time, on one thread. A method that blocks on that thread for a
+/// result of its own actor would wait for a call that begins after the method: that is an error
+/// instead.
 #pragma once
 
 #include "troupe/runtime/base/error.hpp"
@@ -16,16 +17,16 @@ namespace troupe::client {
 
 class Loopback {
  public:
-  /// On the actor's thread, before its constructor runs.
+  /// Call on the actor's thread, before its constructor runs.
   void begin(ActorId actor) {
     actor_ = actor;
     thread_ = std::this_thread::get_id();
   }
-  /// Zero: this process hosts none.
+  /// Returns zero when this process hosts no actor.
   ActorId actor() const noexcept { return actor_; }
-  /// Whether this thread runs the actor's methods.
+  /// Returns whether this thread runs the actor's methods.
   bool on_actor_thread() const noexcept { return actor_ && std::this_thread::get_id() == thread_; }
-  /// The number of the next call.
+  /// Returns the number of the next call.
   std::uint64_t next() noexcept { return ++sent_; }
 
   static Error waits_for_itself() {

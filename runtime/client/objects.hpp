@@ -1,8 +1,9 @@
-/// The reference table of one process: a record for every object that some handle here names.
+/// The reference table of one process: a record (Entry) for every object that some handle here
+/// names. Serves ClientEngine.
 ///
-/// An object that never left the process is known here alone. Once its id has been serialized
-/// (*promoted*) its record is the agent's, and what stands here is this process's share: one count,
-/// and the value once it is known.
+/// An object that never left the process is known here alone. Once a frame names its id, it is
+/// *promoted*: the agent owns the record, and the Entry here is this process's share, one count
+/// and the value once that is known.
 #pragma once
 
 #include "troupe/runtime/client/free_list.hpp"
@@ -25,7 +26,7 @@ struct Stored {
   }
 };
 
-/// What wire::Value::ref_count says of a value whose refs are in bundles.
+/// The wire::Value::ref_count of a value whose refs travel in bundles.
 inline constexpr std::uint32_t kBundled = wire::kMaxRefs + 1;
 
 class ClientEngine;
@@ -33,71 +34,73 @@ struct Entry;
 struct Spec;
 struct Task;
 
-/// Somebody to be told when an entry is ready. `fire` runs under the engine's lock.
+/// A callback for the time when an entry is ready. `fire` runs under the engine's lock.
 struct Waiter {
   void (*fire)(ClientEngine& engine, void* who, Entry& entry) = nullptr;
   void* who = nullptr;
 };
 
-/// Where the bytes of a `remote` value are once they have been fetched. Never changed once
-/// published.
+/// The bytes of a `remote` value, once they have been fetched. Immutable once published.
 struct Fetched {
-  std::shared_ptr<const Stored> value;  ///< inline bytes; null: shared, at
+  std::shared_ptr<const Stored> value;  ///< inline bytes; null: in shared memory, at `location`
   wire::Location location;
   std::vector<detail::ObjectHandle> nested;
-  bool bundled = false;  ///< as the entry's
+  bool bundled = false;  ///< as Entry::bundled
 };
 
-/// A million of them may live: what few need lies outside.
+/// The record of one object. A million may live at once, so members that few need lie in a
+/// LazyBox.
 struct Entry final : detail::ObjectEntry, FromFreeList<Entry> {
-  /// Written last, with release: a reader that sees `ready` may read the value without the lock.
+  /// Written last, with release: a thread that sees `ready` may read the value without the lock.
   std::atomic<bool> ready{false};
   wire::Value::Kind kind = wire::Value::Kind::pending;
   bool promoted = false;       ///< the agent has the record; we hold one count there
   bool awaited = false;        ///< Await was sent
-  bool wants_bytes = false;    ///< somebody here wants the value itself, not only to know of it
-  bool fetching = false;       ///< Await with `fetch` was sent, and has not failed
-  bool fulfil = false;         ///< promoted while pending here: the agent waits for our Fulfil
+  bool wants_bytes = false;    ///< some thread here wants the bytes, not only readiness
+  bool fetching = false;       ///< Await with `fetch` was sent and has not failed
+  bool fulfil = false;         ///< promoted while pending: the agent waits for our Fulfil
   bool owns_location = false;  ///< this process frees the location when the last handle goes
   bool adopted = false;        ///< the agent keeps the location until Free
-  bool argued = false;         ///< a call named it: lineage may know of it
+  bool argued = false;         ///< was an argument of a call: lineage may name it
   bool in_own = false;
   enum class Made : std::uint8_t { elsewhere, task, put, actor } made = Made::elsewhere;
   bool bundled = false;         ///< shared: `nested` are bundles of the refs inside
-  std::uint8_t awaits = 0;      ///< Awaits without an answer; each comes before that to a Rebuild
-  bool parked : 1 = false;      ///< no handle, but lineage_uses
+  std::uint8_t awaits = 0;      ///< unanswered Awaits; answered before a later Rebuild
+  bool parked : 1 = false;      ///< without a handle, kept by lineage_uses
   bool rebuilding : 1 = false;  ///< Rebuild was sent; Ready follows
-  bool refused : 1 = false;     ///< and said that it cannot be: fetch_error
-  std::uint8_t session = 0;     ///< whose it is; of the next ones it knows nothing
-  /// Of a remote value only `length`, and as `segment` the number of its node.
+  bool refused : 1 = false;     ///< the answer to Rebuild was an error: fetch_error
+  std::uint8_t session = 0;     ///< the session of this process that made it
+  /// Where the value lies. Of a remote value only `length`, and the number of its node as
+  /// `segment`.
   LazyBox<wire::Location> location;
   std::shared_ptr<const Stored> value;  ///< inline bytes
   std::shared_ptr<const ErrorInfo> error;
-  /// Remote: why the last fetch failed; locked.
+  /// Of a remote value: why the last fetch failed. Under the lock.
   LazyBox<std::shared_ptr<const ErrorInfo>> fetch_error;
   LazyBox<std::vector<detail::ObjectHandle>> nested;  ///< shared: handles of the refs inside
-  detail::ObjectHandle source;           ///< forwarded: keeps the object whose value this is
-  LazyBox<std::vector<Waiter>> waiters;  ///< until ready; of a remote one for its bytes
+  detail::ObjectHandle source;                        ///< forwarded: the object whose value this is
+  LazyBox<std::vector<Waiter>> waiters;  ///< for readiness; of a remote value for its bytes
   union {
     Entry* next_released = nullptr;
-    Task* task;  ///< a worker's, not ready, without a source: what is to settle it, or nullptr
+    Task* task;  ///< of a pending entry: the task that will settle it, or nullptr
   };
   struct Neighbours {
     Entry *older = nullptr, *newer = nullptr;
   };
-  /// Among the values in shared memory that only this process knows of, by age.
+  /// Links of the list of shared-memory values that only this process knows, by age.
   LazyBox<Neighbours> own;
-  /// Of a remote value: published apart from `ready`, since `remote` is read without the lock.
+  /// The bytes of a remote value. Published apart from `ready`, since a thread may read kind
+  /// `remote` without the lock.
   std::atomic<const Fetched*> fetched{nullptr};
-  /// Who has the value since ours was lost: an object that is being computed again, or was. Set
-  /// once; we hold a handle of it. Read without the lock.
+  /// The object that has the value since this one was lost: it is being computed again, or was.
+  /// Set once, and holds one count. Read without the lock.
   std::atomic<Entry*> recompute_target{nullptr};
-  // What can be done when the bytes are lost (client/lineage.hpp).
-  Spec* made_by = nullptr;         ///< the call that made it, while that is known
-  std::uint32_t result_index = 0;  ///< which of its results
-  std::uint32_t lineage_uses = 0;  ///< calls that would need it, and cannot name its call
+  // For lost bytes (client/lineage.hpp).
+  Spec* made_by = nullptr;         ///< the call that made it, while known
+  std::uint32_t result_index = 0;  ///< index among that call's results
+  std::uint32_t lineage_uses = 0;  ///< kept calls that name this entry itself
   std::uint64_t parked_bytes : 47 = 0;
-  std::uint64_t site : 17 = 0;  ///< of what was put or made here: the number of its call site
+  std::uint64_t site : 17 = 0;  ///< number of its call site, if put or made here
   inline ~Entry();
 };
 
@@ -105,7 +108,8 @@ inline Entry& entry_of(const detail::ObjectHandle& handle) noexcept {
   return *static_cast<Entry*>(handle.entry());
 }
 
-/// It is written to soon. With many calls under way it has left the caches.
+/// Fetches an entry into the caches before it is written. With many calls under way it has left
+/// them.
 inline void fetch_ahead(const detail::ObjectHandle& handle) noexcept {
   const auto* at = reinterpret_cast<const std::byte*>(handle.entry());
   for (std::size_t i = 0; i < sizeof(Entry); i += 64) __builtin_prefetch(at + i, 1);
@@ -116,8 +120,8 @@ inline Entry::~Entry() {
   detail::ObjectHandle::adopt(recompute_target.load(std::memory_order_relaxed));
 }
 
-/// The object whose value a ready entry has: itself, or where it was forwarded to. One that takes
-/// the place of a lost one may not be ready.
+/// Returns the object whose value a ready entry has: the entry itself, or the one that it was
+/// forwarded to. A recompute target may not be ready.
 inline const Entry& origin_of(const Entry& entry) noexcept {
   const Entry* at = &entry;
   for (;;) {
@@ -135,21 +139,21 @@ inline Entry& origin_of(Entry& entry) noexcept {
   return const_cast<Entry&>(origin_of(static_cast<const Entry&>(entry)));
 }
 
-/// The next object on the way to the value, or nullptr. Under the engine's lock.
+/// Returns the next object on the way to the value, or nullptr. Under the engine's lock.
 inline Entry* next_of(const Entry& entry) noexcept {
   if (Entry* target = entry.recompute_target.load(std::memory_order_relaxed)) return target;
   return entry.source ? &entry_of(entry.source) : nullptr;
 }
 
-/// Who has to be ready first, or to be found again, before a value can be opened or fetched; or
-/// nullptr. Under the engine's lock.
+/// Returns the first object on the way to the value that is not ready, or is being rebuilt; or
+/// nullptr. Before that the value cannot be opened or fetched. Under the engine's lock.
 inline Entry* blocker_of(Entry& entry) noexcept {
   for (Entry* at = &entry; at != nullptr; at = next_of(*at))
     if (at->rebuilding || !at->ready.load(std::memory_order_relaxed)) return at;
   return nullptr;
 }
 
-/// The task of this process whose end the entry waits for, wherever its value is to come from; or
+/// Returns the task of this process that the entry waits for, also through other objects; or
 /// nullptr. Under the engine's lock.
 inline Task* awaited_task(Entry& entry) noexcept {
   Entry* at = &entry;
@@ -157,7 +161,7 @@ inline Task* awaited_task(Entry& entry) noexcept {
   return at->rebuilding || at->ready.load(std::memory_order_relaxed) ? nullptr : at->task;
 }
 
-/// Whether the value, or its error, can be opened in this process. Without the lock, too.
+/// Returns whether the value, or its error, can be opened in this process. Needs no lock.
 inline bool is_here(const Entry& entry) noexcept {
   if (!entry.ready.load(std::memory_order_acquire)) return false;
   if (entry.kind == wire::Value::Kind::inline_bytes || entry.kind == wire::Value::Kind::error)
@@ -168,14 +172,14 @@ inline bool is_here(const Entry& entry) noexcept {
           origin.fetched.load(std::memory_order_acquire) != nullptr);
 }
 
-/// Whether those who want the bytes wait in vain: why is in fetch_error of its origin. Under the
-/// engine's lock, after they were asked for.
+/// Returns whether a fetch of the bytes has failed; its origin's fetch_error says why. Under the
+/// engine's lock, after need() has asked for the bytes.
 inline bool fetch_failed(Entry& entry) noexcept {
   return blocker_of(entry) == nullptr && !is_here(entry) && !origin_of(entry).fetching;
 }
 
-/// Whether nothing but its handles has ever known of a small value, and it keeps no others: then
-/// whoever drops the last handle deletes it, without the lock.
+/// Returns whether an entry is a small value that only its handles know, and that holds no refs.
+/// The thread that drops the last handle then deletes the entry without the lock.
 inline bool is_alone(const Entry& entry) noexcept {
   return entry.ready.load(std::memory_order_relaxed) &&
          entry.kind == wire::Value::Kind::inline_bytes && !entry.promoted && !entry.argued &&
@@ -186,36 +190,37 @@ inline bool is_alone(const Entry& entry) noexcept {
 /// Promoted entries by id. Under the engine's lock.
 class ObjectTable {
  public:
-  /// Ids of this process: `high` is unique to it.
+  /// `high` is the upper half of this process's object ids, unique to it.
   explicit ObjectTable(std::uint64_t high, std::uint8_t session = 0)
       : high_(high), session_(session) {}
 
-  /// A new pending object with one handle.
+  /// Makes a pending object with one handle.
   detail::ObjectHandle create();
-  /// The entry of an promoted id, or nullptr.
+  /// Returns the entry of a promoted id, or nullptr.
   Entry* find(ObjectId id) noexcept;
-  /// Each promoted entry. Precondition: nothing changes meanwhile.
+  /// Calls look_at with each promoted entry. Precondition: the table does not change meanwhile.
   template <class F>
   void each_promoted(F look_at) {
     for (auto& [id, entry] : promoted_) look_at(*entry);
   }
-  /// A new entry for an id that arrived in a message, with one handle. Precondition: find() has
-  /// none.
+  /// Makes an entry for an id that arrived in a message, with one handle. Precondition: find()
+  /// has none.
   detail::ObjectHandle adopt(ObjectId id);
-  /// One more handle of a live entry, or an empty one.
+  /// Returns one more handle of a live entry, or an empty one when its last handle is gone.
   static detail::ObjectHandle keep(Entry& entry) noexcept;
-  /// The entry becomes findable by id.
+  /// Makes the entry findable by id.
   void mark_promoted(Entry& entry);
-  /// Takes the entry out once its last handle is gone; the caller deletes it.
+  /// Removes an entry whose last handle is gone; the caller deletes it.
   void erase(Entry& entry);
-  /// A value in shared memory of ours that nobody else knows of; until it is promoted or goes.
+  /// Lists a shared-memory value that only this process knows, until it is promoted or erased.
   void add_own(Entry& entry);
-  /// Forgets that.
+  /// Removes the entry from that list.
   void remove_own(Entry& entry) noexcept;
   Entry* oldest_own() noexcept { return oldest_own_; }
   std::uint64_t next_low() noexcept { return ++low_; }
   std::uint64_t high() const noexcept { return high_; }
-  /// Whether the entry is of this table, and not of an earlier session of this process.
+  /// Returns whether the entry belongs to this table, and not to an earlier session of this
+  /// process.
   bool has(const Entry& entry) const noexcept { return entry.session == session_; }
 
  private:

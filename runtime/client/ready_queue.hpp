@@ -1,12 +1,13 @@
-/// Tasks that wait for a lease, in the order in which they are sent; any of them can be taken out.
+/// The tasks that wait for a lease, in the order of sending; any of them can be taken out. Serves
+/// TaskManager.
 ///
 ///     ReadyQueue<Task, &Task::sequence> ready;
 ///     ready.push_back(task);                         // task.sequence says where it is
 ///     if (ready.holds(task)) ready.erase(task);      // O(1), amortised
 ///     for (; !ready.empty(); ready.pop_front()) send(*ready.front());
 ///
-/// A task that is taken out leaves a hole of 8 bytes. Holes at either end go at once; there are
-/// never more of them than tasks, but for kHoles.
+/// A task that is taken out leaves a hole of 8 bytes. Holes at either end are removed at once.
+/// There are never more than kHoles holes beyond the number of tasks.
 #pragma once
 
 #include "troupe/runtime/base/assert.hpp"
@@ -17,7 +18,7 @@
 
 namespace troupe::client {
 
-/// The member is the queue's while the T is in there, and may have any value elsewhere.
+/// kPlace belongs to the queue while the T is in it, and may have any value otherwise.
 template <class T, std::uint64_t T::* kPlace>
 class ReadyQueue {
  public:
@@ -27,7 +28,7 @@ class ReadyQueue {
   std::size_t size() const noexcept { return count_; }
   /// Precondition: not empty.
   T* front() const noexcept { return at_.front(); }
-  /// The one that is sent after so many others, or nullptr: there is none, or not known.
+  /// Returns the task that is sent after `others` others; nullptr: there is none, or a hole.
   T* behind(std::size_t others) const noexcept {
     return others < next_ - first_ ? at_[others] : nullptr;
   }
@@ -48,7 +49,7 @@ class ReadyQueue {
     if (count_ != next_ - first_) trim();
   }
   bool holds(const T& task) const noexcept {
-    const std::uint64_t i = task.*kPlace - first_;  // what lies before the first wraps around
+    const std::uint64_t i = task.*kPlace - first_;  // a place before the first wraps around
     return i < next_ - first_ && at_[i] == &task;
   }
   /// Precondition: holds(task).
@@ -84,7 +85,7 @@ class ReadyQueue {
 
   std::deque<T*> at_;                             ///< neither end is a hole
   std::uint64_t first_ = std::uint64_t{1} << 62;  ///< place of the first
-  std::uint64_t next_ = first_;                   ///< place of the next that comes behind them
+  std::uint64_t next_ = first_;                   ///< place of the next push_back()
   std::size_t count_ = 0;
 };
 

@@ -1,4 +1,4 @@
-/// One run of a thunk in this process: what it sees, and where its results go.
+/// One run of a thunk in this process: the arguments that it sees, and the sink of its results.
 ///
 ///     Arguments arguments;                               // its values, filled in
 ///     Run run(engine, arguments, nullptr, false, sink);  // the views of them
@@ -15,8 +15,8 @@
 
 namespace troupe::client {
 
-/// Values of the arguments of one call, and what the thunk sees of them. Their room may serve one
-/// call after the other.
+/// The values of one call's arguments, and the thunk's views of them. Reused from call to call,
+/// to save allocations.
 struct Arguments {
   std::vector<detail::Value> values;
   std::vector<detail::ArgumentView> views;
@@ -26,8 +26,8 @@ struct Arguments {
   }
 };
 
-/// User code forked, and the child came out of it: it ends as if it had called exit(). The call and
-/// all that follows are the parent's.
+/// Ends a child process that user code forked and that came back out of user code. It ends as if
+/// it had called exit(): the call, and all that follows, belong to the parent.
 [[noreturn, gnu::cold, gnu::noinline]] inline void end_fork(int code) {
   std::fflush(nullptr);
   _exit(code);
@@ -58,7 +58,7 @@ class Run final : public detail::Invocation {
   detail::ActorHandle actor() const override {
     return actor_ ? engine_.self(actor_, lifetime_) : detail::ActorHandle{};
   }
-  /// Says which actor runs this method.
+  /// Sets the actor that runs this method.
   void belongs_to(ActorId actor, ObjectId lifetime) noexcept {
     actor_ = actor;
     lifetime_ = lifetime;
@@ -69,7 +69,7 @@ class Run final : public detail::Invocation {
     end_if_fork(engine_, 0);
     return sink_->allocate(i, n);
   }
-  /// After allocate(), which has looked.
+  /// Not in a fork: allocate() has checked that.
   void publish(std::size_t i, std::span<const detail::ObjectHandle> refs) override {
     sink_->publish(i, refs);
   }

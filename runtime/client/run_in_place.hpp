@@ -1,11 +1,11 @@
-/// Runs a task of this process on the thread that awaits it, inside the task that does.
+/// Runs a task of this process on the thread that awaits it, inside the waiting task.
 ///
 ///     InPlaceRuns in_place(engine);                        // on the worker's own thread
 ///     engine.runs_in_place(&in_place);
 ///     const InPlaceRuns::Permit permit(in_place, callable, attempt);   // around a thunk
 ///
-/// A task whose first attempt took its worker along runs nothing in place in the next one: then it
-/// shows which of the two it was.
+/// A second attempt of a task runs no other task in place. If its first attempt killed its
+/// worker, the next death shows which of the two tasks did it.
 #pragma once
 
 #include "troupe/runtime/client/engine.hpp"
@@ -19,7 +19,7 @@ class InPlaceRuns final : public InPlaceRunner {
  public:
   explicit InPlaceRuns(ClientEngine& engine) noexcept : engine_(engine) {}
 
-  /// While it lives this thread runs that function.
+  /// Lives while this thread runs that function.
   class Permit {
    public:
     Permit(InPlaceRuns& runs, const detail::Callable& callable, std::uint32_t attempt) noexcept
@@ -41,11 +41,12 @@ class InPlaceRuns final : public InPlaceRunner {
  private:
   ClientEngine& engine_;
   const pthread_t thread_ = pthread_self();
-  bool allowed_ = false;  ///< of the one thread
+  bool allowed_ = false;  ///< only used on thread_
   std::optional<StackRoom> stack_;
 };
 
-/// The error with the place where it arose: this process, and the stack of the last throw.
+/// Returns the error with the place where it arose: this process, and the stack of the last
+/// throw.
 Error located_here(const ClientEngine& engine, const Error& error, const char* function,
                    std::uint32_t attempt);
 

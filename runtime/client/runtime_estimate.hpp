@@ -1,4 +1,5 @@
-/// How long a function usually runs, of its last runs. A plain state machine.
+/// The usual run time of a function, from its last runs. A plain state machine, used by
+/// TaskManager.
 ///
 ///     usual.add(ran);
 ///     if (usual.known() && running >= usual.too_long()) …
@@ -20,7 +21,8 @@ class RuntimeEstimate {
 
   void add(Duration ran) noexcept { last_[count_++ % last_.size()] = ran; }
   bool known() const noexcept { return count_ >= kEnough; }
-  /// Three times the median; less than kAtLeast gains nothing.
+  /// Returns three times the median, at least kAtLeast: below that a second attempt gains
+  /// nothing.
   Duration too_long() const noexcept {
     auto sorted = last_;
     const auto end = sorted.begin() + static_cast<std::ptrdiff_t>(std::min(count_, last_.size()));

@@ -1,10 +1,11 @@
-/// The kinds of leases that this process asks for, each by its key: what the tasks need and, when
-/// their large arguments lie at another node, which. Tasks of one key share leases, so those that
-/// belong elsewhere have keys of their own. A plain state machine.
+/// The scheduling classes of this process, each by its key. A class is a resource demand and,
+/// when large arguments lie at another node, that node. Tasks of one key share leases, so tasks
+/// that belong to another node have a key of their own. A plain state machine, used by
+/// ClientEngine.
 ///
 ///     Nearest most;
 ///     most.add(node, bytes);                          // for each large argument
-///     task.key = classes.place(task.key, most, here);  // the demand stays
+///     task.key = classes.place(task.key, most, here);  // the demand stays the same
 #pragma once
 
 #include "troupe/runtime/wire/messages.hpp"
@@ -15,7 +16,7 @@
 
 namespace troupe::client {
 
-/// Where most bytes of some arguments are. Of equal ones the first counts.
+/// Finds the node with most bytes of some arguments. The first wins a tie.
 class Nearest {
  public:
   void add(NodeId node, std::uint64_t bytes);
@@ -29,34 +30,35 @@ class Nearest {
 
 class SchedulingClasses {
  public:
-  /// Fewer bytes of arguments move where the work is done.
+  /// Arguments with fewer bytes move to the task; with this many the task moves to them.
   static constexpr std::uint64_t kWorthIt = 256 << 10;
 
   struct Class {
     wire::ResourceDemand demand;
-    NodeId near{};            ///< where the arguments of the task that was placed last are
-    std::uint64_t bytes = 0;  ///< how many; 0: anywhere
-    std::uint64_t plain = 0;  ///< the key of the same demand for tasks that belong to no other node
-    NodeId node{};            ///< to which its tasks belong; none: a plain one
-    std::uint32_t nearby = 0;  ///< of a plain one: keys of its demand for other nodes
-    bool unused = false;       ///< of a plain one: only those need it
+    NodeId near{};             ///< node with the arguments of the task that was placed last
+    std::uint64_t bytes = 0;   ///< how many bytes are there; 0: anywhere
+    std::uint64_t plain = 0;   ///< key of the class with this demand and no node
+    NodeId node{};             ///< node of its tasks; none: a plain class
+    std::uint32_t nearby = 0;  ///< of a plain class: number of its classes with a node
+    bool unused = false;       ///< of a plain class: only those still need it
   };
 
-  /// The key for tasks of this demand. Key 0: the default demand, and kept for ever. O(demands)
-  /// comparisons.
+  /// Returns the key of the plain class for this demand. Key 0 is the default demand, and is kept
+  /// for ever. O(demands) comparisons.
   std::uint64_t key_for(const wire::ResourceDemand& demand);
-  /// The key for a task of this key whose arguments are there. One whose arguments are mostly at
-  /// `here` keeps the plain one, and the next lease request says so.
+  /// Returns the key for a task of this key whose arguments lie as `most` says. A task whose
+  /// arguments are mostly at `here` keeps the plain key, and the next lease request names the
+  /// bytes.
   std::uint64_t place(std::uint64_t key, const Nearest& most, NodeId here);
-  /// No task has this key any more. It is not given out again: what the agent says of it may be
-  /// late.
+  /// Forgets a key that no task has any more. The key is not given out again, since messages of
+  /// the agent about it may come late.
   void forget(std::uint64_t key);
   bool knows(std::uint64_t key) const { return key == 0 || others_.count(key) != 0; }
-  /// Precondition: it is known.
+  /// Precondition: the key is known.
   const Class& at(std::uint64_t key) const { return key == 0 ? first_ : others_.at(key); }
   std::size_t size() const noexcept { return 1 + others_.size(); }
 
-  /// A small number for a node, never 0, and back; 0: none.
+  /// Maps a node to a small number and back. Number 0 is no node.
   std::uint32_t number_of(NodeId node);
   NodeId node(std::uint32_t number) const;
 
@@ -65,7 +67,7 @@ class SchedulingClasses {
 
   Class first_;
   std::map<std::uint64_t, Class> others_;
-  std::uint64_t last_ = 0;                                          ///< key that was given out
+  std::uint64_t last_ = 0;                                          ///< last key that was given out
   std::map<std::pair<std::uint64_t, NodeId>, std::uint64_t> near_;  ///< plain key and node → key
   std::vector<NodeId> nodes_;
 };

@@ -1,5 +1,5 @@
-/// Bytes that lie in the record itself when they are few, so that small values cost no memory of
-/// their own.
+/// Bytes that lie in the record itself when they are few, so that a small value needs no
+/// allocation.
 ///
 ///     SmallBuffer<40> bytes;
 ///     bytes = payload.subspan(16, 4);
@@ -13,7 +13,7 @@
 
 namespace troupe::client {
 
-/// Aligned to 16 either way. Stays where it is: a view of it is good as long as it.
+/// Aligned to 16 bytes in both cases. Never moves: a view of it is valid as long as the buffer.
 template <std::size_t inside>
 class SmallBuffer {
  public:
@@ -51,7 +51,7 @@ class SmallBuffer {
     std::memcpy(static_cast<void*>(&memory), inside_, kPointer);
     return memory;
   }
-  /// The bytes; of more than fit, where they are.
+  /// The bytes, or a pointer to a Blob with more bytes than fit.
   alignas(16) std::byte inside_[inside];
   std::size_t size_ = 0;
 };

@@ -1,25 +1,29 @@
-/// The tasks that this process has submitted: waiting for arguments, ready, in flight, retried. A
-/// plain state machine.
+/// The tasks that this process has submitted: waiting for arguments, ready, in flight or retried.
+/// A plain state machine, driven by ClientEngine.
 ///
-/// Tasks of one demand share leases. A lease is a worker that runs only our calls, fed through its
-/// ring; how many calls wait there depends on how long they run, so that short ones stream and long
-/// ones stay movable.
+/// Tasks of one key (scheduling class) share leases. A lease is a worker that runs only calls of
+/// this process, fed through its ring. The number of calls that wait in a ring depends on how
+/// long they run: short calls stream, and long calls stay movable.
 ///
 ///     tasks.submit(task, now);       // → out.send(worker, task), or out.request_lease(key, n)
 ///     tasks.ended(worker, sequence, ran, now);
 ///     tasks.worker_died(worker, started, reason, alone, now);
 ///
-/// A task that asked for it gets a second attempt on another worker when it runs three times as
-/// long as is usual for its function (as MapReduce's backup tasks do, Dean and Ghemawat 2004). Both
-/// are tasks with the same results: the first that ends well counts, else the last one's error.
+/// A task with Request::second_attempt gets a second attempt on another worker when it runs three
+/// times as long as is usual for its function (as MapReduce's backup tasks do, Dean and Ghemawat
+/// 2004). Each attempt is a Task, and both have the same results. The first attempt that ends
+/// well settles the results. If neither does, the last one's error settles them.
 ///
-/// A thread of this process that awaits a task may run it itself (in_place.hpp).
+/// A thread of this process may run the task that it awaits itself (in_place.hpp).
 ///
-/// Invariants: TASK-1 a task is in exactly one place: waiting, ready, in flight, claimed by who
-/// awaits it, running here or gone. TASK-2 an unstarted call never costs a retry. TASK-3 a
-/// reclaimed lease gets no new call. TASK-4 no task is sent again that has killed kPoison workers,
-/// whatever its retries. TASK-5 of two attempts one ends the task, and neither waits behind the
-/// other.
+/// Invariants:
+/// - TASK-1: a task is in exactly one place: waiting, ready, in flight, claimed by the thread
+/// that awaits it, running in this process, or gone.
+/// - TASK-2: an unstarted call never costs a retry.
+/// - TASK-3: a reclaimed lease gets no new call.
+/// - TASK-4: a task during which kPoison workers have died is not sent again, whatever its
+/// retries.
+/// - TASK-5: one of two attempts ends the task, and neither waits behind the other.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -42,66 +46,72 @@ namespace troupe::client {
 
 struct Spec;
 
-/// A million of them may wait, so every byte counts: tests/runtime/footprint_test.cpp.
+/// One attempt of a task. A million may wait at once, so keep it small
+/// (tests/runtime/footprint_test.cpp).
 struct Task final : FromFreeList<Task> {
   detail::Call call;
   detail::SmallVector<detail::ObjectHandle, 1> results;
   std::unique_ptr<const detail::Request> request;  ///< null: defaults
-  /// In flight: its number on the worker's channel. Ready: its place among those that are.
+  /// In flight: the number of the call on the worker's channel. Ready: the place in Pool::ready.
   std::uint64_t sequence = 0;
-  Spec* spec = nullptr;  ///< it runs again, for lost results
+  Spec* spec = nullptr;  ///< set while the task runs again to replace lost results
   // intrusive list of all live tasks
   Task* previous = nullptr;
   Task* next = nullptr;
-  std::uint32_t key = 0;          ///< demand
+  std::uint32_t key = 0;          ///< scheduling class
   std::int32_t retries_left = 3;  ///< -1: without limit
   std::uint32_t attempt = 1;
   std::uint16_t waiting = 0;            ///< arguments that are not ready
-  std::uint8_t killed : 5 = 0;          ///< workers that ended while they ran it
-  bool may_have_run : 1 = false;        ///< in an attempt that has not ended it
-  bool had_second_attempt : 1 = false;  ///< there is one at most, or each would have its own
-  bool light : 1 = false;               ///< sent plain, with one result and no options
-  /// failed: an argument ended in an error; superseded: its other attempt has ended the task. Kept
-  /// until waiting is 0, or its worker answers.
+  std::uint8_t killed : 5 = 0;          ///< workers that died while they ran it
+  bool may_have_run : 1 = false;        ///< an earlier or parallel attempt may have begun
+  bool had_second_attempt : 1 = false;  ///< at most one second attempt: it must not get one itself
+  bool light : 1 = false;               ///< sent as a plain call, with one result and no options
+  /// failed: an argument ended in an error. superseded: the other attempt has ended the task.
+  /// Such a Task lives on until `waiting` is 0, or until its worker answers.
   enum class Fate : std::uint8_t { open, failed, superseded } fate = Fate::open;
 };
 
-/// What stands in errors for where a call ran: its function, behind the name that the user gave.
+/// Returns the function's name, behind the user's name for the task if there is one, for
+/// Error::where().
 std::string place_of(const detail::Call& call, const detail::Request* request);
-/// The error of an attempt with the name that its task has, if it arose in that.
+/// Adds the task's user-given name to an error that arose in the task itself.
 Error with_its_name(const Error& error, const Task& task);
 
 class TaskManager {
  public:
   static constexpr std::uint32_t kPoison = 3;
-  /// How many keys are remembered that nobody uses, with how long their tasks run.
+  /// The number of unused keys whose pools are kept, with their estimates of run times.
   static constexpr std::size_t kUnusedKeys = 32;
-  /// A grant is lost when its worker dies before we hear of it: what is still wanted is asked
-  /// again.
+  /// The interval after which an open lease request is repeated. A grant is dropped when its
+  /// worker dies before this process has its channel, and the agent does not repeat it.
   static constexpr Duration kAskAgain = std::chrono::milliseconds(100);
-  /// What follows from an input. Calls come while an input is handled; they must not call back in.
+  /// The effects of inputs. The TaskManager calls these while it handles an input; they must not
+  /// call back into it.
   class Out {
    public:
     virtual ~Out() = default;
     /// Writes the call to the worker's ring and sets task.sequence; false when the ring is full
     /// (writable() follows).
     virtual bool send(std::uint64_t worker, Task& task) = 0;
-    /// Its arguments are ready: now task.key may be another one, of the same demand.
+    /// Called when the arguments are ready. May change task.key to another key of the same
+    /// demand.
     virtual void placed(Task& /*task*/) {}
-    /// tick() is due kAskAgain from now, or sooner.
+    /// Asks the agent for `backlog` leases of this key. tick() is due kAskAgain from now at the
+    /// latest.
     virtual void request_lease(std::uint64_t key, std::uint32_t backlog) = 0;
-    /// No task of this key is left.
+    /// The key's pool is gone: it has no task, no lease and no request.
     virtual void unused(std::uint64_t /*key*/) {}
     virtual void return_lease(std::uint64_t lease) = 0;
     virtual void recall(std::uint64_t worker) = 0;
-    /// The task's results end in this error.
+    /// Ends the task's results in this error.
     virtual void fail(Task& task, const Error& error) = 0;
-    /// Whether a recall could still bring back the task that was sent with this number: its worker
-    /// is of this node and has not begun it.
+    /// Returns whether a recall may still bring back the task with this number: the worker is on
+    /// this node and has not begun it.
     virtual bool may_come_back(std::uint64_t /*worker*/, std::uint64_t /*sequence*/) {
       return false;
     }
-    /// The claimed task has come back: whoever awaits it is to look at claim_returned().
+    /// The claimed task has come back: wake the thread that awaits it, so that it checks
+    /// claim_returned().
     virtual void claim_came_back() {}
   };
 
@@ -110,67 +120,70 @@ class TaskManager {
   TaskManager& operator=(const TaskManager&) = delete;
   ~TaskManager();
 
-  /// Takes the task over; it is sent when its arguments are ready and a lease has room. When this
-  /// throws, it was not sent, and stays the caller's.
+  /// Takes the task over and sends it once its arguments are ready and a lease has room. When
+  /// this throws, the task was not sent, and stays the caller's.
   void submit(std::unique_ptr<Task>&& task, const LazyTime& now);
-  /// The worker that would be sent a task of this key whose arguments are ready at once, or 0.
-  /// Whoever sends it there hands it in by sent(), before any other input; there is memory for it.
+  /// Returns the worker that would get a task of this key whose arguments are ready, or 0. The
+  /// caller may then write the call to that worker's ring itself. It must report that with sent()
+  /// before any other input. Memory for sent() is reserved here.
   std::uint64_t open_way(std::uint64_t key);
   void sent(std::unique_ptr<Task> task, std::uint64_t worker, const LazyTime& now) noexcept;
-  /// One argument of a waiting task became ready.
+  /// One argument of a waiting task is ready.
   void argument_ready(Task& task, Time now);
-  /// One argument of a waiting task ended in an error: it fails now and never runs.
+  /// One argument of a waiting task ended in an error: the task fails now and never runs.
   void argument_failed(Task& task, const Error& error);
 
   void granted(std::uint64_t key, std::uint64_t lease, std::uint64_t worker, Time now);
-  /// Every ready task of the key fails.
+  /// The agent refuses the key: every ready task of it fails.
   void refused(std::uint64_t key, const Error& error);
   void reclaim(std::uint64_t lease, Time now);
   void writable(std::uint64_t worker, Time now);
 
-  /// The task behind a reply, or nullptr when there is none (a late or invented reply).
+  /// Returns the task that a reply belongs to, or nullptr (a late or invented reply).
   Task* in_flight(std::uint64_t worker, std::uint64_t sequence);
-  /// One of two attempts ended in an error: it is dropped, and the other decides. False: it is the
-  /// only one.
+  /// Drops an attempt that ended in an error when the task has another attempt, which then
+  /// decides. Returns false when it is the only attempt.
   bool yields(std::uint64_t worker, std::uint64_t sequence, Time now);
-  /// Its last reply came. The task is the caller's from here on; without results if another attempt
-  /// was first.
+  /// The last reply to a task has come. Returns the task, which is the caller's from here on. It
+  /// has no results when another attempt has settled them.
   std::unique_ptr<Task> ended(std::uint64_t worker, std::uint64_t sequence, Duration ran, Time now);
-  /// It has not run, since arguments were lost: it is sent again once `waiting` of them are ready.
-  /// Costs no retry.
+  /// The worker did not run the task, because arguments were lost. The task is sent again once
+  /// `waiting` of them are ready. Costs no retry.
   void postponed(std::uint64_t worker, std::uint64_t sequence, std::uint32_t waiting, Time now);
-  /// It threw an exception that is worth a retry and has one left; false: it has none, deliver the
-  /// error.
+  /// Retries a task that threw an exception listed in its retry_on. Returns false when no retry
+  /// is left: the caller delivers the error.
   bool retry(std::uint64_t worker, std::uint64_t sequence, Time now);
   void handed_back(std::uint64_t worker, std::uint64_t first, std::uint64_t count, Time now);
-  /// An error of this attempt, as one of the task: what an earlier attempt ran is not called
-  /// not executed.
+  /// Returns the error of one attempt as the task's error: `not_executed` becomes `unknown` when
+  /// an earlier attempt may have run.
   static Error of_all_attempts(const Task& task, const Error& error);
-  /// `started` is the highest sequence that the worker began; all replies in its ring were
-  /// delivered before. `alone`: its node lives, so what it ran may have been the cause.
+  /// The worker died. `started` is the highest sequence that it began; the caller has delivered
+  /// all replies in its ring. `alone`: only the worker died and its node lives, so the task that
+  /// it ran may be the cause.
   void worker_died(std::uint64_t worker, std::uint64_t started, const Error& reason, bool alone,
                    Time now);
 
-  // --- tasks that whoever awaits them runs itself
-  /// Precondition: no claim is open.
+  // --- tasks that run in place (tasks_in_place.cpp)
+  /// Claims the task for the thread that awaits it. Precondition: no claim is open.
   Claim::Answer claim(Task& task, Time now);
-  /// The waiter gives its CPU back: what it has claimed is asked back of the worker that has it.
+  /// Recalls the claimed task from the worker that has it, because the waiter gives its CPU back.
   void recall_claimed();
   bool claim_returned() const noexcept { return claim_.has_returned(); }
-  /// As Answer::run, once the claimed task has come back; or nullptr.
+  /// Returns the claimed task once it has come back, to be run as after Answer::run; or nullptr.
   Task* take_returned(Time now);
-  /// The wait is over: a task that came back and was not run is ready again.
+  /// Ends the claim with the wait. A task that came back and was not run is ready again.
   void unclaim(Time now);
-  /// A task that was run here has ended; it is the caller's.
+  /// A task that ran in this process has ended. Returns it; it is the caller's.
   std::unique_ptr<Task> ended_here(Task& task);
-  /// It threw what is worth a retry. True: it is ready again.
+  /// Retries a task that ran in this process and threw an exception listed in its retry_on.
+  /// Returns true when it is ready again.
   bool retry_here(Task& task, Time now);
 
-  /// Recalls stuck calls, returns idle leases. Returns when to call again (Time::max(): only after
-  /// other inputs).
+  /// Recalls stuck calls, returns idle leases, repeats lease requests and starts second attempts.
+  /// Returns when to call it again; Time::max(): only after other inputs.
   Time tick(Time now);
 
-  /// Each live task.
+  /// Calls look_at with each live task.
   template <class F>
   void each(F look_at) const {
     for (const Task* task = first_; task != nullptr; task = task->next) look_at(*task);
@@ -178,7 +191,7 @@ class TaskManager {
   std::size_t live() const noexcept { return live_count_; }
   std::size_t queued() const noexcept { return queued_; }
   std::size_t second_attempts() const noexcept { return second_attempts_; }
-  /// How many tasks were given to those who await them.
+  /// The number of tasks that ran in this process, on the threads that awaited them.
   std::size_t run_here() const noexcept { return run_here_; }
   std::size_t keys() const noexcept { return pools_.size(); }
   bool has_worker(std::uint64_t worker) const { return leases_.count(worker) != 0; }
@@ -189,18 +202,18 @@ class TaskManager {
     std::uint64_t key = 0;
     std::uint64_t worker = 0;
     FlightQueue<Task*> in_flight;
-    Time since{};  ///< of the last progress
+    Time since{};  ///< time of the last progress
     bool reclaimed = false;
-    bool full = false;  ///< its ring had no room
+    bool full = false;  ///< its ring had no room for the last call
     bool recalled = false;
   };
   struct Pool {
     ReadyQueue<Task, &Task::sequence> ready;
     std::vector<Lease*> leases;
-    std::size_t tasks = 0;  ///< of this key, wherever they are
-    double run_ns = -1;     ///< smoothed; negative: unknown
+    std::size_t tasks = 0;  ///< all tasks of this key, wherever they are
+    double run_ns = -1;     ///< smoothed run time; negative: unknown
     std::uint32_t requested = 0;
-    Time asked{};  ///< when that was sent last
+    Time asked{};  ///< when the request was sent last
     RecentClaims claims;
   };
 
@@ -232,14 +245,15 @@ class TaskManager {
   Out& out_;
   std::map<std::uint64_t, Pool> pools_;
   std::map<std::uint64_t, std::unique_ptr<Lease>> leases_;  ///< by worker
-  Lease* lately_ = nullptr;                                 ///< lease_on() looks here first
+  Lease* lately_ = nullptr;                                 ///< cache of lease_on()
   Task* first_ = nullptr;
   std::size_t live_count_ = 0;
   std::size_t queued_ = 0;
   Claim claim_;
   std::size_t run_here_ = 0;
-  std::vector<std::pair<Task*, Task*>> twins_;         ///< two attempts of a task; few
-  std::map<std::string_view, RuntimeEstimate> usual_;  ///< of functions that may need it, by name
+  std::vector<std::pair<Task*, Task*>> twins_;  ///< two attempts of a task; few
+  /// By name, of functions with second attempts.
+  std::map<std::string_view, RuntimeEstimate> usual_;
   std::size_t second_attempts_ = 0;
 };
 

@@ -15,30 +15,30 @@ using wire::kAgentProcess;
 using wire::store_location;
 using wire::wire_location;
 
-/// Why a call has not run: the bytes of an argument are gone.
+/// Names the argument whose lost bytes kept a call from running.
 struct LostArgument {
-  std::uint16_t number = 0;  ///< from 1; 0: not so
-  ObjectId object;           ///< what it was forwarded to, if it was
+  std::uint16_t number = 0;  ///< position from 1; 0: none
+  ObjectId object;           ///< the object that it was forwarded to, if any
 };
 
-/// The end of a call that never ran, since an argument ended in this error.
+/// Returns the error of a call that never ran because an argument ended in this error.
 inline Error of_call_not_run(const Error& argument) {
   ErrorInfo info = argument.info();
   info.outcome = Outcome::not_executed;
   return Error(std::move(info));
 }
 
-/// A value ready to be sent: bytes (inline) or a location, with the handles inside.
+/// A value that is ready to be sent: inline bytes or a location, with the handles inside.
 struct OutgoingValue {
   wire::Value::Kind kind = wire::Value::Kind::pending;
   Blob bytes;
   wire::Location location;
   std::vector<detail::ObjectHandle> refs;
-  bool bundled = false;    ///< shared: `refs` are bundles of those inside
-  std::uint32_t site = 0;  ///< shared: the number of its call site; 0: unknown
+  bool bundled = false;    ///< shared: `refs` are bundles of the refs inside
+  std::uint32_t site = 0;  ///< shared: number of its call site; 0: unknown
   std::shared_ptr<const ErrorInfo> error;
   detail::ObjectHandle forward;
-  LostArgument lost;  ///< error
+  LostArgument lost;  ///< of an error
 };
 
 }  // namespace troupe::client

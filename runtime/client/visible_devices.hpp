@@ -1,4 +1,4 @@
-/// What CUDA_VISIBLE_DEVICES says to a process that has some of its node's GPUs.
+/// The value of CUDA_VISIBLE_DEVICES for a process that has some of its node's GPUs.
 #pragma once
 
 #include <string>
@@ -7,8 +7,9 @@
 
 namespace troupe::client {
 
-/// `gpus`: numbers of this node's devices. `inherited`: the variable's value for the whole node, if
-/// it had one; the n-th device of the node is the n-th that it names, by number or by UUID.
+/// Returns the names of `gpus`, which are numbers of this node's devices. `inherited` is the
+/// variable's value for the whole node, if it had one. The n-th device of the node is the n-th
+/// that `inherited` names, by number or by UUID.
 inline std::string visible_devices(const std::vector<int>& gpus, const char* inherited) {
   std::vector<std::string> names;
   for (std::string_view left = inherited != nullptr ? inherited : ""; !left.empty();) {

@@ -1,9 +1,9 @@
-/// Whether a caller that sleeps is woken for each reply, where it shares one CPU with the worker
-/// that answers. There it would take the CPU for one reply and go back to sleep, which costs more
-/// than a small task: so of replies that come one soon after the other some share a wake-up.
+/// Decides whether a worker wakes a sleeping caller for each reply, where both share one CPU.
+/// There the caller would take the CPU for one reply and sleep again, which costs more than a
+/// small task. So replies that come soon after each other share a wake-up.
 ///
 ///     if (!more_to_run || !late.puts_off(caller, now)) wake(caller), wake(late.take());
-///     wake(late.take());               // whenever its thread has time, and once in a millisecond
+///     wake(late.take());               // when the thread is idle, and once a millisecond
 ///
 /// A plain state machine.
 #pragma once
@@ -18,18 +18,21 @@ namespace troupe::client {
 
 class WakeupCoalescer {
  public:
-  /// Calls that end further apart than this are worth a wake-up each.
+  /// Replies further apart than this get a wake-up each.
   static constexpr Duration kSoon = std::chrono::microseconds(50);
-  /// The first of those that share one does not wait longer than this for the others. (For a call
-  /// that takes much longer than those before it, it does: that is what the millisecond is for.)
+  /// The longest wait of the first reply for the others of its wake-up. (A later call that takes
+  /// much longer than the ones before exceeds it; the take() of every millisecond ends that
+  /// wait.)
   static constexpr Duration kLongest = std::chrono::microseconds(100);
 
-  /// Those that may come, at the pace of the last ones, until the clock is looked at again.
+  /// The time without a look at the clock: the number of replies in it is estimated from the pace
+  /// of the last ones.
   static constexpr Duration kUnseen = std::chrono::microseconds(16);
   static constexpr int kMostUnseen = 16;
 
-  /// A reply has found `caller`, not 0, asleep, and another call is run next. True: it is woken
-  /// after a later reply, or by take(). False: now, and so is whom take() names.
+  /// Called when a reply has found `caller` (not 0) asleep and another call runs next. Returns
+  /// true when the wake-up is put off: a later reply or take() brings it. False: wake the caller
+  /// now, and also the one that take() returns.
   bool puts_off(std::uint64_t caller, const LazyTime& now) noexcept {
     if (owed_ == caller && passed_ < let_pass_) {
       ++passed_;
@@ -44,15 +47,15 @@ class WakeupCoalescer {
     let_pass_ = static_cast<int>(kUnseen / std::max(gap, kUnseen / kMostUnseen));
     return true;
   }
-  /// Who is to be woken now; 0: nobody.
+  /// Returns the caller that must be woken now; 0: none.
   std::uint64_t take() noexcept { return std::exchange(owed_, 0); }
 
  private:
   std::uint64_t owed_ = 0;
-  Time since_{};    ///< the first reply of which `owed_` does not know
-  Time last_{};     ///< the last reply that found its caller asleep, and for which `now` was asked
-  int passed_ = 0;  ///< since then
-  int let_pass_ = 0;  ///< of these, the most
+  Time since_{};      ///< the first reply that `owed_` has not been woken for
+  Time last_{};       ///< the last reply for which the clock was read
+  int passed_ = 0;    ///< replies since then
+  int let_pass_ = 0;  ///< how many of these may pass
 };
 
 }  // namespace troupe::client

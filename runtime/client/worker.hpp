@@ -1,11 +1,13 @@
-/// A worker's life: take the next call, run it, answer; until the agent says enough.
+/// The main loop of a worker process: it takes the next call, runs it and answers, until the
+/// agent ends the worker.
 #pragma once
 
 #include "troupe/runtime/client/engine.hpp"
 
 namespace troupe::client {
 
-/// Says hello over the socket and runs calls until told to stop. Ends the process; never returns.
+/// Connects the engine over the socket and runs calls until told to stop. Ends the process; never
+/// returns.
 [[noreturn]] void run_worker(Fd socket, std::uint64_t token);
 
 }  // namespace troupe::client
