@@ -11,7 +11,8 @@ namespace {
 
 constexpr std::size_t kMaxQueued = 1 << 20;
 
-/// Whoever tells of the death may not know which calls ran; those that were never sent did not.
+/// Changes outcome `unknown` to `not_executed`: the reporter of a death may not know which calls
+/// ran, but calls that were never sent did not.
 ErrorInfo of_calls_not_sent(ErrorInfo info) {
   if (info.outcome == Outcome::unknown) info.outcome = Outcome::not_executed;
   return info;
@@ -44,7 +45,7 @@ void ActorCalls::submit(std::unique_ptr<ActorCall>&& call) {
   }
 }
 
-/// The one that was asked for last is asked for again, mostly.
+/// Looks first at the peer of the last call, since the next call is mostly to the same actor.
 ActorCalls::Peer* ActorCalls::peer_of(ActorId actor) {
   if (asked_ != nullptr && asked_->first == actor) return &asked_->second;
   const auto at = peers_.find(actor);
@@ -84,9 +85,9 @@ void ActorCalls::update(const wire::ActorUpdate& update) {
   const auto found = peers_.find(update.actor);
   if (found == peers_.end()) return;
   Peer& peer = found->second;
-  // A life goes pending, alive, restarting, and the next one begins; whatever is not later than
-  // what is known (an update that waited for its channel) is stale.
-  // Death is final, also from a control that knows of no life because it was restarted.
+  // The states of a life are pending, alive, restarting; then the next life begins. An update
+  // that is not later than the known state is stale (it may have waited for its channel) and is
+  // ignored. Death is final, even when it comes from a restarted control that knows of no life.
   if (peer.state == wire::ActorState::dead) return;
   const bool ends = update.state == wire::ActorState::dead;
   if (update.state == wire::ActorState::alive && peer.state == wire::ActorState::alive &&
@@ -96,12 +97,13 @@ void ActorCalls::update(const wire::ActorUpdate& update) {
     --peer.endings;
     peer.ended_life = std::max(peer.ended_life, update.incarnation);
   }
-  // Of what was said before an answer none is later than the life that the answer names.
+  // Updates `alive` that the agent sent before it answered our requests name the life that ends,
+  // or an earlier one: ignore them.
   if (update.state == wire::ActorState::alive &&
       (peer.endings != 0 || update.incarnation <= peer.ended_life))
     return;
   if (!ends && update.incarnation < peer.incarnation) return;
-  // The same life under a later index: the way to its node was lost and is there again.
+  // The same life under a later worker index: the way to its node was lost and is there again.
   const bool again = update.state == wire::ActorState::alive &&
                      update.incarnation == peer.incarnation && peer.last_worker != 0 &&
                      update.worker > peer.last_worker;
@@ -165,7 +167,7 @@ void ActorCalls::killed(ActorId actor) {
   Peer& peer = peers_[actor];
   delay(actor, peer, {});
   peer.state = wire::ActorState::dead;
-  peer.next.reset();  // it would be taken for alive again once the life before is known to be over
+  peer.next.reset();  // or worker_died() would make the actor alive again
   if (!peer.error)
     peer.error = std::make_shared<const Error>(Code::actor_died, "the actor was killed");
   flush(peer);
@@ -189,7 +191,7 @@ void ActorCalls::writable(std::uint64_t worker) {
   flush(peer);
 }
 
-/// The actor that lives there now, or nullptr.
+/// Returns the actor that lives in that worker now, or nullptr.
 ActorCalls::Peer* ActorCalls::peer_on(std::uint64_t worker) {
   if (lately_ != nullptr && lately_->worker == worker) return lately_;
   const auto found = by_worker_.find(worker);
@@ -227,7 +229,8 @@ bool ActorCalls::owes(ActorId actor, const detail::ObjectEntry& result) const {
   return std::any_of(peer.queue.begin(), peer.queue.end(), gives);
 }
 
-/// By anything but its calls.
+/// Returns whether anything but its own calls holds the actor, or a handle holds a result of
+/// them.
 bool ActorCalls::is_wanted(const Peer& peer) {
   std::uint32_t holds = 0;
   const detail::ObjectEntry* lifetime = nullptr;
@@ -317,8 +320,8 @@ void ActorCalls::flush(Peer& peer) {
 }
 
 void ActorCalls::fail_all(Peer& peer) {
-  // A call that still waits for an argument stays, because its waiter points at it; order no longer
-  // matters, so it holds back nobody.
+  // A call that still waits for an argument stays, because its waiter points at it. Order no
+  // longer matters, so it does not hold back the others.
   std::deque<std::unique_ptr<ActorCall>> waiting;
   std::vector<std::unique_ptr<ActorCall>> gone;
   for (auto& call : peer.queue)

@@ -17,11 +17,12 @@ namespace {
 
 constexpr Duration kShortest = std::chrono::milliseconds(10);
 
-// The handler's; set before the timer exists, null again when it is no more.
+// Globals, because a signal handler reads them. Set before the timer exists; null when there is
+// none.
 std::atomic<const std::atomic<std::int64_t>*> g_word{nullptr};
 std::atomic<timer_t> g_timer{};
-int g_signal = 0;      // the timer's
-pid_t g_actor_thread;  // whom it interrupts
+int g_signal = 0;      // the timer's signal
+pid_t g_actor_thread;  // the thread that it interrupts
 
 timespec timespec_of(Duration time) noexcept {
   return {static_cast<std::time_t>(time.count() / 1'000'000'000),
@@ -40,7 +41,8 @@ ActorLease actor_lease_now() noexcept {
                         Time(up_time()));
 }
 
-/// On the actor's thread, wherever it is: only what is allowed in a handler.
+/// The signal handler: holds the actor's thread until the lease is good. It may interrupt the
+/// thread anywhere, so it calls only async-signal-safe functions.
 void stand_still(int /*signal*/) {
   const int before = errno;
   ActorLease lease = actor_lease_now();
@@ -53,8 +55,9 @@ void stand_still(int /*signal*/) {
   errno = before;
 }
 
-/// One that nobody has a use for here; 0: there is none. Who blocks a signal may wait for it, so
-/// one that is free comes first; it is blocked as well when the driver blocked all.
+/// Takes a real-time signal that nothing in this process uses; 0: there is none. A thread that
+/// blocks a signal may wait for it with sigwait, so unblocked signals come first. Blocked ones
+/// come second, since a driver may have blocked all.
 int take_signal() {
   sigset_t blocked;
   sigemptyset(&blocked);
@@ -121,7 +124,8 @@ ActorLeaseTimer::~ActorLeaseTimer() {
 
 Time ActorLeaseTimer::look(Time now) noexcept {
   if (now < next_look_) return next_look_;
-  if (g_word != nullptr && !is_still_ours(g_signal)) {  // the program has a use for that one now
+  // The program handles that signal now: take another.
+  if (g_word != nullptr && !is_still_ours(g_signal)) {
     timer_delete(g_timer);
     make_timer();
   }

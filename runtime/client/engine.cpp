@@ -23,12 +23,12 @@ std::atomic<ClientEngine*> g_engine{nullptr};
 using namespace std::chrono_literals;
 
 constexpr std::size_t kMaxInlineArguments =
-    8 * 1024;                            ///< of one call together; larger ones become objects
-constexpr std::size_t kSmallCall = 256;  ///< with few arguments and no refs fits in any case
+    8 * 1024;  ///< all inline arguments of a call; larger ones become objects
+constexpr std::size_t kSmallCall = 256;  ///< fits in any case, with few arguments and no refs
 constexpr std::size_t kMaxCallArguments = 200;
 constexpr std::size_t kMaxTasks = 4 << 20;
 constexpr Duration kTick = 1ms;
-constexpr Duration kSlowTick = 50ms;  ///< while nothing waits behind anything
+constexpr Duration kSlowTick = 50ms;  ///< while no call waits behind another
 constexpr Duration kAgentAnswers = 10s;
 
 wire::ResourceDemand demand_of(const detail::Request& request, double default_cpus) {
@@ -48,7 +48,7 @@ wire::ResourceDemand demand_of(const detail::Request& request, double default_cp
   return demand;
 }
 
-/// What would not fit, or would round to nothing, is refused here: nobody behind this looks again.
+/// Refuses amounts that would overflow, or round to nothing: no later stage checks them.
 void check_amounts(const detail::Request& request) {
   constexpr double kMost = 1e9, kLeast = 0.0001;
   const auto check = [](const char* what, double amount) {
@@ -71,8 +71,8 @@ void check_amounts(const detail::Request& request) {
         Outcome::not_executed);
 }
 
-/// The error of a call that ended without its worker's word, with the name of what was called. A
-/// lost argument arose elsewhere.
+/// Adds the name of the called function to the error of a call that ended without a reply of its
+/// worker. A lost argument arose elsewhere and stays as it is.
 Error located(const Error& reason, const detail::Call& call, const detail::Request* request,
               int attempt) {
   if (!reason.where().function.empty() || reason.code() == Code::object_lost ||
@@ -84,7 +84,8 @@ Error located(const Error& reason, const detail::Call& call, const detail::Reque
   return Error(std::move(info));
 }
 
-/// A worker tells nobody of a text that is no size: its driver refuses it.
+/// Reads the limit of kept lineage. A worker ignores a malformed text, since its driver refuses
+/// it.
 Bytes lineage_limit_of(wire::ProcessKind kind) {
   try {
     return wire::lineage_limit(Environment());
@@ -106,7 +107,7 @@ ClientEngine::ClientEngine(Start start)
   try {
     begin(start);
   } catch (const Error& error) {
-    // Whoever waits for this worker is told what it could not have.
+    // Tell the agent what was missing; it tells those who wait for this worker.
     if (kind_ == wire::ProcessKind::worker && error.code() == Code::out_of_memory)
       (void)socket_.send(writer_.encode(wire::NodeMessage(wire::Shutdown{error.message()})), {});
     throw;
@@ -117,11 +118,12 @@ void ClientEngine::begin(const Start& start) {
   bell_ = ring::Doorbell::create().value();
   say_hello(start);
   io_loop_.reset(new IoLoop(static_cast<IoLoop::Host&>(*this), bell_, lock_));
-  // A message may be there already: the I/O thread waits for the lock until handles that it lets go
-  // of are released by this engine. Without one they would be deleted, whoever still knows them.
+  // A message may have arrived already. Holding the lock keeps the I/O thread from handling it
+  // until g_engine is set: handles that it drops must be released by this engine. Without an
+  // engine they would be deleted although others still know the objects.
   const Guard lock = guard();
   io_loop_->start();
-  tell_agent(wire::StoreAttached{});  // a worker has all that it needs, and counts from here on
+  tell_agent(wire::StoreAttached{});  // from here on the agent may lease a worker out
   unpins_->engine.store(this, std::memory_order_seq_cst);
   g_engine.store(this, std::memory_order_seq_cst);
 }
@@ -134,7 +136,7 @@ ClientEngine::~ClientEngine() {
     const Guard lock = guard();
     lineage_.clear();
   }
-  // Nobody is left to tell: what was let go while the engine stopped is simply deleted.
+  // No agent is left to tell: just delete entries that were released while the engine stopped.
   for (Entry* entry = released_.exchange(nullptr); entry != nullptr;) {
     Entry* next = entry->next_released;
     delete entry;
@@ -215,7 +217,8 @@ void ClientEngine::finish(bool failed) {
   stop();
 }
 
-/// Says nothing more, and waits until the agent closes the connection.
+/// Closes this side of the connection and waits until the agent closes the other, at most
+/// kJobEnds.
 void ClientEngine::await_end_of_job() {
   (void)socket_.flush();
   ::shutdown(socket_.fd(), SHUT_WR);
@@ -234,14 +237,14 @@ void ClientEngine::stop() {
   if (stopping_.exchange(true)) return;
   io_loop_->stop();
   if (awaits_end_of_job_) await_end_of_job();
-  socket_.shut_down();  // closed is not enough where a fork of this process has it as well
-  // Nothing arrives any more once we have the lock: who led the I/O loop has seen its end. Only
-  // then may handles be dropped behind our back.
+  socket_.shut_down();  // close() is not enough: a fork of this process may have it open
+  // With the lock held nothing arrives any more: the leader of the I/O loop has seen its end.
+  // Only then may handles be dropped without an engine (g_engine is null below).
   const Guard lock = guard();
   drop_spent();
   end_following();
   g_engine.store(nullptr, std::memory_order_seq_cst);
-  give_up_notices();  // who is told asks for the engine of this process, and there is none any more
+  give_up_notices();  // after g_engine is null, since callbacks ask for it
 }
 
 // --- handles
@@ -263,6 +266,9 @@ void ClientEngine::release(Entry* entry) noexcept {
   do {
     entry->next_released = head;
   } while (!released_.compare_exchange_weak(head, entry, std::memory_order_seq_cst));
+  // This thread pushes first and then tries the lock; the holder unlocks first and then checks
+  // has_leftovers() (unlock_and_collect()). So one of the two sees the other, and no entry is
+  // left behind.
   if (lock_.held_by_this_thread() || !lock_.try_lock())
     return;  // the holder collects when it unlocks
   Guard guard(lock_, std::adopt_lock);
@@ -289,7 +295,7 @@ std::uint32_t ClientEngine::watch_arguments(const detail::Call& call, Waiter wai
   throw;
 }
 
-/// As if `who` had never watched them.
+/// Undoes watch_arguments() for `who`.
 void ClientEngine::unwatch_arguments(const detail::Call& call, const void* who) {
   for (const auto& argument : call.arguments) {
     Entry* blocker = argument.object ? blocker_of(entry_of(argument.object)) : nullptr;
@@ -318,7 +324,7 @@ void ClientEngine::shrink_arguments(detail::Call& call) {
   if (call.arguments.size() <= wire::kPlainArguments && call.refs.empty() &&
       call.bytes.size() < kSmallCall)
     return;
-  // In the message each takes its bytes, aligned, and the ids of its refs.
+  // In the message an argument takes its bytes, aligned, and the ids of its refs.
   const auto room_for = [](const detail::Argument& argument) {
     return argument.size + 16 + argument.ref_count * sizeof(ObjectId);
   };
@@ -329,7 +335,7 @@ void ClientEngine::shrink_arguments(detail::Call& call) {
     argument.size = 0;
     argument.ref_count = 0;
   };
-  // Each argument has a head of its own, too.
+  // Each argument also has a header.
   const std::size_t limit =
       std::min(kMaxInlineArguments, ring::kMaxFrame - 1024 - 72 * call.arguments.size());
   std::size_t total = 0;
@@ -349,7 +355,7 @@ void ClientEngine::shrink_arguments(detail::Call& call) {
     }
 }
 
-/// Whether objects are among its arguments. Throws for those of another session.
+/// Returns whether objects are among the arguments. Throws for objects of another session.
 bool ClientEngine::takes_objects(const detail::Call& call) const {
   bool takes = false;
   for (const detail::Argument& argument : call.arguments) {
@@ -430,8 +436,9 @@ void ClientEngine::watch_arguments(Task& task) {
   task.waiting = static_cast<std::uint16_t>(watch_arguments(task.call, waiter_of(task)));
 }
 
-/// Under the lock, its arguments are watched: it is sent as soon as they are ready, if it has not
-/// been sent.
+/// Hands a task to the TaskManager: it is sent as soon as its arguments are ready. `sent_to`: the
+/// worker that send_ahead() has sent it to, or 0. Precondition: its arguments are watched. Under
+/// the lock.
 void ClientEngine::start(std::unique_ptr<Task>&& owned, std::uint64_t sent_to) {
   const LazyTime now(&steady_now);
   if (sent_to != 0) {
@@ -444,8 +451,8 @@ void ClientEngine::start(std::unique_ptr<Task>&& owned, std::uint64_t sent_to) {
       throw;
     }
   }
-  // A lone task has nobody behind it to be handed back; a timer that is near costs each of its
-  // waits.
+  // A lone task has no task behind it that could be handed back. A near timer would cost each of
+  // its waits, so it gets a later one.
   next_tick_ = std::min(next_tick_, now() + (tasks_.live() > 1 ? kTick : kSlowTick));
   if (io_loop_) io_loop_->set_timer(next_tick_);
 }
@@ -465,7 +472,7 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
   takes_objects(call);
   Guard lock = guard();
   if (agent_lost_) throw Unavailable(Code::unavailable, agent_lost_why_);
-  collect_released();  // the name may be that of an actor whose last handle was let go just now
+  collect_released();  // the name may be that of an actor whose last handle was just dropped
   wire::CreateActor message;
   message.actor = ActorId{objects_->high(), ++next_actor_};
   detail::ObjectHandle lifetime = objects_->create();
@@ -479,7 +486,7 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
   message.max_restarts = request.max_restarts;
   message.restart_window_ns = static_cast<std::uint64_t>(request.restart_window.count());
   message.demand = demand_of(request, 0);
-  // What the agent is to keep is owned by it from here on.
+  // The agent keeps the creation call, so it becomes the owner of all that the call names.
   const std::size_t beside = writer_.encode(wire::NodeMessage(message)).size();
   message.creation = call_that_fits(
       call, {.holder = kAgentProcess, .by_reference = true, .recovers = true}, beside);
@@ -488,7 +495,7 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
     unlock_and_collect(lock);
     return {message.actor, std::move(lifetime)};
   }
-  // A name may be taken, or be another's: the answer decides which actor the handle names.
+  // The name may be taken: the answer decides which actor the handle names.
   const ActorId id = message.actor;
   const std::uint64_t number = message.request = ++next_request_;
   const wire::FoundActor found = ask_for_name(lock, std::move(message), payload_, number);
@@ -511,7 +518,7 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
   return {found.actor, std::move(held)};
 }
 
-/// Sends what is answered by FoundActor with this number.
+/// Sends a question that a FoundActor with this number answers, and waits for the answer.
 wire::FoundActor ClientEngine::ask_for_name(Guard& lock, const wire::NodeMessage& question,
                                             BlobView payload, std::uint64_t request) {
   found_.emplace(request, std::nullopt);
@@ -607,7 +614,8 @@ void ClientEngine::call(const detail::ActorHandle& actor, detail::Call&& call,
   unlock_and_collect(lock);
 }
 
-/// Nobody says when the last handle of a result or of an actor goes that a call holds as well.
+/// Sets the timer for let_go_of_unwanted(). No event says that only calls still hold an actor or
+/// a result, so it has to be checked now and then.
 void ClientEngine::look_later() {
   next_look_ = steady_now() + ActorCalls::kUnwantedLook;
   next_tick_ = std::min(next_tick_, next_look_);
@@ -697,8 +705,9 @@ wire::Call ClientEngine::encode_call(const detail::Call& call, const Receiver& t
   return message;
 }
 
-/// Its payload is in payload_, and both fit a frame with so many bytes beside them: small values go
-/// along when there is room for all of them, else as references like the large ones.
+/// Encodes a call with its payload in payload_, so that both fit a frame with `beside` other
+/// bytes. Small values travel along when there is room for all of them; otherwise all objects
+/// travel as references.
 wire::Call ClientEngine::call_that_fits(const detail::Call& call, Receiver to, std::size_t beside) {
   for (;; to.only_references = true) {
     payload_.clear();
@@ -724,7 +733,7 @@ bool ClientEngine::fits(const wire::Call& message, std::size_t beside) {
          ring::kMaxFrame;
 }
 
-/// What it names was counted for a receiver that does not get it.
+/// Returns the counts of a message that the receiver will not get.
 void ClientEngine::take_back(const wire::Call& message, const Receiver& to) {
   if (to.holder == kAgentProcess) return;
   for (const wire::Value& argument : message.arguments)
@@ -733,7 +742,8 @@ void ClientEngine::take_back(const wire::Call& message, const Receiver& to) {
     });
 }
 
-/// A call with too much in it carries the error instead, so that it ends as every call does.
+/// Replaces the arguments of a call that does not fit by an error, so that it ends as every call
+/// does.
 void ClientEngine::refuse(wire::Call& message) {
   ErrorInfo info;
   info.code = Code::invalid_argument;
@@ -767,8 +777,8 @@ bool ClientEngine::send_call(std::uint64_t worker, const detail::Call& call,
   message.results = results;
   settle_agent_queue();
   const BlobView head = writer_.encode(wire::CallMessage(std::move(message)));
-  // Counts for the receiver are taken already, so the frame waits behind a full ring rather than be
-  // built again.
+  // The counts for the receiver are taken already (RUN-4). So the frame waits behind a full ring;
+  // building it again would count twice.
   peer->channel.send(head, payload_);
   sequence = ++peer->sent;
   return true;
@@ -783,7 +793,7 @@ bool ClientEngine::send(std::uint64_t worker, Task& task) {
   return sent;
 }
 
-/// To the actor of this process, to which no ring leads.
+/// Delivers a call to the actor of this process, to which no ring leads.
 void ClientEngine::deliver_here(ActorCall& call) {
   auto incoming = std::allocate_shared<Incoming>(FreeListAllocator<Incoming>());
   incoming->call = call_that_fits(call.call, {.holder = process_, .recovers = true}, 0);
@@ -811,10 +821,11 @@ bool ClientEngine::send(std::uint64_t worker, ActorCall& call) {
 void ClientEngine::request_lease(std::uint64_t key, std::uint32_t backlog) {
   const SchedulingClasses::Class& cls = classes_.at(key);
   tell_agent(wire::RequestLease{key, backlog, cls.demand, cls.near, cls.bytes});
-  // Also when its arguments were ready long after the submission, and its last tick.
+  // Also needed when the arguments became ready long after the submission and the last tick.
   next_tick_ = std::min(next_tick_, steady_now() + TaskManager::kAskAgain);
 }
-/// It goes where most bytes of its large arguments are, if there is room.
+/// Chooses the key of the node with most bytes of the task's large arguments. It is a preference:
+/// the task runs elsewhere if there is no room.
 void ClientEngine::placed(Task& task) {
   if (task.key == 0 && !takes_objects(task.call)) return;  // mostly
   Nearest most;
@@ -870,7 +881,8 @@ void ClientEngine::fail(ActorCall& call, const Error& reason) {
 namespace troupe::detail {
 namespace {
 
-/// After run, when nobody is left to tell. One after another, since each may hold the next.
+/// Deletes an entry without an engine, after the session. One after another: each may hold the
+/// next, and a chain must not recurse.
 void delete_later(client::Entry* entry) noexcept {
   static thread_local client::Entry* pending = nullptr;
   static thread_local bool deleting = false;
@@ -891,7 +903,7 @@ Engine* current_engine() noexcept {
 void release(ObjectEntry* entry) noexcept {
   auto* record = static_cast<client::Entry*>(entry);
   auto* engine = client::ClientEngine::current();
-  if (engine != nullptr && engine->in_fork()) return;  // it is the parent's to tell of it
+  if (engine != nullptr && engine->in_fork()) return;  // the count belongs to the parent process
   if (engine != nullptr && !engine->is_foreign(*record))
     engine->release(record);
   else

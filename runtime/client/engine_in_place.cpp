@@ -1,4 +1,4 @@
-/// A worker's own thread runs the task that it awaits (in_place.hpp): the wait, and the end of the
+/// Runs a task on the worker's thread that awaits it (in_place.hpp): the wait, and the end of the
 /// task.
 #include "troupe/runtime/client/engine.hpp"
 
@@ -12,7 +12,7 @@ void ClientEngine::runs_in_place(InPlaceRunner* runner) {
   in_place_ = runner;
 }
 
-/// While it lives, the process may have a claim.
+/// Ends the process's claim, if there is one, at the end of a wait.
 class Claiming {
  public:
   explicit Claiming(TaskManager& tasks) : tasks_(tasks) {}
@@ -24,8 +24,9 @@ class Claiming {
   TaskManager& tasks_;
 };
 
-/// Waits as block_until() does, without a deadline, until the entry can be opened or never will be;
-/// what its value waits for is run here when that is possible. Returns with the lock.
+/// Waits as block_until() does, without a deadline, until the entry can be opened or its fetch
+/// has failed. Runs the task that the value waits for here when that is possible. Returns with
+/// the lock held.
 bool ClientEngine::run_awaited(Guard& lock, Entry& entry) {
   const auto done = [&entry] { return is_here(entry) || fetch_failed(entry); };
   const auto over = [&] { return done() || tasks_.claim_returned(); };
@@ -45,13 +46,15 @@ bool ClientEngine::run_awaited(Guard& lock, Entry& entry) {
   return block_until(lock, done, Time::max());
 }
 
-/// Under the lock. Those of its tasks that belong to another node have a key of their own.
+/// Returns whether the task may run in this process. Tasks that belong to another node have a key
+/// of their own, and may not. Under the lock.
 bool ClientEngine::may_run_here(const Task& task) const {
   const SchedulingClasses::Class& cls = classes_.at(task.key);
   return !cls.node && leased_ && covers(*leased_, cls.demand, node_);
 }
 
-/// To whoever measures how long tasks run, the time of what runs inside one is a wait.
+/// Runs a task without the lock. The time counts as waiting for the outer task, so that its run
+/// time stays right.
 void ClientEngine::run_here(Guard& lock, Task& task) {
   const bool outermost = !std::exchange(runs_here_, true);
   const Time begun = outermost ? steady_now() : Time{};
@@ -63,7 +66,7 @@ void ClientEngine::run_here(Guard& lock, Task& task) {
   waited_ns_.fetch_add((steady_now() - begun).count(), std::memory_order_relaxed);
 }
 
-/// As on_reply() does for a task that ran elsewhere.
+/// Settles the results of a task that ran in this process, as on_reply() does for other tasks.
 void ClientEngine::ended_here(Task& task, std::span<OutgoingValue> values) noexcept {
   Guard lock = guard();
   const auto failed = std::find_if(values.begin(), values.end(), [](const OutgoingValue& value) {
@@ -81,8 +84,8 @@ void ClientEngine::ended_here(Task& task, std::span<OutgoingValue> values) noexc
   if (failed != values.end() && task.request && !task.request->name.empty())
     for (OutgoingValue& value : values)
       if (value.error) value.error = with_its_name(Error(*value.error), task).shared_info();
-  // The agent hears of a call that is kept before it hears of its results: this process may end
-  // between the two words.
+  // The agent must hear of a kept call (KeptCall) before its results (Fulfil): this process may
+  // end between the two messages.
   std::vector<detail::ObjectHandle> unsaid;
   for (std::size_t i = 0; i < task.results.size(); ++i) {
     Entry& result = entry_of(task.results[i]);
@@ -100,12 +103,12 @@ void ClientEngine::ended_here(Task& task, std::span<OutgoingValue> values) noexc
   unlock_and_collect(lock);
 }
 
-/// Nobody wants it. Its place in shared memory is this process's.
+/// Frees a value that is not wanted. Its place in shared memory belongs to this process.
 void ClientEngine::drop_own(const OutgoingValue& value) {
   if (value.kind == wire::Value::Kind::shared) (void)store_->drop(store_location(value.location));
 }
 
-/// settle(), of a value that was made here. Precondition: the entry is not ready.
+/// As settle(), for a value that was made in this process. Precondition: the entry is not ready.
 void ClientEngine::settle_own(Entry& entry, OutgoingValue value) {
   switch (value.kind) {
     case wire::Value::Kind::pending:

@@ -1,11 +1,11 @@
-/// Values that were lost: found elsewhere, computed again, or ended in an error. All under the
-/// lock, except where a comment says otherwise.
+/// Lost values: they are found elsewhere, computed again, or end in an error. All under the lock,
+/// except where a comment says otherwise.
 ///
 /// A value is reached along a chain of objects: a result that was computed at another node is
-/// forwarded to an object of that node. When the bytes at the end are gone, the nearest object of
-/// the chain that can be computed again gets a recompute target, a new object with the value of its
-/// task's next run, and the chain leads there. What this process did not compute itself it asks of
-/// the owner, whose agent asks whoever did.
+/// forwarded to an object of that node. When the bytes at the end of the chain are gone, the
+/// nearest object of the chain that can be computed again gets a recompute target: a new object
+/// with the result of the task's next run. The chain then leads there. For an object that this
+/// process did not compute, it sends Rebuild to the owner, whose agent asks the process that did.
 #include "troupe/runtime/client/engine.hpp"
 
 #include <algorithm>
@@ -50,7 +50,7 @@ Error lost_for_good(const Error& cause, const std::string& why) {
 
 }  // namespace
 
-/// While it lives nobody is told that an entry is ready; at its end they are.
+/// While it lives no waiter is fired; its end fires those that are due.
 class WakeLater {
  public:
   explicit WakeLater(ClientEngine& engine)
@@ -64,20 +64,20 @@ class WakeLater {
   const bool first_;
 };
 
-/// What becomes of a lost value whose task could not run again, or failed then.
+/// Returns the error of a lost value whose task could not run again, or failed when it did.
 Error ClientEngine::cannot_run_again(const Error& why) {
   return lost_for_good(why, "the task that computed it ended in an error when it ran again");
 }
 
-/// A task has ended: its call is kept when a result of it could be lost.
+/// Keeps the call of a task that has ended, when a result of it could be lost.
 void ClientEngine::remember(std::unique_ptr<Task> task) {
   const auto any = [&task](const auto& of) {
     return std::any_of(task->results.begin(), task->results.end(),
                        [&](const detail::ObjectHandle& result) { return of(entry_of(result)); });
   };
   if (!any(may_be_lost)) {
-    // Of a call that has run again somebody may miss what the first run computed, however small
-    // the results are now.
+    // A call that has run again stays: another holder may miss a large result of the first run,
+    // even if the results are small now.
     if (task->spec == nullptr) return;
     if (any([](const Entry& entry) { return entry.kind == wire::Value::Kind::error; }))
       return lineage_.failed(*task->spec, Spec::End::failed);
@@ -91,7 +91,8 @@ void ClientEngine::remember(std::unique_ptr<Task> task) {
   tell_calls();
 }
 
-/// The last handle of a result is gone, but others may hold it.
+/// Tells the agent of a result whose last handle is gone here, if others may hold it and this
+/// process can compute it again.
 void ClientEngine::hand_over_lineage(Entry& entry) {
   if (entry.promoted && lineage_.send_away(entry)) tell_agent(wire::Lineage{entry.id});
   lineage_.forget(entry);
@@ -99,7 +100,7 @@ void ClientEngine::hand_over_lineage(Entry& entry) {
 
 namespace {
 
-/// The last of those that took its place; its bytes may be lost again.
+/// Returns the last object of a chain of recompute targets: a target's bytes may be lost, too.
 Entry& newest_recompute_target(Entry& entry) {
   Entry* at = &entry;
   while (Entry* target = at->recompute_target.load(std::memory_order_relaxed)) at = target;
@@ -113,9 +114,10 @@ void take_place(Entry& entry, const detail::ObjectHandle& target) {
 
 }  // namespace
 
-/// From here on the value of `entry` is that of its recompute target.
+/// Makes the value of `entry` that of its recompute target, here and for the agent.
 void ClientEngine::forward_to_target(Entry& entry, const detail::ObjectHandle& target) {
-  if (entry.recompute_target.load(std::memory_order_relaxed) != nullptr) return;  // it has its own
+  // It has a recompute target already.
+  if (entry.recompute_target.load(std::memory_order_relaxed) != nullptr) return;
   if (!entry.ready.load(std::memory_order_relaxed)) {
     if (entry.source) unfollow(entry);
     entry.source = target;
@@ -130,8 +132,8 @@ void ClientEngine::forward_to_target(Entry& entry, const detail::ObjectHandle& t
   if (entry.promoted && entry.id.high == objects_->high()) tell_recompute_target(entry.id, target);
 }
 
-/// Its source is about to be another: it no longer waits for that, and what waits there for it goes
-/// with its count.
+/// Stops following the source, because the entry gets another one. The count that follow() took
+/// goes with the waiter.
 void ClientEngine::unfollow(Entry& entry) {
   Entry& source = entry_of(entry.source);
   if (source.waiters->empty()) return;
@@ -154,7 +156,7 @@ Result<void> ClientEngine::run_again(Spec& spec, const Entry* wanted) {
   std::vector<detail::ObjectHandle> held;
   auto runs = lineage_.begin_all(spec, held);
   if (!runs) return runs.error();
-  const WakeLater later(*this);  // some of them have no results yet
+  const WakeLater later(*this);  // some of the tasks have no results yet
   for (Lineage::Run& run : *runs) {
     const Entry* const of_run = run.spec == &spec ? wanted : nullptr;
     resubmit(std::move(run), of_run, held);
@@ -162,8 +164,8 @@ Result<void> ClientEngine::run_again(Spec& spec, const Entry* wanted) {
   return {};
 }
 
-/// Its task is submitted once more, for new objects. Those that have the old results and cannot
-/// look at them, and `wanted`, are forwarded to the new ones.
+/// Submits a task once more, for new objects. Old results whose bytes are gone, and `wanted`, are
+/// forwarded to the new ones.
 void ClientEngine::resubmit(Lineage::Run run, const Entry* wanted,
                             std::vector<detail::ObjectHandle>& held) {
   Spec& spec = *run.spec;
@@ -171,7 +173,8 @@ void ClientEngine::resubmit(Lineage::Run run, const Entry* wanted,
   for (const Spec::Input& input : spec.inputs) {
     Entry& entry = input.spec != nullptr ? *input.spec->results[input.index] : *input.entry;
     detail::ObjectHandle handle;
-    while (!(handle = lineage_.revive(entry))) collect_released();  // its last handle is just going
+    // Its last handle is going right now.
+    while (!(handle = lineage_.revive(entry))) collect_released();
     if (input.is_ref)
       task->call.refs[input.position] = std::move(handle);
     else
@@ -181,12 +184,12 @@ void ClientEngine::resubmit(Lineage::Run run, const Entry* wanted,
   for (std::uint32_t i = 0; i < spec.results.size(); ++i) {
     const detail::ObjectHandle target = objects_->create();
     task->results.push_back(target);
-    held.push_back(target);  // a later one of the same order may need it
+    held.push_back(target);  // a later run of the same order may need it
     entry_of(target).made = Entry::Made::task;
     detail::ObjectHandle old;
     if (spec.results[i] != nullptr) old = ObjectTable::keep(*spec.results[i]);
     lineage_.is_result(spec, i, entry_of(target));
-    // One that waits for what it was forwarded to has not lost that.
+    // A pending result still waits for its source, so it has not lost that.
     const bool missed =
         old && entry_of(old).ready.load(std::memory_order_relaxed) && !is_here(entry_of(old));
     if (missed || (old && &entry_of(old) == wanted)) forward_to_target(entry_of(old), target);
@@ -198,19 +201,21 @@ void ClientEngine::resubmit(Lineage::Run run, const Entry* wanted,
     }
   }
   ++recoveries_;
-  if (spec.number != 0)  // its retry is spent, whoever ends meanwhile
+  if (spec.number != 0)  // tell the agent that a retry is spent, in case this process ends
     tell_agent(wire::MadeBy{{}, spec.number, 0, spec.retries_left});
   if (const ErrorInfo* error = failed_argument(task->call)) {
     fail(*task, TaskManager::of_all_attempts(*task, of_call_not_run(Error(*error))));
     return;
   }
-  task->key = static_cast<std::uint32_t>(key_for(task->request.get()));  // it may be forgotten
+  // The old key may be forgotten.
+  task->key = static_cast<std::uint32_t>(key_for(task->request.get()));
   watch_arguments(*task);
   start(std::move(task));
 }
 
-/// Gives the entry a recompute target if this process knows how it was computed. Errors: `error`
-/// says why it cannot be computed again; untouched when nothing is known.
+/// Gives the entry a recompute target if this process knows how it was computed. Returns whether
+/// it did. On failure `error` says why it cannot be computed again; it is unchanged when nothing
+/// is known.
 bool ClientEngine::find_recompute_target(Entry& entry, Error& error) {
   if (entry.recompute_target.load(std::memory_order_relaxed) != nullptr) return false;
   Spec* spec = entry.made_by;
@@ -227,7 +232,8 @@ bool ClientEngine::find_recompute_target(Entry& entry, Error& error) {
                                                  : detail::ObjectHandle{};
   };
   detail::ObjectHandle target = newest();
-  if (target && next_of(entry) == &entry_of(target)) return false;  // it was, and that failed
+  // It leads there already, and that failed.
+  if (target && next_of(entry) == &entry_of(target)) return false;
   if (!target) {
     const auto possible = run_again(*spec, &entry);
     if (!possible) {
@@ -236,15 +242,17 @@ bool ClientEngine::find_recompute_target(Entry& entry, Error& error) {
     }
     target = newest();
     const Entry* next = next_of(entry);
-    if (!target || next == &entry_of(target)) return next != nullptr;  // it was given it right then
+    // run_again() may have forwarded it already.
+    if (!target || next == &entry_of(target)) return next != nullptr;
   }
   ++recoveries_;
   forward_to_target(entry, target);
   return true;
 }
 
-/// The bytes of a ready entry cannot be had, says `error`. True: they may be had later, so try
-/// again; `seen` is what recoveries_ was before the last attempt. Else `error` says why not.
+/// Tries to recover a ready entry whose bytes cannot be had, with reason `error`. `seen`:
+/// recoveries_ before the last attempt to open it. True: the bytes may come, so try again. False:
+/// `error` says why they cannot.
 bool ClientEngine::recover(Entry& entry, std::uint64_t seen, Error& error) {
   if (seen != recoveries_.load(std::memory_order_relaxed) || blocker_of(entry) != nullptr)
     return true;
@@ -255,7 +263,7 @@ bool ClientEngine::recover(Entry& entry, std::uint64_t seen, Error& error) {
   Error refusal = error;
   for (std::size_t i = chain.size(); i-- > 0;) {
     if (!find_recompute_target(*chain[i], refusal)) continue;
-    // Copies of its value lead there, too.
+    // Earlier objects of the chain that copied the lost location lead there, too.
     for (std::size_t j = 0; j < i; ++j)
       if (chain[j]->kind == wire::Value::Kind::shared &&
           chain[j]->recompute_target.load(std::memory_order_relaxed) == nullptr)
@@ -264,19 +272,19 @@ bool ClientEngine::recover(Entry& entry, std::uint64_t seen, Error& error) {
   }
   for (std::size_t i = chain.size(); i-- > 0;) {
     Entry& asked = *chain[i];
-    const bool may_have_copy =  // that the agent knows of
+    const bool may_have_copy =  // a copy that the agent knows
         asked.made == Entry::Made::elsewhere || asked.made == Entry::Made::put;
     const bool known = !may_have_copy || asked.made_by != nullptr;
     if (!asked.promoted || asked.refused || known) continue;
     asked.rebuilding = true;
-    const Entry* next = next_of(asked);  // one that only we know stands for its bytes
+    const Entry* next = next_of(asked);  // an unpromoted one means the entry's own bytes
     tell_agent(wire::Rebuild{asked.id, next != nullptr && next->promoted ? next->id : asked.id});
     return true;
   }
   std::string why = refusal.shared_info() != cause.shared_info() ? refusal.message() : "";
   for (std::size_t i = chain.size(); i-- > 0 && why.empty();)
     if (chain[i]->made != Entry::Made::elsewhere) why = why_not(chain[i]->made);
-  // What the owner said of the outermost one, if it is another's.
+  // The owner's answer about the outermost object that belongs to another process.
   for (std::size_t i = 0; i + 1 < chain.size() && why.empty(); ++i)
     if (chain[i]->refused && *chain[i]->fetch_error) why = (*chain[i]->fetch_error)->message;
   if (why.starts_with(kForGood)) why.erase(0, std::string_view(kForGood).size());
@@ -285,7 +293,7 @@ bool ClientEngine::recover(Entry& entry, std::uint64_t seen, Error& error) {
   return false;
 }
 
-/// The same for an entry that was to get its value from a source, which was lost before.
+/// As recover(), for a pending entry whose source has ended as lost.
 bool ClientEngine::recover_pending(Entry& entry, Error& error) {
   const Error cause = error;
   Error refusal = error;
@@ -305,9 +313,9 @@ bool ClientEngine::recover_pending(Entry& entry, Error& error) {
 
 // --- with others
 
-/// The agent asks on behalf of somebody who holds an object that was made here, or by a call that
-/// we have taken over. What an entry of such a one leads to says nothing: who made it may have
-/// given it another value since.
+/// Handles Rebuild: the agent asks for another process that holds an object which was made here,
+/// or made by a call that this process has taken over. An entry that another process made says
+/// nothing about the object's present value: its maker may have given it another one since.
 void ClientEngine::on_rebuild(const wire::Rebuild& message) {
   lineage_.all_taken_over();
   Error error(Code::object_lost, "whoever had it computed no longer knows how");
@@ -341,7 +349,7 @@ void ClientEngine::on_rebuild(const wire::Rebuild& message) {
   tell_agent(answer);
 }
 
-/// The answer to our Rebuild for a ready entry.
+/// Handles the answer to our Rebuild for a ready entry.
 void ClientEngine::rebuilt(Entry& entry, const wire::Value& value, BlobView payload) {
   entry.rebuilding = false;
   ++recoveries_;
@@ -355,7 +363,7 @@ void ClientEngine::rebuilt(Entry& entry, const wire::Value& value, BlobView payl
     } else {
       target = objects_->create();
       settle(entry_of(target), value, payload);
-      entry_of(target).owns_location = false;  // its record is the agent's, under the other id
+      entry_of(target).owns_location = false;  // the agent has the record, under the entry's id
     }
     Entry& newest = newest_recompute_target(entry);
     bool circle = false;
@@ -366,15 +374,15 @@ void ClientEngine::rebuilt(Entry& entry, const wire::Value& value, BlobView payl
       entry.refused = true;
     else if (value.kind == wire::Value::Kind::forwarded && !on_its_way)
       forward_to_target(newest, target);
-    else if (!on_its_way)  // the agent knows it under the name of the entry
+    else if (!on_its_way)  // the agent knows it by the entry's id
       take_place(newest, target);
   }
   if (entry.wants_bytes && !entry.refused) need(entry, true);
   wake(entry);
 }
 
-/// A task has not run, since the bytes of an argument are gone. True: it is sent again, once they
-/// are there. Else `error` is its end.
+/// Handles a reply that a task has not run because the bytes of an argument are gone. True: the
+/// task is sent again once they are there. False: the task ends in `error`.
 bool ClientEngine::argument_lost(Task& task, std::uint64_t worker, const wire::Reply& reply,
                                  Error& error, Time now) {
   const std::size_t index = reply.lost_argument - std::size_t{1};

@@ -1,5 +1,5 @@
-/// Calls that outlive the worker that made them: told to the agent when others can name a result,
-/// and taken over from it. All under the lock.
+/// Calls that outlive the worker that made them. A worker tells its agent of a call when other
+/// processes can name a result; another process may take the call over. All under the lock.
 #include "troupe/runtime/client/engine.hpp"
 #include "troupe/runtime/engine/registry.hpp"
 
@@ -9,7 +9,7 @@
 namespace troupe::client {
 namespace {
 
-constexpr int kCountBits = 32;  ///< of a call's number; above them stands its process
+constexpr int kCountBits = 32;  ///< low bits of a call's number; its process is above them
 constexpr std::uint32_t kNowhere = ~std::uint32_t{0};
 
 std::uint64_t bytes_of(const Entry& entry) {
@@ -17,8 +17,8 @@ std::uint64_t bytes_of(const Entry& entry) {
   return origin.value ? origin.value->bytes.size() : origin.location->length;
 }
 
-/// Where each of a call's refs stands among those inside its arguments. One of an argument that
-/// became an object is inside that.
+/// Returns the place of each of a call's refs among the refs inside inline arguments. A ref
+/// inside an argument that became an object has no place (kNowhere).
 std::vector<std::uint32_t> places_of_refs(const detail::Call& call) {
   std::vector<std::uint32_t> places(call.refs.size(), kNowhere);
   std::uint32_t next = 0;
@@ -30,8 +30,8 @@ std::vector<std::uint32_t> places_of_refs(const detail::Call& call) {
 
 }  // namespace
 
-/// Others can name this object: the agent is to hear how it was computed, if that is known, for a
-/// time when this process is gone. A driver takes its objects along. tell_calls() follows.
+/// Marks an object that other processes can name: tell_calls() will tell the agent how it was
+/// computed, in case this process ends. Not in a driver, whose objects end with it.
 void ClientEngine::outlive(Entry& entry) {
   if (kind_ == wire::ProcessKind::worker && entry.made_by != nullptr)
     outliving_.push_back(ObjectTable::keep(entry));
@@ -53,8 +53,8 @@ void ClientEngine::tell_calls() {
   tells_calls_ = false;
 }
 
-/// What the agent is to know an argument by: a handle that others may name it by is in `held`.
-/// Empty: it is gone.
+/// Returns the id by which the agent will know an argument. `held` gets a handle that keeps the
+/// object. Empty: the argument is gone.
 ObjectId ClientEngine::name_input(const Spec::Input& input,
                                   std::vector<detail::ObjectHandle>& held) {
   if (input.spec != nullptr && input.spec->number != 0) return {input.spec->number, input.index};
@@ -70,7 +70,8 @@ ObjectId ClientEngine::name_input(const Spec::Input& input,
   return held.back().id();
 }
 
-/// False: an argument cannot be named any more, or the call does not fit a frame.
+/// Tells the agent of a kept call. False: an argument cannot be named any more, or the call does
+/// not fit a frame.
 bool ClientEngine::tell_call(Spec& spec) {
   const Task& task = *spec.task;
   const detail::Call& call = task.call;
@@ -85,7 +86,7 @@ bool ClientEngine::tell_call(Spec& spec) {
   if (task.request) message.retry_on = task.request->retry_on;
   if (message.retry_on.size() > wire::kMaxRetryOn) return false;
 
-  std::vector<detail::ObjectHandle> held;  // until the agent counts them
+  std::vector<detail::ObjectHandle> held;  // until the agent has counted them
   std::vector<ObjectId> refs(call.refs.size());
   const std::vector<std::uint32_t> places = places_of_refs(call);
   for (const Spec::Input& input : spec.inputs) {
@@ -129,7 +130,8 @@ void ClientEngine::forgotten(std::uint64_t number) {
   tell_agent(wire::ForgetCall{number});
 }
 
-/// Another process's call is ours to make. What it names was counted for us.
+/// Takes over another process's call, which this process may then make again. The refs in the
+/// message are counted for this process.
 void ClientEngine::take_over(const wire::KeptCall& message, BlobView payload) {
   std::vector<ObjectId> ids;
   std::vector<Spec::Input> made;

@@ -1,5 +1,5 @@
-/// What arrives: descriptors over the socket, messages of the agent and of peers over rings. All
-/// under the lock.
+/// Handles what arrives: descriptors over the socket, messages of the agent and of peers over
+/// rings. All under the lock.
 #include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/client/engine.hpp"
 #include "troupe/runtime/client/visible_devices.hpp"
@@ -17,11 +17,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Another peer is watched once it was heard so often without the one that is: to change costs as
-/// much as two messages of somebody who is not watched.
+/// The number of messages from unwatched peers after which the watch moves to another peer.
+/// Moving it costs as much as two messages of an unwatched peer.
 constexpr std::uint32_t kWatchAfterMessages = 8;
-/// How often the I/O thread of a worker looks whether a caller waits for a wake-up that was put
-/// off.
+/// How often a worker checks whether a caller waits for a wake-up that was put off.
 constexpr Duration kWakeupCoalescer = 1ms;
 
 using wire::Cases;
@@ -39,7 +38,7 @@ Time ClientEngine::drain(Time now) {
   while (bell_.take(ready_slots_)) {
     std::vector<std::uint32_t> slots = std::exchange(ready_slots_, {});
     for (const std::uint32_t slot : slots) drain_slot(slot, now);
-    ready_slots_ = std::move(slots);  // its room serves again
+    ready_slots_ = std::move(slots);  // reuse its memory
   }
   agent_.flush();
   if (now >= next_tick_) {
@@ -50,7 +49,7 @@ Time ClientEngine::drain(Time now) {
   }
   drop_spent();
   collect_released();
-  // While a worker runs one call after the other, somebody may have to be woken late.
+  // While more calls wait, a caller may have to be woken for a wake-up that was put off.
   if (!incoming_.empty() && io_loop_->shares_cpu())
     return std::min(next_tick_, now + kWakeupCoalescer);
   return next_tick_;
@@ -61,7 +60,7 @@ void ClientEngine::drain_socket() {
     auto received = socket_.receive(frame_);
     if (received.kind == os::Received::Kind::empty) return;
     if (received.kind == os::Received::Kind::closed) {
-      drain_agent(steady_now());  // it may have said why
+      drain_agent(steady_now());  // its ring may say why
       agent_gone("the node's agent has died");
       return;
     }
@@ -100,7 +99,7 @@ void ClientEngine::drain_agent(Time now) {
     auto decoded = wire::decode_node(BlobView(frame_.data(), size));
     if (decoded)
       on_node_message(decoded->message, decoded->payload, now);
-    else if (decoded.error().code() != Code::unavailable)  // a message of a newer agent is skipped
+    else if (decoded.error().code() != Code::unavailable)  // unknown: a newer agent's, skipped
       agent_gone("the node's agent sent a broken message: " + decoded.error().message());
   }
 }
@@ -140,7 +139,8 @@ void ClientEngine::drain_peer(Peer& peer, Time now) {
   }
 }
 
-/// Whether a value in it lies in memory, which only processes of one node share.
+/// Returns whether a value in the message is a location in memory, which only processes of one
+/// node share.
 bool ClientEngine::names_memory(const wire::CallMessage& message) {
   const auto bad = [](const wire::Value& value) {
     return value.kind == wire::Value::Kind::shared || value.kind == wire::Value::Kind::remote;
@@ -157,7 +157,8 @@ bool ClientEngine::drain_watched(Time now) {
   return true;
 }
 
-/// Under the lock, by the leader.
+/// Watches the peer that spoke last, or after enough messages another one. Under the lock, by the
+/// leader.
 bool ClientEngine::watch_peer() noexcept {
   Peer* heard = std::exchange(heard_, nullptr);
   if (heard == nullptr) return false;
@@ -170,7 +171,7 @@ bool ClientEngine::watch_peer() noexcept {
   return true;
 }
 
-/// Nothing more is read from it.
+/// Forgets a peer from which nothing more is read.
 void ClientEngine::look_away(const Peer& peer) noexcept {
   if (heard_ == &peer) heard_ = nullptr;
   if (last_peer_ == &peer) last_peer_ = nullptr;
@@ -196,7 +197,8 @@ ClientEngine::Peer* ClientEngine::find_peer(std::uint64_t process) {
 // --- the agent's messages
 
 void ClientEngine::on_channel(const wire::Channel& message, std::vector<Fd> descriptors) {
-  // Without it who waits for its other side would wait for ever.
+  // Without a slot the processes that wait for this channel would wait for ever: end this
+  // process.
   if (message.my_slot >= ring::kMaxSlots)
     return agent_gone(
         "this process talks to " + std::to_string(ring::kMaxSlots - 2) +
@@ -206,7 +208,7 @@ void ClientEngine::on_channel(const wire::Channel& message, std::vector<Fd> desc
     return agent_gone("the node's agent sent a broken channel");
   if (dead_peers_.erase(message.peer) != 0) return;
   if (slots_.size() <= message.my_slot) slots_.resize(message.my_slot + 1);
-  if (slots_[message.my_slot]) {  // word of its last peer's end is on its way, by the ring
+  if (slots_[message.my_slot]) {  // PeerDied of the slot's last peer is on its way over the ring
     pending_channels_.push_back({message, std::move(descriptors)});
     return;
   }
@@ -227,7 +229,7 @@ void ClientEngine::on_channel(const wire::Channel& message, std::vector<Fd> desc
   peers_[message.peer] = peer.get();
   slots_[message.my_slot] = std::move(peer);
   const Time now = steady_now();
-  drain_slot(message.my_slot, now);  // frames may have come before we knew the slot
+  drain_slot(message.my_slot, now);  // frames may have come before the slot was known
   std::vector<PendingGrant> waiting;
   waiting.swap(pending_grants_);
   for (const auto& pending : waiting) {
@@ -249,7 +251,8 @@ void ClientEngine::on_actor_update(const wire::ActorUpdate& update) {
 }
 
 void ClientEngine::grant(const wire::LeaseGranted& granted, Time now) {
-  if (!classes_.knows(granted.key)) return return_lease(granted.lease);  // nobody wants it any more
+  // No task wants it any more.
+  if (!classes_.knows(granted.key)) return return_lease(granted.lease);
   if (peer_of(granted.worker) == nullptr) {
     pending_grants_.push_back({granted, false});
     return;
@@ -258,14 +261,15 @@ void ClientEngine::grant(const wire::LeaseGranted& granted, Time now) {
   next_tick_ = std::min(next_tick_, now + 1ms);
 }
 
-/// It is said once, also of a lease whose worker's channel is still on its way.
+/// Handles LeaseReclaim. It comes only once, so it is noted for a lease whose worker's channel is
+/// still on its way.
 void ClientEngine::reclaim(std::uint64_t lease, Time now) {
   for (PendingGrant& pending : pending_grants_)
     if (pending.grant.lease == lease) pending.reclaimed = true;
   tasks_.reclaim(lease, now);
 }
 
-/// What such frames name was counted for the peer's node, whose agent has not seen them.
+/// Returns the counts for the peer's node of refs in frames that never left this process.
 void ClientEngine::take_back_waiting(Peer& peer) {
   for (const Blob& frame : peer.channel.take_waiting())
     if (auto decoded = wire::decode_call(frame))
@@ -280,7 +284,7 @@ void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
                 [&](const wire::ActorUpdate& update) { return update.worker == message.peer; });
   const auto found = peers_.find(message.peer);
   if (found == peers_.end()) {
-    dead_peers_.insert(message.peer);  // its channel is still on its way: it is to be refused
+    dead_peers_.insert(message.peer);  // its channel is still on its way and must be refused
     return tell_agent(wire::Arrived{message.peer, 0});
   }
   Peer& peer = *found->second;
@@ -417,8 +421,9 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
       message);
 }
 
-/// An Await's answer, or that to a Rebuild, which the agent gives after those to all Awaits before
-/// it; meanwhile none is sent.
+/// Handles Ready, which answers an Await or a Rebuild. The agent answers all Awaits that precede
+/// a Rebuild first, and no Await is sent while a Rebuild is open; so the counter `awaits` tells
+/// the two apart.
 void ClientEngine::on_ready(const wire::Ready& message, BlobView payload) {
   const detail::ObjectHandle handle = find_held(message.object);
   if (!handle) return give_back(message.value);
@@ -426,7 +431,8 @@ void ClientEngine::on_ready(const wire::Ready& message, BlobView payload) {
   const bool to_rebuild = entry.rebuilding && entry.awaits == 0;
   if (entry.awaits > 0) --entry.awaits;
   if (!entry.ready.load(std::memory_order_relaxed)) {
-    if (entry.rebuilding && !to_rebuild) return give_back(message.value);  // what it was before
+    // An answer to an Await has the lost value.
+    if (entry.rebuilding && !to_rebuild) return give_back(message.value);
     settle(entry, message.value, payload, message.node);
   } else if (to_rebuild) {
     rebuilt(entry, message.value, payload);
@@ -441,8 +447,8 @@ void ClientEngine::agent_gone(const std::string& why) {
   agent_lost_why_ = why;
   shutdown_ = true;
   give_up_notices();
-  // Every wait looks at agent_lost_; results of work under way end typed when somebody asks for
-  // them.
+  // Every wait checks agent_lost_. Results that are still pending end in an error when somebody
+  // asks for them.
   if (!io_loop_) return;
   io_loop_->forget_socket();
   io_loop_->notify();
@@ -471,7 +477,7 @@ void ClientEngine::on_call_message(Peer& peer, wire::CallMessage& message, BlobV
              message);
 }
 
-/// As end() means it.
+/// Returns whether a record that ended is light, as end() defines it.
 template <class Ended>
 static bool is_light(const Ended& ended) noexcept {
   return ended.light && is_alone(entry_of(ended.results.front()));
@@ -485,7 +491,8 @@ void ClientEngine::drop_spent() noexcept {
 void ClientEngine::on_reply(std::uint64_t worker, const wire::Reply& reply, BlobView payload,
                             Time now) {
   std::span<const detail::ObjectHandle> results;
-  // Of a call that is kept the agent hears first: this process may end between the two words.
+  // The agent must hear of a kept call (KeptCall) before its result (Fulfil): this process may
+  // end between the two messages.
   detail::ObjectHandle unsaid;
   Task* task = tasks_.in_flight(worker, reply.sequence);
   ActorCall* call = task == nullptr ? actors_.in_flight(worker, reply.sequence) : nullptr;
@@ -503,7 +510,7 @@ void ClientEngine::on_reply(std::uint64_t worker, const wire::Reply& reply, Blob
     results = call->results;
   } else {
     discard(reply.value);
-    return;  // a late attempt
+    return;  // a reply of a late attempt
   }
   if (reply.value.kind == wire::Value::Kind::error) {
     Error error(*reply.value.error);
@@ -525,7 +532,7 @@ void ClientEngine::on_reply(std::uint64_t worker, const wire::Reply& reply, Blob
     if (may_be_kept && std::exchange(result.fulfil, false)) unsaid = results[reply.index];
     settle(result, reply.value, payload);
   } else {
-    discard(reply.value);  // an earlier attempt came as far, and its result counts
+    discard(reply.value);  // an earlier attempt gave this result already
   }
   if (call != nullptr && reply.value.kind != wire::Value::Kind::inline_bytes)
     for (const auto& result : results) entry_of(result).made = Entry::Made::actor;
@@ -535,7 +542,7 @@ void ClientEngine::on_reply(std::uint64_t worker, const wire::Reply& reply, Blob
   if (unsaid) tell_fulfilled(entry_of(unsaid));
 }
 
-/// The agent keeps what others ask for: it hears of a result once that has come.
+/// Sends the agent the Fulfil of a promoted result.
 void ClientEngine::tell_fulfilled(Entry& result) {
   Blob record;
   wire::Fulfil message;
@@ -552,12 +559,13 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
                                             std::optional<ActorStart>& actor,
                                             std::function<void()>& resume) {
   Guard lock = guard();
-  // What was accepted before the word to end is run, so calls of the actor to itself are, too.
+  // Calls that were accepted before Shutdown still run, and so do calls of the actor to itself.
   const auto has_work = [this] {
     if (agent_lost_ || stopping_) return false;
     return !incoming_.empty() || !resumable_.empty() || !(shutdown_ || starts_.empty());
   };
-  // Results of what was submitted here may be awaited elsewhere: it ends before this process does.
+  // Results of tasks and calls of this process may be awaited elsewhere: it ends only after they
+  // do.
   const auto over = [&] {
     return agent_lost_ || (shutdown_ && !has_work() && tasks_.live() + actors_.live() == 0 &&
                            !(loopback_.actor() && has_unanswered()));
@@ -568,7 +576,7 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
     go_on = has_work();
   }
   if (shutdown_) [[unlikely]] {
-    if (!blocked_ && !over()) {  // what it waits for may need the very CPU that it has
+    if (!blocked_ && !over()) {  // they may need the very CPU that this worker holds
       hand_back_unstarted();
       blocked_ = true;
       tell_agent(wire::Blocked{});
@@ -610,16 +618,16 @@ void ClientEngine::finish_sends() {
   unlock_and_collect(lock);
 }
 
-/// Whether a call that this process has begun waits in a coroutine. A caller's calls are numbered
-/// one after the other.
+/// Returns whether a call that this process has begun waits in a coroutine. The calls of one
+/// caller have consecutive numbers.
 bool ClientEngine::has_unanswered() const noexcept {
   return std::any_of(slots_.begin(), slots_.end(), [](const std::unique_ptr<Peer>& peer) {
     return peer && !peer->dead && peer->started > peer->completed;
   });
 }
 
-/// Under the lock, by the thread that runs user code: libraries that look at their first use see
-/// the devices of the lease and no others.
+/// Sets CUDA_VISIBLE_DEVICES to the devices of the lease: a library that reads the variable at
+/// its first use sees those only. Under the lock, on the thread that runs user code.
 void ClientEngine::show_gpus() {
   static const char* const kVariable = "CUDA_VISIBLE_DEVICES";
   if (!node_gpus_) {
@@ -630,7 +638,7 @@ void ClientEngine::show_gpus() {
   gpus_told_ = false;
 }
 
-/// Under the lock: from here on the call counts as begun.
+/// Publishes that the call has begun. Under the lock.
 void ClientEngine::begin_call(std::uint64_t from, std::uint64_t sequence) {
   Peer* peer = peer_of(from);
   if (peer == nullptr) return;
@@ -654,14 +662,14 @@ void ClientEngine::reply(std::uint64_t to, std::uint64_t sequence, std::uint32_t
     message.lost_argument = value.lost.number;
     message.lost = value.lost.object;
     if (peer == nullptr) {
-      const Blob bytes = payload_;  // who waits for it may send
+      const Blob bytes = payload_;  // payload_ changes when a waiter sends
       on_reply(process_, message, bytes, steady_now());
       return unlock_and_collect(lock);
     }
     settle_agent_queue();
     if (last) peer->channel.count_completed(++peer->completed);
     peer->channel.send(writer_.encode(wire::CallMessage(std::move(message))), payload_);
-  } else if (value.kind == wire::Value::Kind::shared) {  // the caller is gone: it is nobody's
+  } else if (value.kind == wire::Value::Kind::shared) {  // the caller is gone: no owner
     (void)store_->drop(store_location(value.location));
   }
   unlock_and_collect(lock);

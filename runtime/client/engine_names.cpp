@@ -1,4 +1,4 @@
-/// Objects with names in the cluster, and where the bytes of objects are.
+/// Named objects of the cluster, and where the bytes of objects are.
 #include "troupe/runtime/client/engine.hpp"
 
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// For the agent, and for control behind it, which may be starting again.
+/// How long to wait for the agent, and for control behind it, which may be restarting.
 constexpr Duration kControlAnswers = 30s, kNodesAnswer = 10s;
 
 }  // namespace
@@ -87,7 +87,7 @@ bool ClientEngine::forget_object(const std::string& name) {
   return found;
 }
 
-/// What only this process knows it answers itself.
+/// Objects that only this process knows are answered here; the agent is asked for the others.
 std::vector<detail::ObjectLocation> ClientEngine::locations(
     std::span<const detail::ObjectHandle> objects) {
   using State = detail::ObjectLocation::State;

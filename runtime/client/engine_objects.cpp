@@ -1,4 +1,4 @@
-/// Values and references of the engine: settling, promoting, counting holders, opening. All under
+/// The engine's values and references: settling, promoting, counting holders, encoding. All under
 /// the lock, except where a comment says otherwise.
 #include "troupe/runtime/client/engine.hpp"
 
@@ -8,8 +8,8 @@
 namespace troupe::client {
 namespace {
 
-/// Frames that wait for the agent before the process waits for it, too: far from the number at
-/// which a channel takes no more.
+/// The number of frames that may wait for the agent before this process waits, too. Far below the
+/// number at which a channel refuses frames.
 constexpr std::size_t kMostWaiting = 1 << 16;
 static_assert(kMostWaiting < ring::kMaxOverflow);
 
@@ -24,6 +24,7 @@ std::shared_ptr<const Stored> ClientEngine::stored(const wire::Value& value, Blo
   return stored;
 }
 
+/// Gives the entry a value that arrived. `holder`: the node with the bytes of a remote value.
 /// Precondition: the entry is not ready.
 void ClientEngine::settle(Entry& entry, const wire::Value& value, BlobView payload, NodeId holder) {
   if (entry.rebuilding) {
@@ -66,7 +67,7 @@ void ClientEngine::settle(Entry& entry, const wire::Value& value, BlobView paylo
   finish_settling(entry);
 }
 
-/// Its value is that of another object. Precondition: the entry is not ready.
+/// Gives the entry the value of another object. Precondition: the entry is not ready.
 void ClientEngine::settle_forward(Entry& entry, detail::ObjectHandle source) {
   for (const Entry* at = &entry_of(source); at != nullptr;
        at = at->source ? &entry_of(at->source) : nullptr)
@@ -75,15 +76,16 @@ void ClientEngine::settle_forward(Entry& entry, detail::ObjectHandle source) {
                                        "the object was forwarded to itself: it has no value"));
   entry.source = std::move(source);
   if (entry.fulfil && !entry_of(entry.source).ready.load(std::memory_order_relaxed)) {
-    // Others wait for it at the agent, which can follow the source by itself: this process may
-    // end before that is ready.
+    // Others wait for it at the agent, which can follow the source by itself. This process may
+    // end before the source is ready.
     entry.fulfil = false;
     tell_agent(wire::Fulfil{entry.id, outgoing_forward(entry.source, for_agent())});
   }
   follow(entry);
 }
 
-/// Something more about a ready entry: the bytes of a remote value, or nothing that is wanted.
+/// Handles Ready for an entry that is ready: the bytes of a remote value. Anything else is given
+/// back.
 void ClientEngine::arrive(Entry& entry, const wire::Value& value, BlobView payload) {
   const bool wanted = entry.kind == wire::Value::Kind::remote && !entry.source &&
                       entry.fetched.load(std::memory_order_relaxed) == nullptr;
@@ -112,12 +114,12 @@ void ClientEngine::arrive(Entry& entry, const wire::Value& value, BlobView paylo
   if (fetched)
     entry.fetched.store(fetched.release(), std::memory_order_release);
   else
-    entry.fetching = false;  // whoever wants them next asks again
+    entry.fetching = false;  // the next need() asks again
   wake(entry);
 }
 
-/// The entry takes the value of its source, now or when that is ready. Of a remote one it takes
-/// that it is remote: whoever wants the bytes looks at the source.
+/// Copies the value of the entry's source, now or when that is ready. If the source is remote,
+/// the entry is remote, too; the bytes are looked up at the source.
 void ClientEngine::follow(Entry& entry) {
   Entry& source = entry_of(entry.source);
   if (!source.ready.load(std::memory_order_relaxed)) {
@@ -144,13 +146,14 @@ void ClientEngine::follow(Entry& entry) {
 
 void ClientEngine::go_on_following(ClientEngine& engine, void* who, Entry&) {
   auto* follower = static_cast<Entry*>(who);
-  const auto keep = detail::ObjectHandle::adopt(follower);      // the count that follow() took
-  if (follower->ready.load(std::memory_order_relaxed)) return;  // it followed another, too
+  const auto keep = detail::ObjectHandle::adopt(follower);  // the count that follow() took
+  // It got its value from another source.
+  if (follower->ready.load(std::memory_order_relaxed)) return;
   engine.follow(*follower);
 }
 
-/// Nothing will be answered any more: who follows and what it follows would keep each other for
-/// ever.
+/// Drops the counts that follow() took, when nothing will be answered any more. Otherwise a
+/// follower and its source would keep each other for ever.
 void ClientEngine::end_following() {
   std::vector<detail::ObjectHandle> followers;
   const auto leave = [&followers](Entry& source) {
@@ -162,7 +165,7 @@ void ClientEngine::end_following() {
     });
   };
   objects_->each_promoted(leave);
-  tasks_.each([&leave](const Task& task) {  // a recompute target was not promoted
+  tasks_.each([&leave](const Task& task) {  // a recompute target need not be promoted
     for (const auto& result : task.results) leave(entry_of(result));
   });
 }
@@ -186,11 +189,11 @@ void ClientEngine::finish_settling(Entry& entry) {
     tell_agent(message, payload);
   }
   entry.ready.store(true, std::memory_order_release);
-  // A waiter may submit, fail or release other things, but never waits on this entry again.
+  // A waiter may submit, fail or release other objects, but never waits for this entry again.
   wake(entry);
 }
 
-/// Tells those who wait for the entry, now or after those who are being told.
+/// Fires the entry's waiters: now, or after the waiters that are being fired.
 void ClientEngine::wake(Entry& entry) {
   if (entry.waiters.written() && !entry.waiters->empty()) {
     woken_.push_back({ObjectTable::keep(entry), entry.waiters.take()});
@@ -212,13 +215,14 @@ void ClientEngine::fire_woken() {
 
 // --- references
 
-/// Somebody here wants to know when an object that others compute is ready, or wants its bytes: the
-/// agent will tell us. What was forwarded is asked of its source; what has no source yet remembers.
+/// Asks the agent (Await) to tell when an object that others compute is ready, or to fetch its
+/// bytes. For a forwarded object the source is asked. An object that has no source yet remembers
+/// the wish.
 void ClientEngine::need(Entry& entry, bool bytes) {
   Entry* at = &entry;
   at->wants_bytes |= bytes;
   while (Entry* next = next_of(*at)) {
-    if (at->rebuilding) return;  // its end is about to be another
+    if (at->rebuilding) return;  // the chain is about to end elsewhere
     at = next;
     at->wants_bytes |= bytes;
   }
@@ -231,7 +235,7 @@ void ClientEngine::need(Entry& entry, bool bytes) {
   tell_agent(wire::Await{at->id, at->wants_bytes});
 }
 
-/// What the agent is to keep as the value of a ready object of ours.
+/// Returns the value that the agent will keep for a ready object of ours.
 wire::Value ClientEngine::record_of(Entry& entry, Blob& payload) {
   if (Entry* target = entry.recompute_target.load(std::memory_order_relaxed))
     return outgoing_forward(ObjectTable::keep(*target), for_agent());
@@ -242,7 +246,7 @@ wire::Value ClientEngine::record_of(Entry& entry, Blob& payload) {
   return outgoing_forward(entry.source, for_agent());
 }
 
-/// The i-th of the objects that the record of a ready one names, or nullptr.
+/// Returns the i-th object that record_of() a ready entry names, or nullptr.
 Entry* ClientEngine::named_by(const Entry& entry, std::size_t i) {
   if (Entry* target = entry.recompute_target.load(std::memory_order_relaxed))
     return i == 0 ? target : nullptr;
@@ -255,13 +259,14 @@ Entry* ClientEngine::named_by(const Entry& entry, std::size_t i) {
   return i < refs.size() ? &entry_of(refs[i]) : nullptr;
 }
 
-/// The record of an object of ours moves to the agent; we keep one count. So do those of the
-/// objects that it names, before it and however deep they lie.
+/// Hands the entry's record to the agent; this process keeps one count. The objects that the
+/// record names are promoted before it, however deep they lie. A stack of its own replaces
+/// recursion.
 void ClientEngine::promote(Entry& entry) {
   if (entry.promoted) return;
   struct Step {
     Entry* entry;
-    std::size_t named = 0;  ///< of those that it names, so many have been looked at
+    std::size_t named = 0;  ///< how many of the named ones are done
   };
   std::vector<Step> way;
   const auto enter = [&](Entry& at) {
@@ -296,12 +301,13 @@ void ClientEngine::tell_promotion(Entry& entry) {
     entry.fulfil = true;
   }
   tell_agent(message, payload);
-  // A pending one whose task has ended waits for another node's word only.
+  // The task has ended if the entry is ready, or is pending only for its source: then the agent
+  // may hear of its call.
   if (!entry.fulfil || entry.source) outlive(entry);
 }
 
-/// Counts one more holder: the process (or the node) that will find the id in a message published
-/// after this. The agent itself counts what it finds.
+/// Counts the receiver as a holder of an object that a frame will name. This must precede the
+/// frame (RUN-4). The agent itself counts the refs that it receives.
 void ClientEngine::share(const detail::ObjectHandle& handle, const Receiver& to) {
   Entry& entry = entry_of(handle);
   promote(entry);
@@ -309,17 +315,17 @@ void ClientEngine::share(const detail::ObjectHandle& handle, const Receiver& to)
     tell_agent(wire::Hold{entry.id, to.holder, +1, to.frame, to.waiting});
 }
 
-/// A handle of the entry that an id has here, be it parked; empty: it has none.
+/// Returns a handle of the entry with this id, parked or not; an empty one when there is none.
 detail::ObjectHandle ClientEngine::find_held(ObjectId id) {
   while (Entry* entry = objects_->find(id)) {
     if (detail::ObjectHandle handle = lineage_.revive(*entry)) return handle;
-    collect_released();  // its last handle is just going: then it is parked, or gone
+    collect_released();  // its last handle is going right now: then it is parked, or gone
   }
   return {};
 }
 
-/// A handle for an id that arrived in a message; `fresh`: what the sender has counted for us is
-/// the count of a new entry.
+/// Returns a handle for an id that arrived in a message. `fresh`: the entry is new and takes over
+/// the count that the sender has taken. Otherwise the caller returns that count.
 detail::ObjectHandle ClientEngine::adopt(ObjectId id, bool& fresh) {
   detail::ObjectHandle handle = find_held(id);
   fresh = !handle;
@@ -342,14 +348,14 @@ void ClientEngine::drop_refs(const wire::Call& call) {
   for (const auto& argument : call.arguments) give_back(argument);
 }
 
-/// The value is not wanted: what it names was counted for us.
+/// Returns the counts of the refs in a value that is not wanted.
 void ClientEngine::give_back(const wire::Value& value) {
   for (const ObjectId id : value.refs) tell_agent(wire::Hold{id, process_, -1});
   if (value.kind == wire::Value::Kind::forwarded)
     tell_agent(wire::Hold{value.forward, process_, -1});
 }
 
-/// Nor is its place in shared memory, which the sender gave away with it.
+/// Also frees its place in shared memory, which the sender gave away with the value.
 void ClientEngine::discard(const wire::Value& value) {
   give_back(value);
   if (value.kind == wire::Value::Kind::shared) tell_agent(wire::Free{value.location});
@@ -413,8 +419,8 @@ wire::Value ClientEngine::outgoing_entry(Entry& entry, const Receiver& to, Blob&
   return value;
 }
 
-/// The value of a ready object as the receiver can use it: who cannot look at our memory, and what
-/// lies in another node's, gets a reference. So does who gets one that is not ready.
+/// Encodes the value of an object as the receiver can use it. A reference goes out for an object
+/// that is not ready, lies at another node, or lies in memory that the receiver cannot read.
 wire::Value ClientEngine::outgoing(const detail::ObjectHandle& handle, const Receiver& to,
                                    Blob& payload) {
   Entry& entry = entry_of(handle);
@@ -455,7 +461,7 @@ wire::Value ClientEngine::outgoing(const OutgoingValue& from, const Receiver& to
   return value;
 }
 
-/// A sealed value as an object of this process.
+/// Makes an object of this process from a sealed value.
 detail::ObjectHandle ClientEngine::object_of(OutgoingValue value) {
   detail::ObjectHandle handle = objects_->create();
   Entry& entry = entry_of(handle);
@@ -487,9 +493,10 @@ void ClientEngine::tell_agent(const wire::NodeMessage& message, BlobView payload
   if (agent_.waiting() >= kMostWaiting) settle_agent_queue();
 }
 
-/// Counts for receivers must reach the agent's ring before the message that carries the refs
-/// reaches theirs: the agent frees only what no published message can still name. The agent never
-/// blocks, so this is short.
+/// Waits until the agent's ring has taken all messages that are queued for it. Counts for
+/// receivers must be in the agent's ring before the message that carries the refs is in the
+/// receiver's ring (RUN-4): the agent frees only what no published message can still name. The
+/// agent never blocks, so this is short.
 void ClientEngine::settle_agent_queue() {
   if (agent_.waiting() == 0) return;
   constexpr Duration kReads = std::chrono::seconds(5);

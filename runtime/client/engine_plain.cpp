@@ -1,5 +1,6 @@
-/// The straight path: calls whose arguments travel inline, and their replies. What is not plain
-/// goes the general way; both end in the same places. All under the lock.
+/// The fast path for plain calls, whose arguments travel inline without refs, and for their
+/// replies. All other calls take the general path (engine.cpp, engine_messages.cpp); both end in
+/// the same functions. All under the lock.
 #include "troupe/runtime/client/engine.hpp"
 #include "troupe/runtime/engine/registry.hpp"
 
@@ -10,8 +11,8 @@
 namespace troupe::client {
 namespace {
 
-/// A thread that only sends looks at what has arrived once in so many calls; with 256 calls under
-/// way at a worker it never runs dry for that.
+/// A thread that only sends calls assist() once in so many calls. With 256 calls in flight at a
+/// worker, that is often enough to keep it busy.
 constexpr std::uint32_t kSendsPerLook = 16;
 
 }  // namespace
@@ -25,7 +26,8 @@ const wire::FunctionKey& ClientEngine::key_of(const detail::Callable* callable) 
   return key;
 }
 
-/// True: the call is in the peer's ring, or waits for room there.
+/// Sends the call as a plain one, if it is plain. True: the call is in the peer's ring, or waits
+/// for room there.
 bool ClientEngine::send_plain(Peer& peer, const detail::Call& call, std::uint64_t actor_low,
                               std::uint32_t attempt, std::uint32_t results) {
   if (call.arguments.size() > wire::kPlainArguments || !call.refs.empty()) return false;
@@ -40,17 +42,17 @@ bool ClientEngine::send_plain(Peer& peer, const detail::Call& call, std::uint64_
   plain.attempt = attempt;
   plain.results = results;
   const BlobView head = wire::write_plain(plain, plain_);
-  if (head.empty()) return false;  // its numbers are too large
+  if (head.empty()) return false;  // its numbers do not fit
   TROUPE_ASSERT(head.size() + call.bytes.size() <= ring::kMaxFrame,
                 "the inline arguments of a call are bounded");
   peer.channel.send(head, call.bytes);
   return true;
 }
 
-/// Sends a call to a worker that has room for it before its records are made: that is done while
-/// the call is on its way. Returns its number there; 0: it was not sent, and goes the general way.
-/// The memory of the records, this Record and that of a result, is there when it has left: what is
-/// on its way is known.
+/// Sends a call to a worker that has room for it, before the call's records are made: they are
+/// made while the call is on its way. Returns the call's number; 0: it was not sent and takes the
+/// general path. Memory for the records, a Record and an Entry, is reserved before the call
+/// leaves, so that a call on its way always gets its records.
 template <class Record>
 std::uint64_t ClientEngine::send_ahead(std::uint64_t worker, const detail::Call& call,
                                        std::uint64_t actor_low, std::size_t results) {
@@ -67,9 +69,9 @@ template std::uint64_t ClientEngine::send_ahead<Task>(std::uint64_t, const detai
 template std::uint64_t ClientEngine::send_ahead<ActorCall>(std::uint64_t, const detail::Call&,
                                                            std::uint64_t, std::size_t);
 
-/// The last reply to a task, or to a call to an actor, has come. `light`: nobody can tell when what
-/// it held on to is let go, no more than one small value that only its handles know of. Then its
-/// record goes when there is time (drop_spent()).
+/// Ends a task or a call to an actor after its last reply. `light`: nothing can observe when its
+/// record is freed, because it holds at most one small value that only its handles know. Such a
+/// record is freed later, by drop_spent().
 void ClientEngine::end(std::uint64_t worker, bool task, std::uint64_t sequence, Duration ran,
                        Time now, bool light) {
   if (task) {
@@ -85,8 +87,8 @@ void ClientEngine::end(std::uint64_t worker, bool task, std::uint64_t sequence, 
   }
 }
 
-/// The reply to a call that is light, as mostly, whose result nobody waits for but those who hold
-/// it: on_reply() without what other replies may mean. False: it is one of those.
+/// The fast part of on_reply(), for the reply to a light call whose result only its handles and
+/// waiters know. False: the reply needs on_reply().
 [[gnu::flatten]] bool ClientEngine::take_light(Peer& peer, const wire::PlainReply& reply,
                                                BlobView payload, Time now) {
   if (!reply.has_value || reply.index != 0) return false;
@@ -95,7 +97,8 @@ void ClientEngine::end(std::uint64_t worker, bool task, std::uint64_t sequence, 
   const bool light =
       task != nullptr ? task->light && task->spec == nullptr : call != nullptr && call->light;
   if (!light) return false;
-  // Who drops the last handle of a ready result frees it: not before the call is done with.
+  // The thread that drops the last handle of a ready result frees it: keep our handle until the
+  // call has ended.
   const detail::ObjectHandle& handle = (task != nullptr ? task->results : call->results).front();
   Entry& result = entry_of(handle);
   if (result.kind != wire::Value::Kind::pending || result.promoted || result.rebuilding ||
@@ -111,7 +114,7 @@ void ClientEngine::end(std::uint64_t worker, bool task, std::uint64_t sequence, 
   return true;
 }
 
-/// A plain reply as the general way takes it.
+/// Converts a plain reply into a general one.
 const wire::Reply& ClientEngine::general(const wire::PlainReply& reply) {
   plain_reply_.sequence = reply.sequence;
   plain_reply_.index = reply.index;
@@ -123,7 +126,7 @@ const wire::Reply& ClientEngine::general(const wire::PlainReply& reply) {
   return plain_reply_;
 }
 
-/// False: it is something else, or broken.
+/// Handles a frame with a plain call or plain reply. False: it is another message, or broken.
 bool ClientEngine::take_plain(Peer& peer, BlobView frame, Time now) {
   BlobView payload;
   if (wire::PlainReply reply; wire::read_plain(frame, reply, payload)) {
@@ -162,7 +165,8 @@ void ClientEngine::reply_plain(std::uint64_t to, const wire::PlainReply& reply, 
   unlock_and_collect(lock);
 }
 
-/// It sleeps. Where it has another CPU it is woken at once.
+/// Wakes a caller that sleeps, for a reply. The wake-up may be put off while the caller shares
+/// this process's CPU and more calls wait here.
 void ClientEngine::wake_for_reply(Peer& peer) {
   ring::Doorbell& bell = peer.channel.peer_doorbell();
   if (!incoming_.empty() && io_loop_->shares_cpu() && bell.slept_on() == sched_getcpu() &&
@@ -172,14 +176,15 @@ void ClientEngine::wake_for_reply(Peer& peer) {
   wake_late(wakeups_.take());
 }
 
-/// 0: nobody.
+/// Wakes the caller of a wake-up that was put off; 0: there is none.
 void ClientEngine::wake_late(std::uint64_t caller) noexcept {
   if (caller == 0) return;
   if (Peer* peer = peer_of(caller)) peer->channel.peer_doorbell().nudge();
 }
 
-/// The call is known by now, so no failure is its own. (A reply for which there is no memory ends
-/// the process, as in the I/O thread.)
+/// Called after a send. The call is recorded by now, so an error here must not count as the
+/// call's: noexcept. (A reply for which there is no memory ends the process, as in the I/O
+/// thread.)
 void ClientEngine::look_around() noexcept {
   if (++sent_since_look_ < kSendsPerLook) return;
   sent_since_look_ = 0;

@@ -1,4 +1,4 @@
-/// Shared memory as the engine uses it: room for large values, views of others' values, and the
+/// The engine's use of shared memory: room for large values, views of others' values, and the
 /// descriptors that the agent must hand over first.
 #include "troupe/runtime/base/deadline.hpp"
 #include "troupe/runtime/client/engine.hpp"
@@ -13,19 +13,20 @@ namespace {
 
 using namespace std::chrono_literals;
 constexpr Duration kReaderAnswers = 10s;
-/// The agent gives up after 30 s at most when it has no memory.
+/// Exceeds the 30 s after which the agent answers that it has no memory.
 constexpr Duration kMemoryAnswers = 40s;
-/// What was given may be gone again before it is used; then one asks again, for so long.
+/// Memory that the agent gave may be taken again before it is used. Then this process asks again,
+/// for so long.
 constexpr Duration kMemoryAtMost = 60s;
-/// Room mostly comes with the next write to disk. A worker that waits for longer gives its CPU
-/// back: who would let go of some may need it.
+/// Memory mostly comes free with the next write to disk. A worker that waits for longer gives its
+/// CPU back, since a process that would free memory may need it.
 constexpr Duration kMemoryGrace = 250ms;
-/// The agent answers when the time that it was told is over.
+/// Added to the caller's timeout, after which the agent answers in any case.
 constexpr Duration kReplicaAnswers = 10s;
-/// Copies are on their way to other nodes.
+/// A worker that waits for copies gives its CPU back after this.
 constexpr Duration kReplicaGrace = 1ms;
 
-/// Keeps a view and what it needs: the store outlives every view of it.
+/// Keeps a view alive with what it needs: the store must outlive its views.
 struct Opened {
   std::shared_ptr<objectstore::Client> store;
   objectstore::Pinned pinned;
@@ -62,12 +63,15 @@ void ClientEngine::attach_store(const wire::StoreTables& tables, std::vector<Fd>
   membership.retirements = std::move(descriptors[2]);
   auto client = objectstore::Client::attach(
       std::move(membership),
-      [unpins = unpins_](std::uint32_t process, std::uint32_t slot) {  // perhaps after our end
+      // This may run after the engine's end.
+      [unpins = unpins_](std::uint32_t process, std::uint32_t slot) {
         {
           const std::lock_guard lock(unpins->mutex);
           unpins->list.push_back({process, slot});
         }
         unpins->any.store(true, std::memory_order_release);
+        // ~ClientEngine() clears `engine`, then waits until `telling` is 0. Sequentially
+        // consistent: either this thread sees no engine, or the destructor sees this thread.
         unpins->telling.fetch_add(1, std::memory_order_seq_cst);
         if (ClientEngine* engine = unpins->engine.load(std::memory_order_seq_cst))
           engine->collect_unless_locked();
@@ -104,7 +108,7 @@ void ClientEngine::on_extent(const wire::GiveExtent& message, std::vector<Fd> de
     if (added) tell_agent(wire::ExtentMapped{message.extent});
     answer = added ? Result<bool>(true) : added.error();
   }
-  // Who asked may have given up; what came is there for others then.
+  // The thread that asked may have timed out; the extent then serves others.
   const auto wanted = wanted_extents_.find(message.request);
   if (wanted == wanted_extents_.end()) return;
   if (answer && *answer) unused_extents_.fetch_add(1, std::memory_order_relaxed);
@@ -130,7 +134,7 @@ void ClientEngine::on_reader(const wire::GiveReader& message, std::vector<Fd> de
   if (io_loop_) io_loop_->notify();
 }
 
-/// Asks the agent for an extent; true: here it is, false: our own extents may have room now.
+/// Asks the agent for an extent. True: it was added. False: our own extents may have room now.
 Result<bool> ClientEngine::need_extent(std::uint64_t bytes) {
   Guard lock = guard();
   const std::uint64_t request = ++next_request_;
@@ -187,7 +191,8 @@ std::uint64_t ClientEngine::next_serial() noexcept {
   return ++last;
 }
 
-/// As the agent knows the place, which is told it once. Each thread remembers its last.
+/// Returns the agent's number for a call site, which the agent is told once. Each thread caches
+/// its last one.
 std::uint32_t ClientEngine::number_of(detail::CallSite at) {
   struct Last {
     std::uint64_t engine = 0;
@@ -229,8 +234,8 @@ OutgoingValue ClientEngine::finish_room(ValueRoom room,
   return value;
 }
 
-/// A value with more refs than go along with one: it travels as an object, and so do its refs, many
-/// in each.
+/// Seals a value with more refs than one value carries. It becomes a shared value whose refs are
+/// objects, the bundles, of up to wire::kMaxRefs refs each.
 OutgoingValue ClientEngine::bundled(ValueRoom room, std::span<const detail::ObjectHandle> refs) {
   constexpr std::size_t kMost = wire::kMaxRefs * wire::kMaxRefs;
   if (refs.size() > kMost)
@@ -260,10 +265,11 @@ OutgoingValue ClientEngine::bundled(ValueRoom room, std::span<const detail::Obje
   return value;
 }
 
-/// The refs in bundles, in order. Blocks until all of them are here.
+/// Returns the refs inside bundles, in order. Blocks until all bundles are here.
 Result<std::vector<detail::ObjectHandle>> ClientEngine::unbundled(
     std::span<const detail::ObjectHandle> bundles, Duration timeout) {
-  // Whatever a message says of a bundle: they are one level, so that none leads round in a circle.
+  // Bundles do not nest. A message that claims otherwise is refused, so that bundles cannot form
+  // a circle.
   static thread_local bool inside = false;
   if (inside) return Error(Code::internal, "the refs of a value came in bundles of bundles");
   inside = true;
@@ -272,7 +278,7 @@ Result<std::vector<detail::ObjectHandle>> ClientEngine::unbundled(
   } const leave;
   if (std::any_of(bundles.begin(), bundles.end(),
                   [](const auto& bundle) { return !is_here(entry_of(bundle)); })) {
-    Guard lock = guard();  // all of them are asked for at once
+    Guard lock = guard();  // ask for all of them at once
     for (const auto& bundle : bundles) need(entry_of(bundle), true);
     unlock_and_collect(lock);
   }
@@ -302,8 +308,8 @@ detail::ObjectHandle ClientEngine::seal_room(ValueRoom room,
   return handle;
 }
 
-/// The agent becomes the owner of an object that nobody else knows of yet, and sees to it that
-/// other nodes have copies. Blocks until they do.
+/// Makes the agent the owner of an object that no other process knows yet, and has other nodes
+/// copy it. Blocks until they have.
 void ClientEngine::replicate(Guard& lock, Entry& entry, const detail::Replication& how) {
   entry.id.low |= wire::kHasCopies;
   promote(entry);
@@ -378,7 +384,8 @@ bool ClientEngine::fetch_reader(bool is_segment, std::uint64_t id, Error& error)
   return !failed;
 }
 
-/// Where an object is that is not where it was adopted: the agent brings it back if it was spilled.
+/// Asks the agent where an object is now that has moved from `name`. The agent brings a spilled
+/// object back to memory.
 Result<objectstore::Location> ClientEngine::where_is(const wire::Location& name) {
   Guard lock = guard();
   const std::uint64_t request = ++next_request_;
@@ -398,9 +405,9 @@ Result<objectstore::Location> ClientEngine::where_is(const wire::Location& name)
   return store_location(answer->location);
 }
 
-/// Others need memory: what only we know of becomes the agent's, so that it can be spilled, and
-/// empty extents go back, unless one was just given to somebody here. A part at a time, since all
-/// of it has to fit the queue.
+/// Frees memory for others. Values that only this process knows become the agent's, which can
+/// spill them. Empty extents go back, unless one was just given to a thread here. At most 256
+/// values at a time, since their messages have to fit the queue.
 void ClientEngine::release_memory() {
   collect_released();
   for (int left = 256; left > 0 && objects_->oldest_own() != nullptr; --left) {
@@ -428,7 +435,7 @@ Result<objectstore::Pinned> ClientEngine::open(const wire::Location& at) {
       ++mapped;
       if (fetch_reader(is_segment, is_segment ? place.process : place.extent.value, error))
         continue;
-      // Memory goes with its last object; that may be on disk.
+      // Memory is freed with its last object, but the object may be on disk.
       if (error.code() != Code::object_lost) return error;
     }
     const Time now = steady_now();
@@ -442,7 +449,7 @@ Result<objectstore::Pinned> ClientEngine::open(const wire::Location& at) {
                "the object could not be looked at: its memory was another each time, for 60 s");
 }
 
-/// Blocks for refs in bundles, at most so long.
+/// Opens a value in shared memory. Blocks for refs in bundles, at most `timeout`.
 Result<detail::Value> ClientEngine::open_shared(const wire::Location& at,
                                                 const std::vector<detail::ObjectHandle>& nested,
                                                 bool is_bundled, Duration timeout) {
@@ -461,11 +468,12 @@ Result<detail::Value> ClientEngine::open_shared(const wire::Location& at,
   return detail::Value{keep->pinned.bytes(), keep->refs, keep};
 }
 
-/// Precondition: is_here.
+/// Returns a view of the object's value. Precondition: is_here. Error object_lost: another thread
+/// has just found it lost.
 Result<detail::Value> ClientEngine::materialise(const detail::ObjectHandle& handle,
                                                 Duration timeout) {
   const Entry& entry = origin_of(entry_of(handle));
-  // Somebody else found it lost right now.
+  // Another thread has just found it lost.
   const auto moved = [] { return Error(Code::object_lost, "the object is computed again"); };
   if (!entry.ready.load(std::memory_order_acquire)) return moved();
   switch (entry.kind) {
@@ -487,8 +495,9 @@ Result<detail::Value> ClientEngine::materialise(const detail::ObjectHandle& hand
   return Error(Code::internal, "a ready object has no value");
 }
 
-/// The objects that the sender has counted for us, by argument: refs inside, or the one behind a
-/// forwarded value, whose bytes are asked for. Empty when there are none.
+/// Returns handles of the objects that the sender has counted for this process, by argument: the
+/// refs inside it, or the object of a forwarded argument, whose bytes are asked for. Empty when
+/// there are none.
 std::vector<std::vector<detail::ObjectHandle>> ClientEngine::adopt_arguments(
     const wire::Call& call) {
   std::vector<std::vector<detail::ObjectHandle>> held;
@@ -515,7 +524,7 @@ std::vector<std::vector<detail::ObjectHandle>> ClientEngine::adopt_arguments(
 
 std::vector<detail::Value> ClientEngine::open_arguments(const wire::Call& call, BlobView payload,
                                                         LostArgument& lost) {
-  // The caller of an actor cannot send the call once more: it would come after later ones.
+  // The caller of an actor cannot send the call again: it would come after later ones.
   const bool is_task = call.actor_low == 0;
   const auto opened = [&](std::size_t i, Result<detail::Value> value) {
     if (!value && is_task && value.error().code() == Code::object_lost)

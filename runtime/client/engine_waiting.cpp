@@ -1,4 +1,4 @@
-/// Waiting for values: get, wait, coroutines; a worker that waits gives its CPU back.
+/// Waiting for values: get, wait and coroutines. A worker that waits gives its CPU back.
 #include "troupe/runtime/base/back_off.hpp"
 #include "troupe/runtime/base/deadline.hpp"
 #include "troupe/runtime/client/engine.hpp"
@@ -12,12 +12,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A get that lasts longer gives the worker's CPU back.
+/// A wait that lasts longer than this gives the worker's CPU back.
 constexpr Duration kBlockGrace = 100us;
 
 }  // namespace
 
-/// While it lives, the worker has given back its CPU and its unstarted calls.
+/// While it lives, the worker has given its CPU back to the agent and its unstarted calls to
+/// their callers (RUN-5).
 class Blocking {
  public:
   explicit Blocking(ClientEngine& engine) : engine_(engine) {
@@ -35,8 +36,8 @@ class Blocking {
   ClientEngine& engine_;
 };
 
-/// Waits as the I/O loop does; a worker for which that takes longer than the grace gives its CPU
-/// and its unstarted calls back meanwhile: what it waits for may need them.
+/// Waits as IoLoop::wait() does. A worker that waits longer than `grace` gives its CPU and its
+/// unstarted calls back meanwhile, since the awaited work may need them.
 void ClientEngine::idle_until(Guard& guard, const std::function<bool()>& done, Time deadline,
                               Duration grace, Time now) {
   if (kind_ != wire::ProcessKind::worker || blocked_) {
@@ -53,7 +54,7 @@ void ClientEngine::idle_until(Guard& guard, const std::function<bool()>& done, T
   waited_ns_.fetch_add((steady_now() - begun).count(), std::memory_order_relaxed);
 }
 
-/// Under the lock, by the leader.
+/// Implements IoLoop::Host. Under the lock, by the leader.
 bool ClientEngine::peer_elsewhere() const noexcept {
   if (last_peer_ == nullptr) return false;
   const int there = last_peer_->channel.peer_doorbell().slept_on();
@@ -99,8 +100,9 @@ Error no_result_after(Duration timeout) {
 
 }  // namespace
 
-/// With why it takes so long, where that is known. A look (no time at all) is no wait. Whatever the
-/// call has done so far, it goes on: nobody may take it for not executed.
+/// Returns the error of a wait whose timeout has passed, with the reason for the delay where that
+/// is known. A timeout of zero is a look, not a wait, and gets no reason. The outcome is
+/// `unknown` because the call goes on.
 Error ClientEngine::overdue(const Entry& entry, Duration timeout) const {
   Error plain = no_result_after(timeout);
   std::optional<ActorCalls::Delay> delay;
@@ -135,9 +137,9 @@ Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, 
     return value || value.error().code() != Code::object_lost ||
            entry.kind == wire::Value::Kind::error;
   };
-  if (is_here(entry))  // mostly, and then nobody asks for the time
+  if (is_here(entry))  // mostly, and then the clock is not read
     if (auto value = materialise(object, timeout); is_final(value)) return value;
-  // Who waits without end reads no clock for that.
+  // A wait without a deadline needs no clock.
   Time now = timeout != detail::kNoTimeout ? steady_now() : Time{};
   const Time deadline = deadline_after(now, timeout);
   for (;;) {
@@ -150,12 +152,13 @@ Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, 
     if (again) need(entry, true);
     unlock_and_collect(lock);
     if (!again) return error;
-    // Whatever is found may be lost again.
+    // A recovered value may be lost again.
     if (timeout != detail::kNoTimeout && steady_now() >= deadline) return no_result_after(timeout);
   }
 }
 
-/// Whether it is the result of a call, not ended, to the actor whose methods this thread runs.
+/// Returns whether the entry waits for an unfinished call to the actor whose methods run on this
+/// thread.
 bool ClientEngine::is_own_call(const Entry& entry) const {
   if (!loopback_.on_actor_thread()) return false;
   for (const Entry* at = &entry; at != nullptr; at = next_of(*at))
@@ -164,8 +167,8 @@ bool ClientEngine::is_own_call(const Entry& entry) const {
   return false;
 }
 
-/// As try_get, but lost is lost. `now`: the time, if the caller knows it. Apart from try_get, which
-/// mostly needs nothing of it.
+/// As try_get(), but does not recover a lost value. `now`: the time, if the caller knows it.
+/// noinline keeps it out of try_get(), whose fast path needs nothing of it.
 [[gnu::noinline]] Result<detail::Value> ClientEngine::open_once(const detail::ObjectHandle& object,
                                                                 Time deadline, Duration timeout,
                                                                 Time now) {
@@ -207,7 +210,7 @@ bool ClientEngine::is_ready(const detail::ObjectHandle& object) {
   if (entry.ready.load(std::memory_order_acquire) || is_foreign(entry)) return true;
   Guard lock = guard();
   need(entry, false);
-  io_loop_->assist();  // not under the nose of a thread that leads: it would sleep on what we took
+  io_loop_->assist();  // does nothing while another thread leads: that would sleep on what we took
   const bool ready = entry.ready.load(std::memory_order_relaxed);
   unlock_and_collect(lock);
   return ready;
@@ -310,8 +313,8 @@ void ClientEngine::notify_when_ready(const detail::ObjectHandle& object,
   told();
 }
 
-/// No answer comes any more: who asked for a notice is told, and learns the reason when it looks.
-/// Under the lock.
+/// Runs the callbacks of notify_when_ready() when no answer comes any more: they learn the reason
+/// when they look. Under the lock.
 void ClientEngine::give_up_notices() {
   for (Resume* resume : resumes_)
     if (!resume->on_executor) std::exchange(resume->fire, [] {})();
@@ -324,7 +327,7 @@ void ClientEngine::resume(const Resume& resume) {
     resume.fire();
 }
 
-/// The bytes could not be fetched: perhaps from elsewhere.
+/// Tries to recover an object whose bytes could not be fetched.
 void ClientEngine::look_again(Entry& entry) {
   Entry& origin = origin_of(entry);
   const std::shared_ptr<const ErrorInfo> why = origin.fetch_error;
@@ -336,7 +339,7 @@ void ClientEngine::look_again(Entry& entry) {
     origin.fetch_error = error.shared_info();
 }
 
-/// Resumes the coroutine when the entry is ready and, if its bytes are elsewhere, those are here.
+/// Fires the Resume when the entry is ready and its bytes are here, if it has any.
 void ClientEngine::resume_with(Entry& entry, Resume* resume) {
   Entry* blocker = blocker_of(entry);
   Entry& at = blocker != nullptr ? *blocker : origin_of(entry);
@@ -368,7 +371,7 @@ Result<detail::Value> ClientEngine::peek(const detail::ObjectHandle& object) {
   return try_get(object, detail::kNoTimeout);
 }
 
-/// Waits until the object has a value, wherever that lies. Errors: its own.
+/// Waits until the object has a value, wherever its bytes lie. Returns the object's own error.
 Result<void> ClientEngine::await_ready(const detail::ObjectHandle& object) {
   Entry& entry = entry_of(object);
   if (is_foreign(entry)) return of_another_session();

@@ -51,7 +51,7 @@ void Claim::take(Task& task) noexcept {
 
 bool Claim::returns(Task& task) noexcept {
   if (task_ != &task) return false;
-  if (!may_run_in_place(task)) {  // it has been begun meanwhile
+  if (!may_run_in_place(task)) {  // it has begun elsewhere meanwhile
     *this = {};
     return false;
   }

@@ -23,11 +23,11 @@ using namespace std::chrono_literals;
 
 /// How long the I/O thread leaves the doorbell to a thread that has just waited.
 constexpr Duration kHandOver = 1ms;
-/// Longer than a wake-up across virtual CPUs (about 32 us): a shorter spin would make both sides of
-/// a conversation park for ever, each waiting out the wake-up of the other.
+/// How long a leader spins. Must exceed a wake-up across virtual CPUs. With a shorter spin both
+/// sides of a conversation would sleep each time, each waiting out the other's wake-up.
 constexpr Duration kSpin = 75us;
 
-/// Whether it pays to spin is asked again once in so many sleeps.
+/// The number of sleeps after which worth_spinning() is asked again.
 constexpr std::uint32_t kLookAtCpus = 16;
 
 /// A leader that is never without something to handle reads the clock once in so many turns.
@@ -36,7 +36,7 @@ constexpr std::uint32_t kTurnsPerClock = 16;
 /// What woke a thread.
 enum : std::uint32_t { kBell, kSocket, kKick };
 
-/// How many events there are, or 0 at the time.
+/// Waits for events and returns their number, or 0 at the time `until`.
 int wait_for(int set, std::span<epoll_event> events, Time until) {
   const int room = static_cast<int>(events.size());
   // Without a timeout the kernel sets no timer.
@@ -130,13 +130,14 @@ void IoLoop::watch_socket(WaitSet& wait_set, int operation, bool writes) const {
 }
 
 void IoLoop::forget_socket() noexcept {
-  // Its end stands for ever: who sleeps on it would never sleep again.
+  // A closed socket stays readable: a thread that sleeps on it would never sleep again.
   for (const WaitSet* wait_set : {&leader_wait_set_, &io_wait_set_})
     epoll_ctl(wait_set->set.get(), EPOLL_CTL_DEL, host_.socket_fd(), nullptr);
 }
 
-/// Returns whether the doorbell's event was written. Then whoever wrote it takes our announcement
-/// back (if that was a late one, who writes next); else it still stands.
+/// Sleeps until an event or the time. Returns whether the doorbell's event was written. If so,
+/// the writer takes back our announcement that we sleep (or the next writer does, if that event
+/// was a late one). Otherwise the announcement still stands.
 bool IoLoop::sleep_until(WaitSet& wait_set, Time until) {
   if (const bool writes = host_.wants_write(); writes != wait_set.writes)
     watch_socket(wait_set, EPOLL_CTL_MOD, writes);
@@ -150,8 +151,9 @@ bool IoLoop::sleep_until(WaitSet& wait_set, Time until) {
   return rung;
 }
 
-/// Under the lock: whoever clears io_on_bell_ ends the sleep, so that the announcement of one
-/// thread is never taken back by the other.
+/// Ends the I/O thread's sleep on the doorbell, so that the calling thread can lead. Under the
+/// lock. The thread that clears io_on_bell_ ends the sleep; otherwise one thread could take back
+/// the other's announcement.
 void IoLoop::take_over_from_io() {
   if (!io_on_bell_) return;
   io_on_bell_ = false;
@@ -160,8 +162,9 @@ void IoLoop::take_over_from_io() {
   [[maybe_unused]] const auto n = ::write(kick_.get(), &one, sizeof one);
 }
 
-/// With one CPU for both sides it only holds up the other one. Two that are pinned to a CPU each
-/// have one CPU each as well, which is why it is asked where the peer is.
+/// Returns whether a leader should spin. With one CPU for both sides, spinning only holds up the
+/// peer. Two processes that are each pinned to a CPU of their own also see one CPU each, so the
+/// peer's CPU counts, too.
 bool IoLoop::worth_spinning() const {
   return usable_cpus() > 1 || host_.peer_elsewhere();
 }
@@ -202,7 +205,7 @@ bool IoLoop::lead(Guard& guard, const std::function<bool()>& done, Time deadline
   take_over_from_io();
   bool result = false;
   led_since_ = now;
-  bool spun_once = false;  // it has spun in vain, and only looks once more before it sleeps
+  bool spun_once = false;  // spun without success: only look once more before sleeping
   for (std::uint32_t turn = 1;; ++turn) {
     if (stopping_.load(std::memory_order_relaxed)) {  // nothing is handled any more
       result = done();
@@ -227,15 +230,16 @@ bool IoLoop::lead(Guard& guard, const std::function<bool()>& done, Time deadline
     const bool rung = sleeps && !stopping_.load(std::memory_order_seq_cst) &&
                       !called_.load(std::memory_order_seq_cst) &&
                       sleep_until(leader_wait_set_, std::min(timer, deadline));
+    // Without a ring nobody took our announcement back.
     if (sleeps && !rung) bell_.finish_sleep();
     if (!pending || turn % kTurnsPerClock == 0) now = steady_now();
     guard.lock();
-    // The program, or the peer, may have been pinned meanwhile.
+    // The program or the peer may have been pinned meanwhile.
     if (!pending && ++sleeps_ % kLookAtCpus == 0) spin_ = worth_spinning() ? kSpin : Duration(0);
     away_ = false;
     called_.store(false, std::memory_order_relaxed);
-    // Mostly that ends the wait. Whatever else there is to do is done when this thread waits next,
-    // while the peer works.
+    // Mostly the watched peer's reply ends the wait. Other work is done when this thread waits
+    // next, while the peer works.
     if (pending && host_.drain_watched(now) && (result = done())) break;
   }
   leading_ = false;
@@ -261,14 +265,14 @@ void IoLoop::io_loop() {
     const Time last(Duration(last_led_.load(std::memory_order_relaxed)));
     const bool assisted = std::exchange(assists, assists_) != assists_;
     if (left_to_others(leading_, assisted, now - last, now - host_.next_timer())) {
-      // Only a long wait is worth a kick at its end: kicked after each of many short ones, this
-      // thread would take part in every call (on one CPU that tripled its time).
+      // Only a long wait is worth a kick at its end. If each of many short waits kicked this
+      // thread, it would take part in every call.
       const bool deep = leading_ && now - led_since_ >= kHandOver;
       io_idle_.store(deep, std::memory_order_seq_cst);
       guard.unlock();
       pollfd entry{kick_.get(), POLLIN, 0};
       const timespec tick{0, 1'000'000};
-      // A leader kicks us when it leaves wait(), if we said that we are idle.
+      // A leader kicks this thread when it leaves wait() and io_idle_ is set.
       ppoll(&entry, 1, deep ? nullptr : &tick, nullptr);
       continue;
     }

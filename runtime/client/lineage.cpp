@@ -8,7 +8,8 @@
 namespace troupe::client {
 namespace {
 
-/// What it costs to keep the value of an entry. Of a remote one the location holds only its size.
+/// Returns the bytes that a parked entry keeps. The location of a remote value holds only its
+/// size.
 std::size_t cost_of(const Entry& entry) {
   std::size_t bytes = sizeof(Entry);
   if (entry.value) bytes += entry.value->bytes.size();
@@ -84,7 +85,7 @@ std::vector<detail::ObjectHandle> Lineage::keep(std::unique_ptr<Task> task) {
   return dropped;
 }
 
-/// One use is the caller's.
+/// Makes a Spec with one use, which is the caller's to drop.
 Spec& Lineage::add_spec(std::size_t results) {
   Spec* spec = new Spec;
   spec->next = all_;
@@ -220,7 +221,7 @@ bool Lineage::send_away(const Entry& entry) {
   Spec* spec = entry.made_by;
   if (spec == nullptr || spec->end != Spec::End::none) return false;
   if (entry.recompute_target.load(std::memory_order_relaxed) != nullptr)
-    return false;  // and it was told
+    return false;  // the holders were told of the target
   return send_away(*spec, entry.result_index, entry.id);
 }
 
@@ -247,7 +248,8 @@ Lineage::Away* Lineage::away(ObjectId object) {
 
 // --- running again
 
-/// A call and those behind it that `enter` lets in, each after those that it `needs`, by input.
+/// Appends `wanted`, and the calls behind it that `enter` admits, to `order`: each after the
+/// calls of those inputs that it `needs`. Depth first, with a stack of its own (LINEAGE-4).
 template <class Enter, class Needs>
 void Lineage::walk(Spec& wanted, std::vector<Spec*>& order, const Enter& enter,
                    const Needs& needs) {
@@ -350,7 +352,7 @@ std::vector<detail::ObjectHandle> Lineage::take_over(std::unique_ptr<Task> task,
                                                      std::uint64_t number, std::size_t results,
                                                      std::vector<Spec::Input> made) {
   Spec& spec = add_spec(results);
-  taken_over_.push_back(&spec);  // its use
+  taken_over_.push_back(&spec);  // holds the use that add_spec() took
   set_number(spec, number);
   for (const Spec::Input& input : made) ++input.spec->uses;
   spec.inputs = std::move(made);

@@ -17,8 +17,7 @@ Entry* ObjectTable::find(ObjectId id) noexcept {
 }
 
 detail::ObjectHandle ObjectTable::keep(Entry& entry) noexcept {
-  // A record whose last handle is gone is on its way out (its release waits for our lock): never
-  // revived.
+  // An entry whose last handle is gone is never revived here: its release waits for our lock.
   std::uint32_t handles = entry.handles.load(std::memory_order_acquire);
   while (handles != 0)
     if (entry.handles.compare_exchange_weak(handles, handles + 1, std::memory_order_acq_rel))

@@ -56,13 +56,14 @@ class Results final : public detail::ResultSink {
   std::size_t published_ = 0;
 };
 
-/// The bytes and refs of a call's inline arguments: its views keep them, its record may go.
+/// The bytes and refs of a call's inline arguments. Views keep this alive, so the call's record
+/// may go.
 struct Kept {
   SmallBuffer<72> bytes;
   std::vector<detail::ObjectHandle> refs;
 };
 
-/// Throws what the call is to end in.
+/// Opens the arguments of a task that runs in place. Throws the error that the task must end in.
 void open(ClientEngine& engine, const detail::Call& call, Arguments& arguments) {
   if (call.arguments.empty()) return;
   auto kept = std::allocate_shared<Kept>(FreeListAllocator<Kept>());
@@ -71,7 +72,7 @@ void open(ClientEngine& engine, const detail::Call& call, Arguments& arguments) 
   arguments.values.reserve(call.arguments.size());
   arguments.views.reserve(call.arguments.size());
   for (const detail::Argument& argument : call.arguments) {
-    if (argument.object) {  // lost bytes are computed again by this process, which has the call
+    if (argument.object) {  // get() computes lost bytes again: this process has the call
       arguments.values.push_back(engine.get(argument.object, detail::kNoTimeout));
       continue;
     }
@@ -81,8 +82,8 @@ void open(ClientEngine& engine, const detail::Call& call, Arguments& arguments) 
   }
 }
 
-/// Where the first error of a chain was thrown is what its reader looks for. Each stack of a deep
-/// nesting would leave no room for that one.
+/// Returns whether an error of the chain has a stack. Only the innermost one, where the first
+/// error was thrown, is kept: stacks of each level of a deep nesting would leave no room for it.
 bool has_stack(const ErrorInfo& error) noexcept {
   for (const ErrorInfo* one = &error; one != nullptr; one = one->cause.get())
     if (!one->remote_stack.empty()) return true;

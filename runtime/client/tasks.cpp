@@ -12,19 +12,20 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Work that may wait at one worker: enough to hide a round trip, little enough to move elsewhere.
+/// The work that may wait at one worker: enough to hide a round trip, little enough to move
+/// elsewhere.
 constexpr double kPipelineNs = 400e3;
 constexpr std::size_t kMaxDepth = 256;
-/// A worker that has shown no progress for so long is relieved of what it has not started, if
-/// others are idle.
+/// A worker without progress for this long is asked to hand back its unstarted calls, if another
+/// worker is idle.
 constexpr Duration kStuck = 1ms;
-/// As long as others only wait to be taken, nobody gains by what comes back but fairness; and one
-/// that has no CPU just now looks stuck, too.
+/// The same limit while no worker is idle and tasks are ready. The calls that come back would run
+/// no sooner, only more fairly; and a worker that just has no CPU looks stuck, too.
 constexpr Duration kRecallWhenBusy = 20ms;
-/// An idle lease stays warm for so long.
+/// An idle lease is kept for this long.
 constexpr Duration kWarm = 50ms;
-/// One of another demand only for so long: what it holds would make this node look full to a task
-/// that asks now, and send that elsewhere.
+/// An idle lease of another demand is kept only for this long. Its resources would make this node
+/// look full to a task that asks now, and the task would be placed elsewhere.
 constexpr Duration kWarmForOthers = 1ms;
 constexpr std::uint32_t kMaxBacklog = 4096;
 
@@ -90,7 +91,7 @@ void TaskManager::sent(std::unique_ptr<Task> owned, std::uint64_t worker,
   if (pool.requested == 0) return;
   try {
     ask_for_leases(task->key, pool, now());
-  } catch (const std::bad_alloc&) {  // more may be asked for than is needed, for a while
+  } catch (const std::bad_alloc&) {  // too many leases stay requested for a while
   }
 }
 
@@ -103,7 +104,7 @@ void TaskManager::submit(std::unique_ptr<Task>&& owned, const LazyTime& now) {
   }
   const std::uint32_t before = task->key;
   out_.placed(*task);
-  if (task->key != before) pools_.try_emplace(before);  // unused() is due for it, too
+  if (task->key != before) pools_.try_emplace(before);  // so that forget_unused() reports it, too
   Pool& pool = pools_[task->key];
   pool.ready.push_back(*task);
   ++pool.tasks;
@@ -113,7 +114,7 @@ void TaskManager::submit(std::unique_ptr<Task>&& owned, const LazyTime& now) {
     dispatch(task->key, pool, now);
   } catch (...) {
     if (!pool.ready.holds(*task))
-      return;  // it was sent, and only a lease request could not be taken back
+      return;  // it was sent; only the change of the lease request failed
     pool.ready.erase(*task);
     --queued_;
     owned = take(*task, pool);
@@ -134,7 +135,7 @@ void TaskManager::argument_ready(Task& task, Time now) {
   if (task.key != before) {
     --pools_.at(before).tasks;
     ++pool.tasks;
-    claim_.gone(task);  // it belongs to another node
+    claim_.gone(task);  // the task now belongs to another node
   }
   if (goes_to_waiter(task)) return;
   pool.ready.push_back(task);
@@ -212,7 +213,7 @@ Task* TaskManager::in_flight(std::uint64_t worker, std::uint64_t sequence) {
   return task != nullptr ? *task : nullptr;
 }
 
-/// What its worker said of a task in flight is progress.
+/// Takes a task out of its lease after a message of the worker, which counts as progress.
 [[gnu::always_inline]] inline Task* TaskManager::leave(Lease& lease, std::uint64_t sequence,
                                                        Time now) {
   const std::size_t at = lease.in_flight.find(sequence);
@@ -280,7 +281,7 @@ void TaskManager::postponed(std::uint64_t worker, std::uint64_t sequence, std::u
   settle_lease(lease, now);
 }
 
-/// After something has left it.
+/// Gives the lease back or sends it more, after a task has left it.
 void TaskManager::settle_lease(Lease& lease, Time now) {
   const std::uint64_t key = lease.key;
   if (lease.reclaimed && lease.in_flight.empty()) give_back(lease);
@@ -303,8 +304,8 @@ void TaskManager::handed_back(std::uint64_t worker, std::uint64_t first, std::ui
     else
       forget(task);
   }
-  // A worker that hands back is busy for long (or waits): what it keeps is one call, so others take
-  // these and it gets nothing until it moves.
+  // A worker that hands back is busy for long, or waits. It keeps one call at most; other workers
+  // take these calls, and it gets no new one until it makes progress.
   lease.since = now;
   lease.recalled = !lease.in_flight.empty();
   if (lease.reclaimed && lease.in_flight.empty()) give_back(lease);
@@ -370,14 +371,15 @@ Time TaskManager::tick(Time now) {
       next = std::min(next, pool.claims.look(now));
       if (!pool.claims.any()) dispatch(key, pool, now);
     }
-    if (pool.requested != 0 && pool.ready.empty()) {  // what it was for was run here meanwhile
+    if (pool.requested != 0 && pool.ready.empty()) {  // its tasks ran in place meanwhile
       if (now - pool.asked >= kAskAgain)
         ask(key, pool, 0, now);
       else
         next = std::min(next, pool.asked + kAskAgain);
     }
     for (Lease* lease : pool.leases) {
-      if (!lease->in_flight.empty()) next = std::min(next, now + kWarm);  // it may be idle by then
+      // The lease may be idle by then.
+      if (!lease->in_flight.empty()) next = std::min(next, now + kWarm);
       if (const Time when = when_slow(*lease); when <= now)
         slow.push_back(lease->in_flight[0]);
       else
@@ -397,7 +399,7 @@ Time TaskManager::tick(Time now) {
           lease->recalled = true;
           out_.recall(lease->worker);
         } else {
-          // Nobody could take them yet: ask for one more worker, and look again.
+          // No worker could take them now: ask for one more, and look again.
           if (pool.requested == 0 || now - pool.asked >= kAskAgain) ask(key, pool, 1, now);
           next = std::min(next, now + kStuck);
         }
@@ -412,7 +414,7 @@ Time TaskManager::tick(Time now) {
 
 // --- second attempts
 
-/// When what it runs has taken so long that a second attempt is due.
+/// Returns when the lease's oldest call has run so long that a second attempt is due.
 Time TaskManager::when_slow(const Lease& lease) const {
   if (usual_.empty() || lease.in_flight.empty()) return Time::max();
   const Task& task = *lease.in_flight[0];
@@ -449,7 +451,7 @@ Task* TaskManager::other_attempt(const Task& task) const {
   return nullptr;
 }
 
-/// From here on the other one is the only attempt; it is returned.
+/// Makes the other attempt the only one, and returns it; nullptr: there is none.
 Task* TaskManager::part(const Task& task) {
   Task* other = other_attempt(task);
   if (other == nullptr) return nullptr;
@@ -458,7 +460,8 @@ Task* TaskManager::part(const Task& task) {
   return other;
 }
 
-/// The other attempt has ended the task. What runs cannot be stopped: its answer finds no results.
+/// Drops an attempt after the other one has ended the task. An attempt in flight cannot be
+/// stopped: it keeps its place, and its answer finds no results.
 void TaskManager::supersede(Task& late) {
   Pool& pool = pools_.at(late.key);
   if (pool.ready.holds(late)) {
@@ -472,7 +475,7 @@ void TaskManager::supersede(Task& late) {
   late.results = {};
 }
 
-/// Keys come and go with the demands of tasks and with nodes.
+/// Forgets unused keys, which come and go with the demands of tasks and with nodes.
 void TaskManager::forget_unused() {
   const auto is_unused = [](const Pool& pool) {
     return pool.tasks == 0 && pool.leases.empty() && pool.requested == 0;
@@ -480,7 +483,7 @@ void TaskManager::forget_unused() {
   std::vector<std::uint64_t> unused;
   for (const auto& [key, pool] : pools_)
     if (key != 0 && is_unused(pool)) unused.push_back(key);
-  // The newest ones are kept: they are the likeliest to be used again.
+  // Keep the newest ones: they are the likeliest to be used again.
   unused.resize(unused.size() - std::min(unused.size(), kUnusedKeys));
   for (const std::uint64_t key : unused) {
     pools_.erase(key);
@@ -500,14 +503,14 @@ TaskManager::Lease* TaskManager::best_lease(const Pool& pool) const {
   const std::size_t limit = depth(pool);
   for (Lease* lease : pool.leases) {
     if (lease->reclaimed || lease->full || lease->in_flight.size() >= limit) continue;
-    // One that has shown no progress and was asked to hand back gets nothing until it moves.
+    // A worker that was recalled for lack of progress gets nothing until it makes progress.
     if (lease->recalled && !lease->in_flight.empty()) continue;
     if (best == nullptr || lease->in_flight.size() < best->in_flight.size()) best = lease;
   }
   return best;
 }
 
-/// Not one that has its other attempt.
+/// As best_lease(), but never the lease that runs the task's other attempt.
 TaskManager::Lease* TaskManager::best_lease_without(Pool& pool, const Task& task) const {
   const Task* other = other_attempt(task);
   for (Lease* lease : pool.leases) {
@@ -560,7 +563,8 @@ void TaskManager::ask_for_leases(std::uint64_t key, Pool& pool, Time now) {
   ask(key, pool, want, now);
 }
 
-/// The agent hears of what comes free before it is asked.
+/// Returns idle leases of other keys before this key asks for leases, so that the agent sees
+/// their resources as free.
 void TaskManager::give_back_others(std::uint64_t key, const Pool& pool, Time now) {
   if (leases_.size() == pool.leases.size()) return;  // mostly
   std::vector<Lease*> idle;
@@ -584,7 +588,7 @@ void TaskManager::requeue(Pool& pool, Task& task) {
   ++queued_;
 }
 
-/// Whoever awaits its results finds it no more.
+/// Takes the task off its results, so that awaited_task() no longer finds it.
 void TaskManager::unname(const Task& task) noexcept {
   for (const auto& result : task.results)
     if (result && !entry_of(result).ready.load(std::memory_order_relaxed))

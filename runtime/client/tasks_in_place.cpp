@@ -1,5 +1,4 @@
-/// Tasks that whoever awaits them runs itself: what the task manager does for a claim
-/// (in_place.hpp).
+/// Tasks that run in place: the TaskManager's side of a claim (in_place.hpp).
 #include "troupe/runtime/client/tasks.hpp"
 
 #include "troupe/runtime/client/objects.hpp"
@@ -21,8 +20,8 @@ Claim::Answer TaskManager::claim(Task& task, Time now) {
   return Claim::Answer::run;
 }
 
-/// The request for a lease stays as it is: the next task may follow at once, and each change is a
-/// message. What it has too much is taken back by tick().
+/// Notes that the task runs in this process. The open lease request stays as it is, since the
+/// next task may follow at once and each change costs a message. tick() withdraws a surplus.
 Task& TaskManager::runs_here(Task& task, Time now) {
   pools_[task.key].claims.note(now);
   ++run_here_;
@@ -41,7 +40,8 @@ void TaskManager::recall_claimed() {
   }
 }
 
-/// True: it is not made ready, since whoever awaits it has it from here on.
+/// Returns true when the task is claimed: it belongs to the thread that awaits it and is not made
+/// ready.
 bool TaskManager::goes_to_waiter(Task& task) {
   if (!claim_.returns(task)) return false;
   out_.claim_came_back();

@@ -19,16 +19,17 @@
 namespace troupe::client {
 namespace {
 
-/// Between two words about how long tasks run here.
+/// The interval between two Pace messages.
 constexpr Duration kPaceInterval = std::chrono::milliseconds(250);
 
 /// Sends the results of one call; outlives the thunk when the call is a coroutine.
 class Replier final : public detail::ResultSink {
  public:
   explicit Replier(ClientEngine& engine) : engine_(engine) {}
-  /// Whose results they are; before anything is allocated.
+  /// Names the function whose results these are. Called before anything is allocated.
   void runs(const char* function) noexcept { function_ = function; }
-  /// For the next call. Only how long tasks run is of use to anybody, so actors read no clock.
+  /// Resets the sink for the next call. Only run times of tasks are reported, so calls of actors
+  /// read no clock.
   void begin(const Incoming& call, std::size_t results, Time now) {
     timed_ = call.call.actor_low == 0;
     to_ = call.from;
@@ -38,10 +39,10 @@ class Replier final : public detail::ResultSink {
     sent_ = 0;
     rooms_.resize(results);
     for (ValueRoom& room : rooms_)
-      if (room.allocation) room = {};  // what was never published
+      if (room.allocation) room = {};  // drops what was never published
     begun_ = ended_ = now;
   }
-  /// Of the last result; the call's begin before that.
+  /// When the last result was sent; before that, when the call began.
   Time ended() const noexcept { return ended_; }
 
   std::span<std::byte> allocate(std::size_t index, std::size_t size) override {
@@ -59,7 +60,7 @@ class Replier final : public detail::ResultSink {
     if (refs.empty() && !room.allocation && sent_ + 1 == total_) {
       send_plain(index, room.inline_bytes);
     } else if (wanted_ == 0) {
-      room = {};  // a tell: sealed, its bytes would be nobody's
+      room = {};  // a tell: a sealed value would have no owner
       send(index, {});
     } else {
       send(index, engine_.finish_room(std::move(room), refs));
@@ -84,7 +85,7 @@ class Replier final : public detail::ResultSink {
   bool finished() const noexcept { return sent_ == total_; }
 
  private:
-  /// The last result, if it is small and holds no refs.
+  /// Sends the last result, which is small and holds no refs.
   void send_plain(std::size_t index, BlobView bytes) {
     ++sent_;
     wire::PlainReply reply;
@@ -118,7 +119,7 @@ class Replier final : public detail::ResultSink {
   Time begun_{}, ended_{};
 };
 
-/// A constructor's result is the instance; nothing travels.
+/// The sink of a constructor, whose result is the instance: nothing is sent.
 class NoResult final : public detail::ResultSink {
  public:
   std::span<std::byte> allocate(std::size_t, std::size_t size) override {
@@ -162,7 +163,8 @@ class Worker {
       if (start) become(*start);
       free_since_ = steady_now();
     }
-    // It is killed in a moment: a destructor would run or not, as chance has it.
+    // Without an agent this process is killed soon: do not begin a destructor that may not
+    // finish.
     if (engine_.has_lost_agent()) return;
     if (instance_ != nullptr && class_->destroy != nullptr)
       class_->destroy(std::exchange(instance_, nullptr));
@@ -187,7 +189,7 @@ class Worker {
     }
   }
 
-  /// Arguments of a plain call are shown where they arrived.
+  /// Shows the arguments of a plain call where they arrived, without a copy.
   void open(const std::shared_ptr<Incoming>& call) {
     if (call->count == 0) return open(call->call, call->payload);
     arguments_.clear();
@@ -209,7 +211,7 @@ class Worker {
     last_ = callable;
     return callable;
   }
-  /// In sink_, until the next call; longer for a coroutine, which has taken it.
+  /// Returns the sink of the next call. A sink is reused, unless a coroutine still has it.
   Replier* next_replier(const Incoming& call, std::size_t results) {
     if (!sink_ || sink_.use_count() != 1) {
       auto made = std::make_shared<Replier>(engine_);
@@ -257,7 +259,7 @@ class Worker {
     const detail::Callable* callable = nullptr;
     Replier* sink = nullptr;
     bool deferred = false;
-    std::optional<Duration> waited;  // before it ran
+    std::optional<Duration> waited;  // engine_.waited() before the run
     const os::NoteThrows noting;
     try {
       callable = lookup(call.call.function);
@@ -293,7 +295,8 @@ class Worker {
       note_pace(call.call.function, begun, *waited);
   }
 
-  /// A task that waited for others says nothing of this node.
+  /// Adds the task's run time to the Pace report. A task that waited for values is left out: its
+  /// time says nothing about this node.
   void note_pace(const wire::FunctionKey& function, Time begun, Duration waited_before) {
     if (engine_.waited() != waited_before) return;
     const Duration ran = free_since_ - begun;
@@ -304,10 +307,10 @@ class Worker {
   }
 
   ClientEngine& engine_;
-  InPlaceRuns in_place_{engine_};  ///< tasks that the one that runs awaits
+  InPlaceRuns in_place_{engine_};  ///< runs tasks that the running one awaits
   Arguments arguments_;
-  std::shared_ptr<detail::ResultSink> sink_;  ///< of the call that runs, or ran last
-  Replier* replier_ = nullptr;                ///< the same
+  std::shared_ptr<detail::ResultSink> sink_;  ///< sink of the present or last call
+  Replier* replier_ = nullptr;                ///< points at *sink_
   wire::FunctionKey last_key_;
   const detail::Callable* last_ = nullptr;
   const detail::Callable* class_ = nullptr;
@@ -315,10 +318,10 @@ class Worker {
   ActorId actor_;
   ObjectId lifetime_;
   bool restarted_ = false;
-  /// Since when this thread has had nothing to do: the next call begins there, without another look
-  /// at the clock.
+  /// When this thread last became free. The next call begins there, without another look at the
+  /// clock.
   Time free_since_{};
-  Time opened_{};  ///< when arguments had been opened, of the last call whose could not be shown
+  Time opened_{};  ///< when open() last opened arguments that were not plain
   scheduling::PaceBook pace_;
   Time next_pace_{};
 };
@@ -327,14 +330,15 @@ class Worker {
 
 namespace {
 
-/// A worker that has one CPU, and so shares it with who calls it, does not take that away when a
-/// call wakes it: its caller goes on until it waits, and the worker finds more than one call.
+/// Makes this process SCHED_BATCH when it has one CPU, which it then shares with its caller. A
+/// wake-up then does not preempt the caller: it goes on until it waits, and the worker finds
+/// several calls.
 void leave_cpu_to_caller() noexcept {
   cpu_set_t cpus;
   if (sched_getaffinity(0, sizeof cpus, &cpus) != 0 || CPU_COUNT(&cpus) != 1) return;
-  if (sched_getscheduler(0) != SCHED_OTHER) return;  // somebody has chosen another
+  if (sched_getscheduler(0) != SCHED_OTHER) return;  // the user has chosen another policy
   const sched_param plain{};
-  sched_setscheduler(0, SCHED_BATCH, &plain);  // else it is woken as others are
+  sched_setscheduler(0, SCHED_BATCH, &plain);  // if it fails, wake-ups stay as usual
 }
 
 }  // namespace
@@ -349,14 +353,15 @@ void run_worker(Fd socket, std::uint64_t token) {
     Worker(engine).loop();
     engine.stop();
   } catch (const Unavailable&) {
-    code = 1;  // the node went down meanwhile: whoever waits for this worker hears of it there
+    code = 1;  // the node went down; the agent tells those who wait for this worker
   } catch (const Error& error) {
     code = 1;
-    if (started || error.code() != Code::out_of_memory)  // else its agent says what it lacked
+    // Otherwise the agent reports what was missing.
+    if (started || error.code() != Code::out_of_memory)
       log_line("a worker could not start: %s", error.what());
   }
   std::fflush(nullptr);
-  _exit(code);  // static destructors belong to the driver
+  _exit(code);  // no static destructors: those belong to the driver
 }
 
 }  // namespace troupe::client
