@@ -15,7 +15,7 @@ constexpr std::size_t kMemory = 1;
 constexpr std::size_t kFixed = 2;
 constexpr std::uint32_t kSmallPerPlace = 15;
 
-/// Anew what is there, by the names that stand there already.
+/// Overwrites the amounts in `into`, whose custom names must already be those of the table.
 void write_amounts(const std::vector<std::int64_t>& amounts, std::size_t gpu_base,
                    Resources& into) {
   into.cpus = amounts[kCpu];
@@ -25,12 +25,13 @@ void write_amounts(const std::vector<std::int64_t>& amounts, std::size_t gpu_bas
   for (std::size_t i = gpu_base; i < amounts.size(); ++i) into.gpus += amounts[i];
 }
 
-/// Somebody else has chosen this node: nothing is asked about the others.
+/// Whether this node was chosen already, by another agent or by control: no other node is
+/// considered.
 bool is_for_here(const RequestKind& kind) {
   return kind.spilled || kind.dedicated;
 }
 
-/// What the policy says about the cluster, or about this node alone, with its reason.
+/// Returns the policy's decision with its reason: about the cluster, or about this node alone.
 Decision explained(const ClusterView& view, const NodeView& self, const ResourceDemand& demand,
                    const RequestKind& kind) {
   if (!is_for_here(kind)) return place(view, demand);
@@ -114,7 +115,7 @@ bool LeaseTable::in_debt() const {
   });
 }
 
-/// Gives what is free to the leases that run without having got everything back, oldest first.
+/// Gives free resources to the leases that run without all of theirs, oldest first.
 void LeaseTable::settle_debts() {
   for (auto& [id, lease] : leases_) {
     if (lease.blocked) continue;
@@ -171,7 +172,8 @@ void LeaseTable::request_more(OwnerId owner, std::uint64_t key, const ResourceDe
 void LeaseTable::spill_failed(OwnerId owner, std::uint64_t key, const ResourceDemand& demand,
                               std::uint32_t count, Time now, RequestKind kind, NodeId node) {
   if (NodeView* row = node == self_ ? nullptr : view_.find(node); row != nullptr) {
-    const auto unheard = unheard_.find(node);  // else its row says by itself what it has
+    // Without an entry the node's row is a report that needs no correction.
+    const auto unheard = unheard_.find(node);
     for (std::uint32_t i = 0; i < count && unheard != unheard_.end(); ++i) {
       if (!forget_unheard(unheard->second, demand)) break;
       give_back(*row, demand.need);
@@ -181,8 +183,9 @@ void LeaseTable::spill_failed(OwnerId owner, std::uint64_t key, const ResourceDe
   if (count != 0) request_more(owner, key, demand, count, now, kind);
 }
 
-/// Its row counts the lease, since it was spilled there or since the node told of it; it counts it
-/// no more when the node has told of the end already, and then says too much until the next news.
+/// The node's row counts the lease: since it was spilled, or since the node reported it. When the
+/// node has reported the lease's end already, the correction is one too many until its next
+/// report.
 void LeaseTable::returned_there(NodeId node, const ResourceDemand& demand, Time now) {
   NodeView* row = node == self_ ? nullptr : view_.find(node);
   if (row == nullptr) return;
@@ -213,8 +216,8 @@ void LeaseTable::returned(LeaseId id, Time now) {
   pump(now);
 }
 
-/// The lease ends and its worker, if it lives, is idle again (or stopped, when it was for an
-/// actor or its job is over).
+/// Ends a lease. Its worker becomes idle, or is stopped if it was for an actor or its job is
+/// over.
 void LeaseTable::end_lease(LeaseId id) {
   const auto at = leases_.find(id);
   release(at->second);
@@ -234,7 +237,7 @@ void LeaseTable::owner_died(OwnerId owner, Time now) {
                   requests_.upper_bound({owner, ~std::uint64_t{0}}));
   for (auto& [id, lease] : leases_) {
     if (lease.owner != owner || lease.ending) continue;
-    lease.ending = true;  // its resources are in use until the worker is dead
+    lease.ending = true;  // its resources stay taken until the worker is dead
     stop(lease.worker, workers_.at(lease.worker), "the process it worked for has died");
   }
   pump(now);
@@ -269,7 +272,7 @@ void LeaseTable::worker_start_refused(Time now, bool dedicated, JobNumber job, s
   worker_start_failed(now, dedicated, job);
 }
 
-/// One start of the job has been answered. Returns whether the job has ended meanwhile.
+/// Counts one answered start of the job. Returns whether the job has ended meanwhile.
 bool LeaseTable::start_answered(bool dedicated, JobNumber job) {
   const auto at = starting_.find(job);
   if (at == starting_.end()) return false;
@@ -354,7 +357,7 @@ std::uint32_t LeaseTable::running_pool_workers(std::optional<JobNumber> job) con
     ++count;
     small += lease.need[kCpu] < kUnit ? 1u : 0u;
   }
-  // What runs for less than a CPU takes no place, up to a bound for demands that take nothing.
+  // Workers for less than a CPU take no place. The bound is for demands that take nothing at all.
   return job ? count : count - std::min(small, kSmallPerPlace * options_.max_workers);
 }
 
@@ -388,7 +391,8 @@ void LeaseTable::make_place(const Request& request, Time now) {
   }
 }
 
-/// Whether a lease under a worker of `held` is of use to the request once it is returned.
+/// Returns whether the request can use a place or a worker after a lease of a worker of job
+/// `held` has been returned.
 bool LeaseTable::may_start_or_displace(const Request& request, JobNumber held, Time now) {
   const JobNumber job = request.kind.job;
   return held == job || starting_pool(job) > 0 || idle_worker(false, job) ||
@@ -413,8 +417,9 @@ void LeaseTable::node_gone(NodeId node, Time now) {
   pump(now);
 }
 
-/// A node that refused may have told of its free resources before the refusal was read, and tell
-/// nothing more. Nor does one that got back what it gave before it would have told of it.
+/// Lifts the marks of refusals and of spilled leases whose time is over. A node that refused may
+/// have reported its free resources before the refusal arrived, and have nothing new to report. A
+/// node that got a lease back before it reported it has nothing new to report either.
 void LeaseTable::trust_again(Time now) {
   for (auto at = avoided_.begin(); at != avoided_.end();) {
     if (now < at->second) {
@@ -447,8 +452,8 @@ void LeaseTable::spill(const RequestKey& key, const Request& request, NodeId nod
   wake_at(all.front().until);
 }
 
-/// Whether a request that another agent sent here, and that waits, had better be placed anew: by
-/// now somebody else has free what it needs.
+/// Returns whether a waiting request from another agent is better placed anew, because another
+/// node now has free what it needs.
 bool LeaseTable::belongs_elsewhere(const Request& request, Time now) {
   if (now < request.since + options_.spill_wait) {
     wake_at(request.since + options_.spill_wait);
@@ -462,7 +467,7 @@ void LeaseTable::set_draining(bool draining, Time now) {
   pump(now);
 }
 
-/// This node is slow, and another one could take it when that is empty.
+/// Returns whether this node is slow and another one could take the request when empty.
 bool LeaseTable::waits_for_faster(const Request& request) const {
   return slow_ && avoids_slow(view_, request.demand);
 }
@@ -510,7 +515,7 @@ void LeaseTable::pump(Time now) {
   refresh_view();
   while (pump_one(now)) {
   }
-  std::vector<Waiting> waiting;  // starting workers and asking for leases changes no decision
+  std::vector<Waiting> waiting;  // start_workers() and reclaim_for_waiting() change no decision
   for (const RequestEntry* entry : queue())
     waiting.push_back({entry->first, entry->second, decide(entry->second)});
   start_workers(waiting, now);
@@ -524,7 +529,7 @@ void LeaseTable::pump(Time now) {
   check();
 }
 
-/// Serves the first request in turn that can be served.
+/// Serves the first request in turn that can be served. Returns whether it served one.
 bool LeaseTable::pump_one(Time now) {
   for (RequestEntry* entry : queue()) {
     const RequestKey key = entry->first;
@@ -537,9 +542,10 @@ bool LeaseTable::pump_one(Time now) {
   return false;
 }
 
-/// A request that has waited long keeps younger ones from taking what it needs, in every second
-/// period of `patience`: a large demand is served once tasks are shorter than that, and a demand
-/// that waits for long tasks does not idle the node for ever.
+/// Returns whether a waiting request keeps younger ones from taking resources now. A request that
+/// has waited long does so in every second period of `patience`. So a large demand is served once
+/// tasks are shorter than that, and a demand that waits for long tasks does not idle the node for
+/// ever.
 bool LeaseTable::reserves(const Request& request, Time now) {
   if (!could_fit(self_view(), request.demand) || waits_for_faster(request) ||
       decide(request).kind != Decision::Kind::busy)
@@ -617,8 +623,8 @@ void LeaseTable::count_down(const RequestKey& key, Time now) {
   if (--request.count == 0) requests_.erase(key);
 }
 
-/// Starts as many workers as there are requests whose resources are free but who lack a worker: one
-/// for each in turn, then the rest.
+/// Starts workers for the requests whose resources are free but that lack a worker: one for each
+/// request in turn, then the rest.
 void LeaseTable::start_workers(const std::vector<Waiting>& waiting, Time now) {
   if (draining_ || in_debt()) return;
   Amounts left = free_;
@@ -653,9 +659,9 @@ void LeaseTable::start_workers(const std::vector<Waiting>& waiting, Time now) {
   start_pool_workers(pool, now);
 }
 
-/// Blocked workers and those of small demands do not count against max_workers, but once there are
-/// that many processes, further ones start at a limited rate: a deep chain grows steadily instead
-/// of at once.
+/// Starts pool workers for these jobs, in order. Blocked workers and those of small demands do
+/// not count against max_workers. Once there are that many processes, further ones start at a
+/// limited rate: a deep chain of blocked tasks grows steadily instead of at once.
 void LeaseTable::start_pool_workers(const std::vector<JobNumber>& needed, Time now) {
   std::uint32_t running = running_pool_workers();
   auto processes = static_cast<std::uint32_t>(std::count_if(
@@ -682,7 +688,7 @@ void LeaseTable::start_pool_workers(const std::vector<JobNumber>& needed, Time n
   }
 }
 
-/// Whether there may be one process more. A shortage that the table itself has noticed ends here.
+/// Returns whether one more process may start. Notes a shortage when max_processes is reached.
 bool LeaseTable::may_start_another(Time now) {
   std::size_t processes = workers_.size();
   for (const auto& [job, starting] : starting_) processes += starting.pool + starting.dedicated;
@@ -693,8 +699,8 @@ bool LeaseTable::may_start_another(Time now) {
   return false;
 }
 
-/// A request that waits for a process which it will not get: none has come or gone for long, and no
-/// worker of its job runs that could serve it.
+/// Returns a request that waits in vain for a process: no process has come or gone for
+/// process_patience, and no worker of its job runs that could serve it.
 std::optional<LeaseTable::RequestKey> LeaseTable::hopeless(Time now) {
   if (!shortage_) return std::nullopt;
   for (const auto& [key, request] : requests_) {
@@ -708,8 +714,8 @@ std::optional<LeaseTable::RequestKey> LeaseTable::hopeless(Time now) {
   return std::nullopt;
 }
 
-/// Asks for back as many leases as there are waiting requests, oldest leases first. Never a key's
-/// own leases, and only when the request waits for something that a lease holds.
+/// Reclaims as many leases as there are waiting requests, oldest leases first. Never leases of
+/// the request's own key, and only when the request waits for something that a lease holds.
 void LeaseTable::reclaim_for_waiting(const std::vector<Waiting>& waiting, Time now) {
   const auto may_be_asked_for = [](const Lease& lease) {
     return !lease.reclaiming && !lease.ending && !lease.dedicated && !lease.blocked;
@@ -744,11 +750,12 @@ void LeaseTable::reclaim_for_waiting(const std::vector<Waiting>& waiting, Time n
   }
 }
 
-/// Ended are idle workers beyond max_workers, left over from blocked chains, and those for actors
-/// that were over before they had begun: their job's end may have been told while these waited.
+/// Stops idle workers beyond max_workers, which blocked chains leave behind. Also stops idle
+/// dedicated workers whose actors ended before they began; the job's end may have come while they
+/// waited.
 void LeaseTable::trim_idle() {
   std::uint32_t running = running_pool_workers();
-  std::optional<std::map<JobNumber, std::uint32_t>> awaited;  // by actors
+  std::optional<std::map<JobNumber, std::uint32_t>> awaited;  // number of actors that wait, by job
   for (auto& [id, worker] : workers_) {
     if (worker.lease != 0 || worker.stopping) continue;
     if (!worker.dedicated) {

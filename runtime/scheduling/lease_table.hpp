@@ -1,30 +1,34 @@
-/// The agent's leases and workers: who may use which worker with which resources. A plain state
-/// machine: inputs take the time and append what follows to an outbox.
+/// The leases and workers of an agent: it decides which process may use which worker, with which
+/// resources. A plain state machine: an input takes the time, and its effects are appended to an
+/// outbox.
 ///
 ///     LeaseTable table({.total = {.cpus = 4 * kUnit}, .max_workers = 4}, self);
 ///     table.request(owner, key, demand, backlog, now);
 ///     for (auto& event : table.take_events()) carry_out(event);   // StartWorker{}
-///     table.worker_started(7, now);                               // -> Granted{owner, key, lease,
-///     7} timer.set(table.next_deadline());                                // on_timer(now)
+///     table.worker_started(7, now);             // -> Granted{owner, key, lease, 7}
+///     timer.set(table.next_deadline());         // on_timer(now)
 ///
-/// Blocking cannot deadlock: a worker that blocks gives everything back and another may be started
-/// in its place, beyond max_workers at a limited rate that is never zero. When it runs again it
-/// takes its resources at once; what is not free it owes, and nothing is granted until every debt
-/// is paid by releases. Invariant, checked after every input: taken + free = total for each
-/// resource and each GPU, and neither is negative.
+/// Blocking cannot deadlock (RUN-5). A worker that blocks gives all its resources back, and
+/// another one may start in its place; beyond max_workers the rate of starts is limited, but
+/// never zero. When the worker runs again it takes its resources at once. Resources that are not
+/// free then are its debt, and nothing is granted until releases have paid every debt. Invariant,
+/// checked after every input: taken + free = total for each resource and each GPU, and neither is
+/// negative.
 ///
-/// An owner is a process of this node (or another agent's number for a spilled request); its
-/// request is a number of leases per key, and the newest request replaces older ones. Waiting keys
-/// are served in turn; one that has waited over `patience` keeps younger ones back in every second
-/// period of it.
+/// An owner is a process of this node, or another agent (by its number) for a spilled request. A
+/// request is a number of leases for one key; a newer request replaces an older one of the same
+/// key. Waiting requests are served in turn. One that has waited longer than `patience` holds
+/// back younger ones in every second period of `patience`.
 ///
-/// Processes are bounded as well: no more workers than max_processes run and start at a time, and
-/// the system may refuse one. A request that lacks a worker then waits while others come and go, or
-/// while workers of its job run; else it is refused, and the reason names the limit.
+/// The number of processes is bounded, too: at most max_processes workers run and start at a
+/// time, and the system may refuse to start one. A request that lacks a worker then waits while
+/// processes come and go, or while workers of its job run. Otherwise it is refused, and the
+/// reason names the limit.
 ///
-/// A worker belongs to one job for life and serves only its requests. When all places are taken, an
-/// idle worker is stopped for a job that lacks one if its own job waits for nothing, has more
-/// workers than would even out, or has kept the other without any for `patience`.
+/// A worker belongs to one job for life and serves only that job's requests. When all places are
+/// taken, an idle worker is stopped for a job that lacks one, under one of three conditions: its
+/// own job has no request; its job has at least two workers more than the other; or the other job
+/// has had no worker for `patience`.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -45,45 +49,47 @@ namespace troupe::scheduling {
 using OwnerId = std::uint64_t;
 using WorkerId = std::uint64_t;
 using LeaseId = std::uint64_t;
-using JobNumber = std::uint64_t;  ///< the caller's name for a job
+using JobNumber = std::uint64_t;  ///< the agent's number of a job
 
 struct LeaseOptions {
   Resources total;
   Labels labels;
   std::string name;
-  /// Workers that are not blocked and serve leases of a CPU or more; of smaller ones 15 times more.
+  /// The number of places for workers. A blocked worker takes none. Workers for leases of less
+  /// than a CPU take none either, up to 15 for each place.
   std::uint32_t max_workers = 4;
-  /// Workers of all kinds, blocked ones and those that start among them.
+  /// The most workers of all kinds, including blocked and starting ones.
   std::uint32_t max_processes = ~std::uint32_t{0};
-  std::string process_limit;  ///< what that number comes from: part of a sentence
-  /// How long a request that lacks a process waits while none starts and none ends.
+  std::string process_limit;  ///< the origin of that number, as part of a sentence
+  /// How long a request that lacks a process waits while no process starts or ends.
   Duration process_patience = std::chrono::seconds(5);
-  /// Least time between two starts beyond max_workers.
+  /// The least time between two starts beyond max_workers.
   Duration extra_worker_interval = std::chrono::milliseconds(100);
-  /// After a failed start, before the next one.
+  /// The pause after a failed start.
   Duration restart_delay = std::chrono::milliseconds(200);
   Duration patience = std::chrono::seconds(2);
-  /// A lease is not reclaimed for others before it was held this long.
+  /// The least time that a lease is held before it is reclaimed for others.
   Duration min_hold = std::chrono::milliseconds(10);
-  /// A request that another agent sent here waits for so long at least before it is refused because
-  /// another node has room.
+  /// How long a request from another agent waits at least before it is refused because another
+  /// node has room.
   Duration spill_wait = std::chrono::milliseconds(50);
-  /// A node that refused is asked again after this, if nothing was heard of it before.
+  /// When a node that refused is asked again, if no report of it came before.
   Duration avoid = std::chrono::milliseconds(500);
-  /// What was spilled to a node counts as taken there for so long, if nothing is heard of the node
-  /// before: it may have given it and got it back between two of its reports, which then say
-  /// nothing new.
+  /// How long a spilled lease counts as taken at its node if no report of the node comes. The
+  /// node may have granted it and got it back between two reports, which then say nothing new.
   Duration unheard = std::chrono::milliseconds(500);
-  /// How long an infeasible demand may wait for a node that has it; negative: without limit.
+  /// How long an infeasible demand may wait for a node that can serve it; negative: without
+  /// limit.
   Duration infeasible_timeout = std::chrono::seconds(60);
 };
 
-/// Start one worker; worker_started or worker_start_failed answers. `dedicated` ones host an actor.
+/// Start one worker. worker_started(), worker_start_failed() or worker_start_refused() answers. A
+/// `dedicated` worker hosts an actor.
 struct StartWorker {
   bool dedicated = false;
   JobNumber job = 0;
 };
-/// End this worker (kill it if need be); worker_died answers.
+/// End this worker, by force if need be. worker_died() answers.
 struct StopWorker {
   WorkerId worker = 0;
   std::string why;
@@ -94,30 +100,31 @@ struct Granted {
   LeaseId lease = 0;
   WorkerId worker = 0;
   std::vector<std::int32_t> gpus;  ///< device numbers
-  ResourceDemand demand = {};      ///< that was asked for
+  ResourceDemand demand = {};      ///< as requested
 };
-/// One lease of this key is to be asked for at that node. From here on the asker counts it: its
-/// next request for the key is without what was spilled and neither granted nor refused there.
+/// Ask that node for one lease of this key. From here on the table no longer counts that lease;
+/// the agent does. It passes later requests for the key without leases that are spilled and
+/// neither granted nor refused.
 struct Spilled {
   OwnerId owner = 0;
   std::uint64_t key = 0;
   NodeId node;
   ResourceDemand demand;
 };
-/// The whole request is dropped: it can never be satisfied, or not here as soon as elsewhere (only
-/// if another agent sent it).
+/// The whole request is dropped: it can never be satisfied, or there is no process for it. A
+/// request from another agent is also dropped when another node can serve it sooner.
 struct Refused {
   OwnerId owner = 0;
   std::uint64_t key = 0;
   std::string why;
-  std::uint32_t count = 0;  ///< leases that were asked for
+  std::uint32_t count = 0;  ///< leases that it still asked for
 };
-/// Others wait: the owner is to return the lease once its running calls have ended.
+/// Others wait: the owner must return the lease once its running calls have ended.
 struct ReclaimLease {
   OwnerId owner = 0;
   LeaseId lease = 0;
 };
-/// The worker died under the lease; the lease is gone.
+/// The worker died during the lease, which has ended.
 struct LeaseLost {
   OwnerId owner = 0;
   LeaseId lease = 0;
@@ -126,12 +133,12 @@ struct LeaseLost {
 using LeaseEvent =
     std::variant<StartWorker, StopWorker, Granted, Spilled, Refused, ReclaimLease, LeaseLost>;
 
-/// What a request may be besides its demand.
+/// Properties of a request besides its demand.
 struct RequestKind {
-  bool spilled = false;    ///< came from another agent: never passed on again
-  bool dedicated = false;  ///< for an actor: a worker of its own, outside max_workers, ended with
-                           ///< the lease
-  JobNumber job = 0;       ///< only workers of this job serve it
+  bool spilled = false;  ///< came from another agent: never passed on again
+  /// For an actor: it gets its own worker, outside max_workers, which ends with the lease.
+  bool dedicated = false;
+  JobNumber job = 0;  ///< only workers of this job serve it
 };
 
 class LeaseTable {
@@ -139,84 +146,88 @@ class LeaseTable {
   LeaseTable(LeaseOptions options, NodeId self);
 
   // --- owners
-  /// Requests for `backlog` more leases of this demand; replaces the request of this key, 0
+  /// Asks for `backlog` leases of this demand. Replaces the owner's request for this key; 0
   /// withdraws it.
   void request(OwnerId owner, std::uint64_t key, const ResourceDemand& demand,
                std::uint32_t backlog, Time now, RequestKind kind = {});
-  /// Requests for `count` more than it did before.
+  /// Asks for `count` more leases than the request has now.
   void request_more(OwnerId owner, std::uint64_t key, const ResourceDemand& demand,
                     std::uint32_t count, Time now, RequestKind kind = {});
-  /// What was spilled is not granted there (refused, or the node is gone): the request comes back.
-  /// The node is not asked again before it was heard of, or `avoid` has passed.
+  /// Puts spilled leases back into the request, because the node refused them or is gone. The
+  /// node is asked again after its next report, or when `avoid` has passed.
   void spill_failed(OwnerId owner, std::uint64_t key, const ResourceDemand& demand,
                     std::uint32_t count, Time now, RequestKind kind = {}, NodeId node = {});
-  /// A process here is done with a lease of that node, which tells so itself only later.
+  /// A process here has returned a lease of that node, which will report it only later.
   void returned_there(NodeId node, const ResourceDemand& demand, Time now);
-  /// The owner is done with the lease; unknown ones are ignored (it may have been lost meanwhile).
+  /// The owner returns the lease. Unknown leases are ignored: the lease may have been lost
+  /// meanwhile.
   void returned(LeaseId lease, Time now);
-  /// Its requests are dropped, its leases end and their workers are stopped.
+  /// Drops the owner's requests, ends its leases and stops their workers.
   void owner_died(OwnerId owner, Time now);
 
   // --- workers
   void worker_started(WorkerId worker, Time now, bool dedicated = false, JobNumber job = 0);
   void worker_start_failed(Time now, bool dedicated = false, JobNumber job = 0);
-  /// The same, since the system or the node has no room for another process; `why` says which
-  /// limit.
+  /// The start failed because the system or the node has no room for another process. `why` names
+  /// the limit.
   void worker_start_refused(Time now, bool dedicated, JobNumber job, std::string why);
   void worker_died(WorkerId worker, Time now);
-  /// All its threads wait for others / one runs again. Repeats and unknown workers are ignored.
+  /// All threads of the worker wait for others; or one runs again. Repeats and unknown workers
+  /// are ignored.
   void blocked(WorkerId worker, Time now);
   void unblocked(WorkerId worker, Time now);
-  /// The job is over: its requests are dropped and its idle workers stopped, as are those that are
-  /// still starting. Leases end with their owners, or are returned: their workers stop with them.
+  /// The job is over. Its requests are dropped, and its idle and starting workers are stopped.
+  /// Leases end with their owners or when they are returned, and their workers stop then.
   /// Dedicated requests stay until they are withdrawn, with one worker each: a detached actor
   /// outlives its job.
   void job_ended(JobNumber job, Time now);
 
   // --- cluster
-  /// What is known of another node; this node's own row is kept by the table.
+  /// Takes a report about another node. The table keeps this node's own row itself.
   void update_node(const NodeView& node, Time now);
   void node_gone(NodeId node, Time now);
-  /// Draining: waiting requests are spilled or wait, nothing new is granted here.
+  /// While draining, waiting requests are spilled or wait, and nothing new is granted here.
   void set_draining(bool draining, Time now);
-  /// This node is slow, or not: what a faster one could take goes there, and leases come back as
-  /// their calls end. What must run here still does.
+  /// Marks this node as slow, or not. While it is slow, requests that a faster node could take go
+  /// there. When it becomes slow, its leases are reclaimed, except those of actors. Requests that
+  /// must run here still do.
   void set_slow(bool slow, Time now);
 
   void on_timer(Time now);
-  /// When on_timer must be called at the latest; nullopt: not at all.
+  /// Returns when on_timer() must be called at the latest; nullopt: not at all.
   std::optional<Time> next_deadline() const;
   std::vector<LeaseEvent> take_events() { return std::exchange(events_, {}); }
 
   // --- observe
-  /// This node's row for gossip.
+  /// This node's row, which the agent spreads by gossip.
   const NodeView& self_view() const { return *view_.find(self_); }
   const ClusterView& view() const noexcept { return view_; }
   std::size_t lease_count() const noexcept { return leases_.size(); }
-  /// Who has the lease; nullopt: it is over, or never was.
+  /// Returns the lease's owner; nullopt: the lease is over, or never was.
   std::optional<OwnerId> holder_of(LeaseId lease) const;
   std::size_t worker_count() const noexcept { return workers_.size(); }
-  /// A worker that works.
+  /// A worker with a lease.
   struct Busy {
     WorkerId worker = 0;
-    std::int64_t memory = 0;  ///< bytes that its lease has
+    std::int64_t memory = 0;  ///< bytes that its lease reserves
     Time since{};
     bool dedicated = false;
   };
   std::vector<Busy> busy() const;
   std::size_t waiting() const;
-  /// Requests that other agents have sent here so far. Each of them believes that what it sent
-  /// takes something of this node, until it hears of the node again.
+  /// The number of requests that other agents have sent here so far. A sender counts its request
+  /// as taken on this node until the next report that it gets.
   std::uint64_t spilled_here() const noexcept { return spilled_here_; }
-  /// Whether anybody asks for a worker of the job.
+  /// Returns whether any request asks for a worker of the job.
   bool is_wanted(JobNumber job) const { return has_request(job) || has_request(job, true); }
-  /// The keys of the requests that this owner has.
+  /// Returns the keys of this owner's requests.
   std::vector<std::uint64_t> keys_of(OwnerId owner) const;
-  /// What this request still counts; 0: there is none.
+  /// Returns the number of leases that this request still asks for; 0: there is no request.
   std::uint32_t wanted(OwnerId owner, std::uint64_t key) const;
-  /// Why this request is not granted: one sentence; empty when there is no such request.
+  /// Returns why this request is not granted, in one sentence; empty when there is no such
+  /// request.
   std::string explain(OwnerId owner, std::uint64_t key) const;
-  /// nullopt, or what is broken; cheap enough for every step of a simulation.
+  /// Returns what is broken, or nullopt. Cheap enough for every step of a simulation.
   std::optional<std::string> broken_invariant() const;
 
  private:
@@ -227,11 +238,11 @@ class LeaseTable {
     ResourceDemand demand;
     std::uint32_t count = 0;
     std::uint64_t turn = 0;  ///< place in the queue; renewed with each grant
-    Time since{};            ///< of the oldest ungranted lease
+    Time since{};            ///< when its oldest ungranted lease was asked for
     RequestKind kind;
   };
   using RequestEntry = std::pair<const RequestKey, Request>;
-  /// A request that cannot be served now, and what the policy says of it.
+  /// A request that cannot be served now, with the policy's decision.
   struct Waiting {
     const RequestKey& key;
     const Request& request;
@@ -245,7 +256,7 @@ class LeaseTable {
     Time since{};
     bool dedicated = false;
     bool blocked = false;
-    bool ending = false;  ///< its owner died: waits for its worker's death
+    bool ending = false;  ///< its owner died; it lasts until its worker is dead
     bool reclaiming = false;
   };
   struct Worker {
@@ -253,9 +264,9 @@ class LeaseTable {
     JobNumber job = 0;
     bool dedicated = false;
     bool stopping = false;
-    bool job_over = false;  ///< it stops with its lease
+    bool job_over = false;  ///< it stops when its lease ends
   };
-  /// Workers of a job that were asked for and have not answered.
+  /// The workers of a job whose start has not been answered.
   struct Starting {
     std::uint32_t pool = 0, dedicated = 0;
     bool ended = false;
@@ -277,14 +288,15 @@ class LeaseTable {
   void start_pool_workers(const std::vector<JobNumber>& needed, Time now);
   bool start_answered(bool dedicated, JobNumber job);
   void stop(WorkerId id, Worker& worker, std::string why);
-  /// Frees a place for the request, which lacks a worker, by stopping an idle one of another job.
+  /// Frees a place for a request that lacks a worker, by stopping an idle worker of another job.
   void make_place(const Request& request, Time now);
-  /// Whether an idle worker of `held` may be stopped for the request.
+  /// Returns whether an idle worker of job `held` may be stopped for the request.
   bool may_displace(const Request& request, JobNumber held, Time now);
   bool may_start_or_displace(const Request& request, JobNumber held, Time now);
   bool has_request(JobNumber job, bool dedicated = false) const;
   std::uint32_t starting_pool(JobNumber job) const;
-  /// Pool workers that run or start and are not blocked, of one job; of all: places that they take.
+  /// The number of pool workers (not dedicated) that run or start and are not blocked. With
+  /// `job`: of that job. Without: the places that they take.
   std::uint32_t running_pool_workers(std::optional<JobNumber> job = {}) const;
   bool may_start_another(Time now);
   std::optional<RequestKey> hopeless(Time now);
@@ -298,7 +310,7 @@ class LeaseTable {
   std::optional<Amounts> amounts_for(const Resources& need, const Amounts& free) const;
   std::vector<std::int32_t> gpus_of(const Amounts& need) const;
   Resources resources_of(const Amounts& amounts) const;
-  /// Requests in turn.
+  /// Returns the requests in the order of their turns.
   std::vector<RequestEntry*> queue();
   bool in_debt() const;
   void refresh_view();
@@ -315,7 +327,7 @@ class LeaseTable {
   Amounts total_, free_;
   ClusterView view_;
   std::map<NodeId, Time> avoided_;  ///< nodes that refused → until when
-  /// What was taken from the row of a node that has not been heard of since.
+  /// Amounts taken from the row of a node for leases that no report of the node covers yet.
   struct Unheard {
     Resources taken;
     Time until{};

@@ -1,5 +1,5 @@
-/// How long tasks of which function ran, until somebody is told: a worker tells its agent, the
-/// agent tells control, and control finds slow nodes by it (control/slow_nodes.hpp).
+/// Collects how long tasks ran, by function, until the next report. A worker reports to its
+/// agent, and the agent to control, which finds slow nodes with it (control/slow_nodes.hpp).
 ///
 ///     book.add(function, 1, ran);
 ///     if (now >= next) tell(book.take());
@@ -16,7 +16,8 @@ namespace troupe::scheduling {
 
 class PaceBook {
  public:
-  /// Of more functions than a message takes, those that ran longest are kept.
+  /// Adds `tasks` runs that took `ran_ns` together. When the book has as many functions as a
+  /// message takes, a new function replaces the one with the least run time.
   void add(const wire::FunctionKey& function, std::uint32_t tasks, std::uint64_t ran_ns) {
     if (last_ >= sites_.size() || sites_[last_].function != function) find(function);
     sites_[last_].tasks += tasks;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kPackUntil = 0.5;
 
-/// Nobody has less than nothing.
+/// Whether `have` covers `need`. A negative need is never covered, since it would add resources.
 bool enough(std::int64_t have, std::int64_t need) {
   return need >= 0 && need <= have;
 }
@@ -34,7 +34,7 @@ bool expressible(Amount gpus) {
   return gpus >= 0 && (gpus <= kUnit || gpus % kUnit == 0);
 }
 
-/// When it is empty, wherever the demand wants to be.
+/// Whether the empty node could take the demand, whatever placement the demand wants.
 bool could_take(const NodeView& node, const ResourceDemand& demand) {
   return has_labels(node, demand.labels) && enough(node.total, demand.need) &&
          expressible(demand.need.gpus) && node.total.gpus >= demand.need.gpus;
@@ -75,9 +75,10 @@ struct Score {
 Score score_of(const ClusterView& view, const ResourceDemand& demand, const NodeView& node) {
   const double use = use_after(node, demand.need);
   if (demand.placement == Placement::pack) return {-use, 0, 0};
-  // What is free elsewhere may be meant for those who wait there, for a worker that starts.
+  // Resources that are free on another node may be meant for requests that wait there for a
+  // starting worker.
   const double crowd = node.id == view.self ? 0.0 : 1.0 + node.waiting;
-  // Who reserves nothing is no use of any resource.
+  // A demand that reserves nothing adds no use of any resource, so the number of actors decides.
   if (demand.placement == Placement::spread) return {use, static_cast<double>(node.actors), crowd};
   const double pressure = use <= kPackUntil ? 0 : use;
   return {pressure, crowd, 0};
@@ -196,7 +197,8 @@ std::string explain_busy(const ClusterView& view, const ResourceDemand& demand, 
   return "waits for " + join(list) + ": no node has all of it free at once";
 }
 
-/// Where to wait: the asking node if it could ever take it, else the least crowded.
+/// Returns the node to wait at: the asking node if it could ever take the demand, else the least
+/// crowded.
 const NodeView* place_to_wait(const ClusterView& view, const ResourceDemand& demand, bool no_slow) {
   const NodeView* best = nullptr;
   for (const NodeView& node : view.nodes) {
@@ -332,7 +334,8 @@ Decision choose(const ClusterView& view, const ResourceDemand& demand) {
 
 Decision choose_here(const NodeView& self, const ResourceDemand& demand) {
   if (!could_take(self, demand)) return {Decision::Kind::infeasible, NodeId{}, {}};
-  // Slow, it is left out only where a faster one could take it.
+  // Slowness does not count here: a slow node is left out only where a faster one could take the
+  // demand.
   const bool now = self.accepts && has_free(self, demand);
   return {now ? Decision::Kind::place : Decision::Kind::busy, self.id, {}};
 }
@@ -373,7 +376,7 @@ void give_back(NodeView& node, const Resources& need) {
   for (const auto& [name, amount] : need.custom)
     for (auto& [key, free] : node.free.custom)
       if (key == name) free = std::min(node.total.custom_amount(name), free + amount);
-  // Which devices is not known here: the fullest first; the next gossip corrects it.
+  // The devices are not known here: fill the most used ones first. The next report corrects it.
   Amount left = need.gpus;
   while (left > 0) {
     auto least = std::min_element(node.gpu_free.begin(), node.gpu_free.end());

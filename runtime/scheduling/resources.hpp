@@ -1,4 +1,5 @@
-/// Amounts of what a node has and a demand needs, in fixed point, so that sums are exact.
+/// Amounts of resources that a node has or a demand needs, in fixed point, so that sums are
+/// exact.
 ///
 ///     Resources node{.cpus = 8 * kUnit, .gpus = 2 * kUnit, .memory = 64ull << 30};
 ///     Resources need{.cpus = kUnit / 2};
@@ -17,10 +18,10 @@ namespace troupe::scheduling {
 /// 1/10000 of a unit.
 using Amount = std::int64_t;
 inline constexpr Amount kUnit = 10'000;
-/// No amount is larger: sums of some do not overflow, and no node has as much.
+/// The largest amount: sums of a few of them do not overflow, and no node has as much.
 inline constexpr std::int64_t kMostAmount = std::int64_t{1} << 61;
 
-/// An amount from outside, as the largest that there is when it is larger.
+/// Returns an amount from outside, cut to kMostAmount.
 constexpr std::int64_t at_most_amount(std::uint64_t amount) {
   constexpr auto most = static_cast<std::uint64_t>(kMostAmount);
   return static_cast<std::int64_t>(amount < most ? amount : most);
@@ -40,7 +41,7 @@ struct Resources {
   std::vector<std::pair<std::string, Amount>> custom;
   friend bool operator==(const Resources&, const Resources&) = default;
 
-  /// Zero when there is none.
+  /// Returns the amount of a custom resource; zero when there is none.
   Amount custom_amount(const std::string& name) const {
     for (const auto& [key, amount] : custom)
       if (key == name) return amount;
@@ -48,11 +49,12 @@ struct Resources {
   }
 };
 
-/// Makes of a need from outside one that the policy and the lease table read alike: amounts within
-/// ±kMostAmount, custom ones sorted by name, each name once (the amounts of equal names add up).
+/// Brings a need from outside into the form that the policy and the lease table expect: amounts
+/// within ±kMostAmount, custom resources sorted by name, each name once (amounts of equal names
+/// add up).
 void normalize(Resources& need);
 
-/// "2 GPU", "0.5 CPU", "3 license", "512 MiB memory": for sentences.
+/// Format an amount for a sentence: "2 GPU", "0.5 CPU", "3 license", "512 MiB".
 std::string amount_text(Amount amount, const std::string& unit);
 std::string memory_text(std::int64_t bytes);
 

@@ -1,9 +1,10 @@
-/// Whether a node is short of processes: at a limit of its own, or after the system refused one.
-/// Who waits for a process then waits as long as others end or start, and is refused, by the name
-/// of the limit, when neither has happened for a while. A plain state machine.
+/// Whether a node is short of processes: it is at a limit of its own, or the system has refused
+/// one. A request that lacks a process waits as long as other processes end or start. When
+/// neither has happened for a while, it is refused with the name of the limit. A plain state
+/// machine, used by LeaseTable.
 ///
-///     shortage.met(now, "fork failed: …");              // a process could not be had
-///     shortage.moved(now);                              // one has started, or ended
+///     shortage.met(now, "fork failed: …");              // a process could not be started
+///     shortage.moved(now);                              // a process has started or ended
 ///     if (auto until = shortage.patience_ends(request.since); until && *until <= now) refuse(…);
 #pragma once
 
@@ -24,7 +25,7 @@ class Shortage {
     if (!since_) since_ = now;
     why_ = std::move(why);
   }
-  /// Processes come and go: the patience begins anew.
+  /// A process has started or ended: the patience begins anew.
   void moved(Time now) {
     if (since_) since_ = now;
   }
@@ -32,7 +33,8 @@ class Shortage {
 
   explicit operator bool() const noexcept { return since_.has_value(); }
   const std::string& why() const noexcept { return why_; }
-  /// When somebody who has waited since then is refused; nullopt: there is no shortage.
+  /// Returns when a request that has waited since `waits_since` is refused; nullopt: there is no
+  /// shortage.
   std::optional<Time> patience_ends(Time waits_since) const {
     if (!since_) return std::nullopt;
     return std::max(*since_, waits_since) + patience_;

@@ -1,4 +1,5 @@
-/// place() without words, for who asks for every waiting request whenever something has changed.
+/// place() without its sentence: for the lease table, which asks for every waiting request after
+/// each change.
 #pragma once
 
 #include "troupe/runtime/scheduling/policy.hpp"
@@ -7,7 +8,7 @@ namespace troupe::scheduling {
 
 /// As place(), but `why` is empty.
 Decision choose(const ClusterView& view, const ResourceDemand& demand);
-/// As choose() where there is this node alone, whatever placement the demand wants.
+/// As choose() in a cluster of this node alone, whatever placement the demand wants.
 Decision choose_here(const NodeView& self, const ResourceDemand& demand);
 
 }  // namespace troupe::scheduling
