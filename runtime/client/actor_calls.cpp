@@ -103,7 +103,7 @@ void ActorCalls::update(const wire::ActorUpdate& update) {
       (peer.endings != 0 || update.incarnation <= peer.ended_life))
     return;
   if (!ends && update.incarnation < peer.incarnation) return;
-  // The same life under a later worker index: the way to its node was lost and is there again.
+  // The same life under a later worker index: the link to its node was lost and is back.
   const bool again = update.state == wire::ActorState::alive &&
                      update.incarnation == peer.incarnation && peer.last_worker != 0 &&
                      update.worker > peer.last_worker;

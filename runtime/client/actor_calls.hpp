@@ -78,8 +78,8 @@ class ActorCalls {
   /// next life. The agent answers each such request with an update `restarting` that names the
   /// life which it ends.
   void ending_life(ActorId actor);
-  /// Drops the actor handles of calls that nobody wants, so that their actor may end. The actor
-  /// then still runs the calls that it has received.
+  /// Drops the actor handles of calls that nobody wants, so that their actor may end. Before its
+  /// end the actor still runs the calls that it has received.
   ///
   /// Nobody wants an actor's calls when no other handle of the actor and no handle of a result is
   /// left in this process. (A result that was passed to another process counts as held.) The

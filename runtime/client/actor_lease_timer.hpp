@@ -9,8 +9,8 @@
 /// A kernel timer interrupts the actor's thread when the lease ends. Its signal handler returns
 /// when the agent has published a later time, and otherwise waits for one. A pending signal is
 /// handled before the thread runs another instruction. So a process that was stopped for longer,
-/// with or without its agent, stands still when it wakes, in whatever order they wake. No call
-/// pays a check.
+/// with or without its agent, stands still when it wakes, in whatever order they wake. Calls
+/// need no check of their own.
 ///
 /// The signal is the highest real-time signal without a handler. When the program installs a
 /// handler for it later, look() takes another signal. While user code runs, the I/O thread renews

@@ -346,6 +346,7 @@ void ClientEngine::shrink_arguments(detail::Call& call) {
     else
       total += room_for(argument);
   }
+  // Make objects of the larger arguments first, until the rest fits.
   for (const std::size_t at_least : {std::size_t{272}, std::size_t{64}, std::size_t{0}})
     for (auto& argument : call.arguments) {
       if (total <= limit) return;
@@ -721,6 +722,8 @@ wire::Call ClientEngine::call_that_fits(const detail::Call& call, Receiver to, s
   }
 }
 
+/// Returns whether the call fits a frame. An upper bound of its size decides mostly; only a call
+/// near the limit is encoded to learn its size.
 bool ClientEngine::fits(const wire::Call& message, std::size_t beside) {
   std::size_t most = beside + payload_.size() + 256;
   for (const wire::Value& argument : message.arguments)

@@ -84,7 +84,7 @@ void ClientEngine::ended_here(Task& task, std::span<OutgoingValue> values) noexc
   if (failed != values.end() && task.request && !task.request->name.empty())
     for (OutgoingValue& value : values)
       if (value.error) value.error = with_its_name(Error(*value.error), task).shared_info();
-  // The agent must hear of a kept call (KeptCall) before its results (Fulfil): this process may
+  // The agent must get the KeptCall of a call before the Fulfil of its results: this process may
   // end between the two messages.
   std::vector<detail::ObjectHandle> unsaid;
   for (std::size_t i = 0; i < task.results.size(); ++i) {

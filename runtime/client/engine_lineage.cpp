@@ -261,6 +261,7 @@ bool ClientEngine::recover(Entry& entry, std::uint64_t seen, Error& error) {
   if (chain.back()->kind == wire::Value::Kind::error) return false;
   const Error cause = error;
   Error refusal = error;
+  // First try what this process can compute itself, from the end of the chain on.
   for (std::size_t i = chain.size(); i-- > 0;) {
     if (!find_recompute_target(*chain[i], refusal)) continue;
     // Earlier objects of the chain that copied the lost location lead there, too.
@@ -270,6 +271,7 @@ bool ClientEngine::recover(Entry& entry, std::uint64_t seen, Error& error) {
         forward_to_target(*chain[j], ObjectTable::keep(*chain[j + 1]));
     return true;
   }
+  // Then ask the owner of an object that another process made.
   for (std::size_t i = chain.size(); i-- > 0;) {
     Entry& asked = *chain[i];
     const bool may_have_copy =  // a copy that the agent knows
@@ -366,6 +368,7 @@ void ClientEngine::rebuilt(Entry& entry, const wire::Value& value, BlobView payl
       entry_of(target).owns_location = false;  // the agent has the record, under the entry's id
     }
     Entry& newest = newest_recompute_target(entry);
+    // A chain that leads back to the entry would have no end.
     bool circle = false;
     for (const Entry* at = &entry_of(target); at != nullptr; at = next_of(*at))
       circle |= at == &entry || at == &newest;

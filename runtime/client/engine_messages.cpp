@@ -491,7 +491,7 @@ void ClientEngine::drop_spent() noexcept {
 void ClientEngine::on_reply(std::uint64_t worker, const wire::Reply& reply, BlobView payload,
                             Time now) {
   std::span<const detail::ObjectHandle> results;
-  // The agent must hear of a kept call (KeptCall) before its result (Fulfil): this process may
+  // The agent must get the KeptCall of a call before the Fulfil of its result: this process may
   // end between the two messages.
   detail::ObjectHandle unsaid;
   Task* task = tasks_.in_flight(worker, reply.sequence);

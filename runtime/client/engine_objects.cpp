@@ -215,9 +215,9 @@ void ClientEngine::fire_woken() {
 
 // --- references
 
-/// Asks the agent (Await) to tell when an object that others compute is ready, or to fetch its
-/// bytes. For a forwarded object the source is asked. An object that has no source yet remembers
-/// the wish.
+/// Sends Await for an object that others compute: the agent answers with Ready when the object is
+/// ready and, if `bytes`, when its bytes are here. For a forwarded object the source is asked. An
+/// object that has no source yet remembers the wish.
 void ClientEngine::need(Entry& entry, bool bytes) {
   Entry* at = &entry;
   at->wants_bytes |= bytes;
@@ -246,7 +246,7 @@ wire::Value ClientEngine::record_of(Entry& entry, Blob& payload) {
   return outgoing_forward(entry.source, for_agent());
 }
 
-/// Returns the i-th object that record_of() a ready entry names, or nullptr.
+/// Returns the i-th object that the record of a ready entry (record_of()) names, or nullptr.
 Entry* ClientEngine::named_by(const Entry& entry, std::size_t i) {
   if (Entry* target = entry.recompute_target.load(std::memory_order_relaxed))
     return i == 0 ? target : nullptr;
@@ -301,8 +301,8 @@ void ClientEngine::tell_promotion(Entry& entry) {
     entry.fulfil = true;
   }
   tell_agent(message, payload);
-  // The task has ended if the entry is ready, or is pending only for its source: then the agent
-  // may hear of its call.
+  // The task has ended if the entry is ready, or is pending only for its source. Then its call
+  // can be told to the agent.
   if (!entry.fulfil || entry.source) outlive(entry);
 }
 
@@ -355,7 +355,8 @@ void ClientEngine::give_back(const wire::Value& value) {
     tell_agent(wire::Hold{value.forward, process_, -1});
 }
 
-/// Also frees its place in shared memory, which the sender gave away with the value.
+/// As give_back(), and frees the value's place in shared memory, which the sender gave away with
+/// it.
 void ClientEngine::discard(const wire::Value& value) {
   give_back(value);
   if (value.kind == wire::Value::Kind::shared) tell_agent(wire::Free{value.location});

@@ -54,7 +54,8 @@ void ClientEngine::idle_until(Guard& guard, const std::function<bool()>& done, T
   waited_ns_.fetch_add((steady_now() - begun).count(), std::memory_order_relaxed);
 }
 
-/// Implements IoLoop::Host. Under the lock, by the leader.
+/// Returns whether the last peer went to sleep on another CPU than this thread's. Under the lock,
+/// by the leader.
 bool ClientEngine::peer_elsewhere() const noexcept {
   if (last_peer_ == nullptr) return false;
   const int there = last_peer_->channel.peer_doorbell().slept_on();

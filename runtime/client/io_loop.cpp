@@ -227,6 +227,8 @@ bool IoLoop::lead(Guard& guard, const std::function<bool()>& done, Time deadline
     }
     const bool sleeps = !pending && bell_.prepare_sleep();
     spun_once = !pending && !sleeps;
+    // The flags are checked after the announcement. A thread that sets one then nudges the
+    // doorbell, so either this thread sees the flag or that one sees the announcement.
     const bool rung = sleeps && !stopping_.load(std::memory_order_seq_cst) &&
                       !called_.load(std::memory_order_seq_cst) &&
                       sleep_until(leader_wait_set_, std::min(timer, deadline));

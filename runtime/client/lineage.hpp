@@ -103,7 +103,7 @@ class Lineage {
   detail::ObjectHandle revive(Entry& entry);
 
   /// Records that others hold this result although no handle is left here. Returns whether the
-  /// agent should hear of it; if so, forget_away() follows some time.
+  /// caller must send Lineage to the agent; if so, forget_away() follows some time.
   bool send_away(const Entry& entry);
   void forget_away(ObjectId object);
   struct Away {

@@ -491,6 +491,8 @@ void TaskManager::forget_unused() {
   }
 }
 
+/// Returns how many calls a worker of the pool may hold: kPipelineNs of work, but one call while
+/// the run time is unknown or at least 2 ms.
 std::size_t TaskManager::depth(const Pool& pool) noexcept {
   if (pool.run_ns < 0 || pool.run_ns >= 2e6) return 1;
   const auto fit = static_cast<std::size_t>(kPipelineNs / std::max(pool.run_ns, 100.0));
@@ -517,6 +519,7 @@ TaskManager::Lease* TaskManager::best_lease_without(Pool& pool, const Task& task
     if (other == nullptr) break;
     const std::size_t at = lease->in_flight.find(other->sequence);
     if (at == lease->in_flight.size() || lease->in_flight[at] != other) continue;
+    // Marked as full, the lease with the other attempt is skipped.
     const bool full = std::exchange(lease->full, true);
     Lease* best = best_lease(pool);
     lease->full = full;

@@ -18,11 +18,11 @@
 ///
 /// Invariants:
 /// - TASK-1: a task is in exactly one place: waiting, ready, in flight, claimed by the thread
-/// that awaits it, running in this process, or gone.
+///   that awaits it, running in this process, or gone.
 /// - TASK-2: an unstarted call never costs a retry.
 /// - TASK-3: a reclaimed lease gets no new call.
 /// - TASK-4: a task during which kPoison workers have died is not sent again, whatever its
-/// retries.
+///   retries.
 /// - TASK-5: one of two attempts ends the task, and neither waits behind the other.
 #pragma once
 
@@ -46,8 +46,7 @@ namespace troupe::client {
 
 struct Spec;
 
-/// One attempt of a task. A million may wait at once, so keep it small
-/// (tests/runtime/footprint_test.cpp).
+/// One attempt of a task. A million may wait at once, so it must stay small.
 struct Task final : FromFreeList<Task> {
   detail::Call call;
   detail::SmallVector<detail::ObjectHandle, 1> results;

@@ -38,6 +38,7 @@ class WakeupCoalescer {
       ++passed_;
       return true;
     }
+    // The mean gap of all replies since the clock was last read.
     const Duration gap = (now() - last_) / (std::exchange(passed_, 0) + 1);
     last_ = now();
     if (gap >= kSoon) return false;

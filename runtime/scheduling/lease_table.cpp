@@ -508,6 +508,9 @@ std::vector<LeaseTable::RequestEntry*> LeaseTable::queue() {
   return queue;
 }
 
+/// Runs after every input. It pays debts and grants what can be granted, in turn. For the
+/// requests that still wait it starts workers and reclaims leases; then it refuses hopeless ones
+/// and stops workers that are not needed.
 void LeaseTable::pump(Time now) {
   deadline_.reset();
   trust_again(now);
