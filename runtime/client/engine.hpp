@@ -443,7 +443,7 @@ class ClientEngine final : public detail::Engine,
   void collect_and_unlock(Guard& guard);
   void deliver_here(ActorCall& call);
 
-  // the straight path of plain calls (engine_plain.cpp)
+  // the fast path of plain calls (engine_plain.cpp)
   bool take_plain(Peer& peer, BlobView frame, Time now);
   const wire::Reply& general(const wire::PlainReply& reply);
   bool take_light(Peer& peer, const wire::PlainReply& reply, BlobView payload, Time now);
@@ -524,7 +524,7 @@ class ClientEngine final : public detail::Engine,
   Peer* last_peer_ = nullptr;                    ///< the last peer to send, if it is not dead
   std::uint32_t heard_others_ = 0;               ///< how often that was not the watched peer
   std::set<std::uint64_t> dead_peers_;           ///< died before their channel arrived
-  std::deque<PendingChannel> pending_channels_;  ///< in order, for each slot
+  std::deque<PendingChannel> pending_channels_;  ///< in order of arrival, for each slot
   std::vector<PendingGrant> pending_grants_;
   std::vector<wire::ActorUpdate> pending_updates_;
   SchedulingClasses classes_;

@@ -30,7 +30,7 @@ constexpr Duration kSpin = 75us;
 /// The number of sleeps after which worth_spinning() is asked again.
 constexpr std::uint32_t kLookAtCpus = 16;
 
-/// A leader that is never without something to handle reads the clock once in so many turns.
+/// A busy leader reads the clock once in so many turns.
 constexpr std::uint32_t kTurnsPerClock = 16;
 
 /// What woke a thread.

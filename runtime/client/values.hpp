@@ -1,4 +1,5 @@
-/// Values on their way out of a process.
+/// Values on their way out of a process, and the names that client/ takes from wire/. Serves
+/// ClientEngine and the result sinks.
 #pragma once
 
 #include "troupe/runtime/engine/engine.hpp"

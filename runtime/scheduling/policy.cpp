@@ -66,7 +66,8 @@ std::uint64_t local_bytes(const ResourceDemand& demand, NodeId node) {
   return 0;
 }
 
-/// Smaller is better; compared in order, the node's id last.
+/// Smaller is better; the members are compared in order. Of equal scores best_of() keeps the
+/// lower id.
 struct Score {
   double first = 0, second = 0, third = 0;
   friend auto operator<=>(const Score&, const Score&) = default;

@@ -69,7 +69,7 @@ struct Decision {
   };
   Kind kind = Kind::infeasible;
   NodeId node;
-  std::string why;  ///< one sentence without a full stop; always set
+  std::string why;  ///< one sentence without a full stop; set by place()
 };
 
 /// Decides where the demand goes. Deterministic: it reads neither clocks nor random numbers.
