@@ -17,7 +17,7 @@ constexpr const char* kVotersPrefix = "voters/";
 constexpr const char* kTombstonePrefix = "buried/";
 constexpr const char* kNodeEpochKey = "epoch/node";
 
-/// In the order of the numbers.
+/// Returns a key of fixed width, so that byte order is the order of the numbers.
 std::string numbered(const char* prefix, std::uint64_t number) {
   char text[32];
   std::snprintf(text, sizeof text, "%s%016llx", prefix, static_cast<unsigned long long>(number));
@@ -48,8 +48,8 @@ bool decode(std::string_view bytes, NodeRecord& record) {
   return in.ok() && in.version() == kNodeFormat;
 }
 
-/// A node that lives has registered anew so long after control's start; another may have died with
-/// the control of before, and a probe tells.
+/// A live node has registered again this long after control's start. A node that has not may have
+/// died with the earlier control: control probes it.
 constexpr Duration kRegistersWithin = std::chrono::seconds(1);
 
 }  // namespace
@@ -66,7 +66,7 @@ Result<Membership> Membership::recover(Store& store, MembershipOptions options, 
     Node node;
     node.heard = now;
     readable = readable && decode(value, node.record);
-    node.roster_sent = members.roster_.version;  // some roster, and we do not know which
+    node.roster_sent = members.roster_.version;  // it may hold any roster of earlier controls
     members.last_epoch_ = std::max(members.last_epoch_, node.record.epoch);
     members.nodes_.emplace(node.record.description.id, std::move(node));
   });
@@ -123,7 +123,7 @@ Membership::Out Membership::on_register(const RegisterNode& message, Time now) {
   if (message.epoch == 0)
     if (const auto dead = epoch_of_dead(id, message.session)) {
       if (at == nodes_.end()) out.after_sync.emplace_back(FenceProcess{id, *dead});
-      return out;  // else another process has its place
+      return out;  // else another process has taken its place, and must not be fenced
     }
   if (at == nodes_.end()) {
     if (message.epoch != 0)
@@ -278,7 +278,7 @@ Membership::Out Membership::drain(NodeId id, Time) {
 
 // --- deadlines ---------------------------------------------------------------------------------
 
-/// Before anything is made of how long a node was silent.
+/// Adds control's own lateness to `lateness_`. Runs before any use of how long a node was silent.
 void Membership::notice_lateness(Time now) {
   const Duration late = now - last_tick_ - options_.tick;
   if (late <= options_.tick) return;
@@ -308,7 +308,8 @@ Membership::Out Membership::on_tick(Time now) {
 void Membership::examine(NodeId id, Out& out, Time now) {
   Node& node = nodes_.at(id);
   const Duration silent = patient(now) - node.heard;
-  // A connection that was down already when its process ended does not close again.
+  // A process may end while its connection is down already. No close follows then, so the silence
+  // must start the probes.
   if (!node.closed_since &&
       (silent >= options_.suspect_after || (!node.record.registered && silent >= kRegistersWithin)))
     closed(node, now);
@@ -366,7 +367,7 @@ bool Membership::is_majority(const VoterList& list, const Node& fenced, Time now
          (2 * count == all && list.beside_control && promised(list.beside_control, fenced, now));
 }
 
-/// In every voter list that the fenced node may hold.
+/// Returns whether a majority has promised in every voter list that the fenced node may hold.
 bool Membership::majority_promised(const Node& fenced, Time now) const {
   if (fenced.roster_sent == 0) return true;
   auto from = voter_lists_.upper_bound(fenced.roster_low);
@@ -390,7 +391,7 @@ void Membership::declare_dead(NodeId id, const std::string& why, Out& out, Time 
 
 // --- roster ------------------------------------------------------------------------------------
 
-/// The oldest members, the agent beside control always among them.
+/// Returns the oldest members. The agent beside control is always among them.
 Membership::VoterList Membership::choose_voters() const {
   std::vector<std::pair<Epoch, NodeId>> by_age;
   VoterList list;
@@ -426,22 +427,23 @@ void Membership::change_roster(Out& out) {
     out.writes.put(numbered(kVotersPrefix, roster_.version), record.take());
     voter_lists_[roster_.version] = std::move(list);
   }
-  // Everybody must know the voters; who is fenced, only the voters (others with their
-  // heartbeat).
+  // All nodes must know the voters. Only the voters must know the fenced nodes at once; the others
+  // get the roster after their next heartbeat.
   for (auto& [id, node] : nodes_) {
     const bool votes = std::binary_search(roster_.voters.begin(), roster_.voters.end(), id);
     if (node.record.registered && (new_list || votes)) send_roster(node, out);
   }
 }
 
-/// After the sync: a voter list must be durable before an agent can act on it.
+/// Sends the roster after the sync: a voter list must be durable before an agent can act on it.
 void Membership::send_roster(Node& node, Out& out) {
   if (node.roster_low == 0 && node.roster_sent == 0) node.roster_low = roster_.version;
   node.roster_sent = roster_.version;
   out.after_sync.emplace_back(SendToAgent{node.record.description.id, roster_});
 }
 
-/// Lists that nobody can hold any more go, the one in force at the lowest version stays.
+/// Drops the voter lists that no node can hold. The list that was in force at the lowest roster
+/// version of any node stays.
 void Membership::prune_voter_lists(Out& out) {
   if (voter_lists_.size() < 2) return;
   std::uint64_t low = roster_.version;

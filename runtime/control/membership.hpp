@@ -1,40 +1,42 @@
-/// Who is in the cluster: control's side. A plain state machine; agents run its counterpart,
-/// SelfFencing.
+/// Control's record of the cluster's nodes: it admits them, watches their heartbeats and declares
+/// them dead. A plain state machine; agents run its counterpart, SelfFencing.
 ///
 ///     Membership members({}, store_epoch, recovered, now);
 ///     Output<MembershipEvent> out = members.on_heartbeat(heartbeat, now);
 ///     timer.set(members.next_tick());                   // on_tick(now) drives every deadline
 ///
-/// Life of a node: it registers and gets an epoch that was durable first; heartbeats every second;
-/// suspect after 3 s of silence; dead after 10 s, fenced for ever by its epoch (the record is
-/// deleted, epochs only grow, and whoever speaks with another epoch is told to end itself).
+/// A node's way. It registers and gets an epoch, which is durable first. It sends a heartbeat every
+/// second. It is suspect after 3 s of silence and dead after 10 s. Death is for ever: the node's
+/// record is deleted, epochs only grow, and a message with another epoch is answered by Fence.
 ///
-/// A process may be dead before it has heard its epoch: control died in between, and the next one
-/// waited for it in vain. It still asks to be a member, and as a new one nobody would talk to it,
-/// for its NodeId is dead. So a death is kept with the session and the key of its process,
-/// written down together, and every later control has that process refused (FenceProcess): the
-/// 1,024 with the highest epochs, for who has not heard its own is among the youngest. Some 200
-/// bytes each, in memory and on disk; a node that is new costs one search of them.
+/// A process may be declared dead before it has heard its epoch: control dies in between, and the
+/// next control waits for the process in vain. Such a process still registers with epoch 0. Control
+/// must not admit it as new, since all nodes refuse its NodeId. Therefore a death is stored with
+/// the session and the key of its process, and every later control refuses that process
+/// (FenceProcess). Control keeps the 1,024 deaths with the highest epochs, since a process that has
+/// not heard its epoch is among the youngest. Each takes about 200 bytes in memory and on disk. The
+/// registration of a new node costs one search of them.
 ///
-/// Dead means dead: a node is declared only when it can no longer be alive.
-/// - Its lease is over: an agent without control ends itself 10 s after it *sent* the last
-/// heartbeat
-///   that was answered, which is no later than 10 s after control received its last one; unless a
-///   majority of the voters (up to 15 members) tells it that control is gone and it is not
-///   fenced.
-/// - So control fences a node at 6 s: it names it in the roster, and every voter that has applied
-///   this roster answers "fenced" from then on. When a majority has (of each voter list that the
-///   node may know), and the answers given before have run out (3 s), nobody can carry the node any
-///   more. Ties go to the side of the agent beside control.
-/// - Without such a majority control is itself the cut-off side: it declares nobody before the 60 s
-///   are over for which an agent carries on.
-/// - A closed connection declares a node at once when the probe says that its process is gone (its
-///   host refuses the connection), and only makes it suspect otherwise.
-/// Control's own lateness (it was stopped, or its disk was) is added to every deadline, and after a
-/// standstill nobody is judged for two heartbeats: the nodes may have stood still with it. Control
-/// must be awake for these 2 s, and a further standstill before it has judged adds none: it judges
-/// even if it stands still again and again. After its start every node counts as heard now, so that
-/// nobody dies in the first 10 s without having re-registered.
+/// Control declares a node dead only when its process can serve no more:
+/// - The node's lease is over. An agent without control ends itself 10 s after it *sent* the last
+///   heartbeat that was answered, which is at most 10 s after control received its last one. It may
+///   carry on longer if a majority of the voters (up to 15 members) answers that they do not hear
+///   control and that the node is not fenced.
+/// - Therefore control fences a silent node after `fence_after`: it names the node in the roster,
+///   and every voter that has applied this roster answers "fenced" from then on. Control waits for
+///   a majority of each voter list that the node may know. When the answers given before have
+///   expired too (`answers_run_out`), no majority can carry the node. A tie goes to the side of the
+///   agent beside control.
+/// - Without such a majority control itself may be cut off. It then declares the node dead only
+///   after `carried_on`, when an agent carries on no longer.
+/// - When a node's connection closes, control probes its address. If the host refuses the
+///   connection, the process is gone and the node is dead at once. Otherwise the node is suspect.
+///
+/// Control's own lateness (the process or its disk stood still) is added to every deadline. After a
+/// standstill control judges nobody for two heartbeats, since the nodes may have stood still too.
+/// Control must be awake for these 2 s. A further standstill before it has judged adds no pause, so
+/// it judges even if it stands still again and again. After control's start every node counts as
+/// heard, so no node dies in the first 10 s just because it has not registered again.
 /// Sources: leases, Gray and Cheriton 1989; majority promises as in Paxos' phase 1, Lamport 1998.
 #pragma once
 
@@ -57,31 +59,32 @@ namespace troupe::control {
 struct NodeDescription {
   NodeId id;
   std::string name;
-  std::string address;     ///< where its peers and probes reach it
+  std::string address;     ///< at which other nodes and control's probes reach it
   std::string public_key;  ///< CURVE
   scheduling::Resources resources;
   scheduling::Labels labels;
-  bool beside_control = false;  ///< on control's host; wins ties
+  bool beside_control = false;  ///< on control's host; its vote decides a tie
   friend bool operator==(const NodeDescription&, const NodeDescription&) = default;
 };
 
 // --- agent -> control
 
-/// First message of a connection. `epoch` is zero for a new process, else the one it was given.
+/// The first message of a connection. `epoch` is zero for a new process, else the one that control
+/// gave it.
 struct RegisterNode {
   NodeDescription node;
   Epoch epoch = 0;
   SessionId session;         ///< one start of the agent; makes a repeated registration harmless
-  std::uint64_t number = 0;  ///< Reconnect's; comes back in the answer
+  std::uint64_t number = 0;  ///< as in Reconnect; `Registered` repeats it
 };
-/// Every second, and at once when a newer roster was applied.
+/// Sent every second, and at once when the agent has applied a newer roster.
 struct Heartbeat {
   NodeId node;
   Epoch epoch = 0;
   std::uint64_t sequence = 0;
   std::uint64_t roster = 0;  ///< version applied last
 };
-/// The node has stopped its workers and ends itself.
+/// Sent when the node has stopped its workers and ends itself.
 struct Leaving {
   NodeId node;
   Epoch epoch = 0;
@@ -89,25 +92,25 @@ struct Leaving {
 
 // --- control -> agent
 
-/// Versioned, replaced as a whole: higher versions win for ever. Versions grow across restarts of
-/// control (its epoch is the high half).
+/// The voters and the fenced nodes. A roster with a higher version replaces a lower one as a whole.
+/// Versions grow across restarts of control: its epoch is the high half.
 struct Roster {
   std::uint64_t version = 0;
   std::vector<NodeId> voters;  ///< sorted
   NodeId beside_control;
-  std::vector<std::pair<NodeId, Epoch>> fenced;  ///< sorted; the lately dead too
+  std::vector<std::pair<NodeId, Epoch>> fenced;  ///< sorted; those that died lately too
 };
 struct Registered {
   Epoch epoch = 0;
   Epoch control_epoch = 0;
-  SessionId session;  ///< and number: of the registration that is answered
-  std::uint64_t number = 0;
+  SessionId session;         ///< of the RegisterNode that is answered
+  std::uint64_t number = 0;  ///< likewise
 };
 struct HeartbeatAnswer {
   Epoch control_epoch = 0;
   std::uint64_t sequence = 0;
 };
-/// This epoch is over: end yourself now.
+/// Tells an agent that its epoch is over: the process must end now.
 struct Fence {
   Epoch epoch = 0;
   std::string why;
@@ -121,8 +124,8 @@ struct SendToAgent {
   NodeId node;
   ToAgent message;
 };
-/// Find out whether the process with this session is at this address: connect and compare. It is
-/// gone when the host refuses the connection or another session answers. on_probe is told.
+/// Asks the shell to find out whether a process listens at this address, by a connection. The
+/// answer goes to on_probe.
 struct Probe {
   NodeId node;
   Epoch epoch = 0;
@@ -132,19 +135,19 @@ struct Probe {
 struct NodeUp {
   NodeId node;
   Epoch epoch = 0;
-  bool again = false;  ///< it was up before control started (or reconnected); hear what it hosts
+  bool again = false;  ///< it registered before, with this control or an earlier one
   std::uint64_t number = 0;  ///< of its registration
 };
 struct NodeSuspect {
   NodeId node;
   Epoch epoch = 0;
 };
-/// It was suspect and was heard again.
+/// The node was suspect and a message of it has arrived.
 struct NodeHeard {
   NodeId node;
   Epoch epoch = 0;
 };
-/// It cannot be alive any more: what it had may be started elsewhere.
+/// The node's process can serve no more: its actors may be started elsewhere.
 struct NodeDead {
   NodeId node;
   Epoch epoch = 0;
@@ -154,7 +157,8 @@ struct NodeDraining {
   NodeId node;
   Epoch epoch = 0;
 };
-/// A dead process that cannot tell which Fence is its own: refuse its node up to this epoch.
+/// Asks the shell to refuse every message of this node up to this epoch. It serves for a dead
+/// process that does not know its epoch, and so cannot tell whether a Fence is meant for it.
 struct FenceProcess {
   NodeId node;
   Epoch epoch = 0;
@@ -164,17 +168,18 @@ using MembershipEvent = std::variant<SendToAgent, Probe, NodeUp, NodeSuspect, No
 
 struct MembershipOptions {
   Duration tick = std::chrono::milliseconds(250);
-  Duration regularly = std::chrono::seconds(2);  ///< heartbeats come every second
+  Duration regularly = std::chrono::seconds(2);  ///< longest silence of a node that is well
   Duration suspect_after = std::chrono::seconds(3);
   Duration fence_after = std::chrono::seconds(5);
   Duration dead_after = std::chrono::seconds(10);
-  /// How long an agent may use an answer of a peer and doubt it afterwards (SelfFencing's), plus a
-  /// margin.
+  /// SelfFencing's `answer_lasts` and `doubt_for`, plus a margin: how long an agent may serve on an
+  /// answer of a voter and live after it.
   Duration answers_run_out = std::chrono::milliseconds(4500);
-  /// Agents never carry on longer than 60 s; plus a margin.
+  /// SelfFencing's `carry_on`, plus a margin.
   Duration carried_on = std::chrono::seconds(65);
-  /// After a closed connection: a dying process closes them one after the other, so the door may
-  /// answer once more. Then twice as late each time, until probe_interval.
+  /// Time to the second probe after a closed connection. A dying process closes its sockets one
+  /// after the other, so its door may still answer the first probe. Each further wait is twice as
+  /// long, up to probe_interval.
   Duration probe_again = std::chrono::milliseconds(10);
   Duration probe_interval = std::chrono::milliseconds(500);
   std::size_t max_voters = 15;
@@ -193,7 +198,7 @@ struct NodeRecord {
   bool registered = false;  ///< with this start of control
 };
 
-/// A process that was declared dead.
+/// The record of a process that was declared dead.
 struct Dead {
   NodeId node;
   SessionId session;
@@ -203,53 +208,56 @@ struct Dead {
 class Membership {
  public:
   using Out = Output<MembershipEvent>;
-  /// Reads the nodes and voter lists of an earlier life from the store; nodes count as heard now.
-  /// invalid_argument when a record cannot be read.
+  /// Reads the nodes, voter lists and deaths that an earlier control stored. Its nodes count as
+  /// heard now. Errors: invalid_argument when a record cannot be read.
   static Result<Membership> recover(Store& store, MembershipOptions options, Time now);
-  /// An empty cluster under this control epoch.
+  /// Makes an empty cluster under this control epoch.
   Membership(MembershipOptions options, Epoch control_epoch, Time now);
 
   Out on_register(const RegisterNode& message, Time now);
   Out on_heartbeat(const Heartbeat& message, Time now);
   Out on_leaving(const Leaving& message, Time now);
-  /// The connection over which the node spoke last has closed.
+  /// Call when the connection over which the node spoke last has closed.
   Out on_closed(NodeId node, Time now);
-  /// `gone`: the host answered and there is no such process. Anything else is `false`.
+  /// Takes the result of a Probe. `gone`: the host refused the connection; false after any other
+  /// outcome.
   Out on_probe(NodeId node, Epoch epoch, bool gone, Time now);
   Out drain(NodeId node, Time now);
-  /// Call after all messages that had arrived were handed in.
+  /// Judges silent nodes. Call it after all messages that have arrived were handed in.
   Out on_tick(Time now);
   Time next_tick() const noexcept { return std::min(last_tick_ + options_.tick, next_probe_); }
-  /// Since then each node has been heard within `regularly`, over one connection, and control was
-  /// not late: what nodes had sent before has arrived.
+  /// Returns the time since which each node has been heard within `regularly`, over one connection,
+  /// and control was not late. Messages that nodes sent before that time have arrived.
   Time all_heard_since() const noexcept { return all_heard_since_; }
 
-  /// Whether a message that carries this epoch may be accepted.
+  /// Returns whether a message that carries this epoch may be accepted.
   bool is_current(NodeId node, Epoch epoch) const;
   std::optional<NodeRecord> find(NodeId node) const;
   std::vector<NodeRecord> nodes() const;
   const Roster& roster() const noexcept { return roster_; }
-  /// By epoch: who may still ask to be a member.
+  /// The recorded deaths by epoch: their processes may still ask to be members.
   const std::map<Epoch, Dead>& tombstones() const noexcept { return tombstones_; }
   Epoch control_epoch() const noexcept { return control_epoch_; }
 
  private:
+  // "Patient" times are on the clock of patient().
   struct Fencing {
-    std::uint64_t version = 0;           ///< of the roster that names it first
-    std::optional<Time> majority_since;  ///< on the patient clock
+    std::uint64_t version = 0;           ///< of the first roster that names the node
+    std::optional<Time> majority_since;  ///< patient; when a majority had promised
   };
   struct Node {
     NodeRecord record;
-    Time heard{};  ///< on the patient clock
-    /// It may hold any roster from `low` (applied, or the first one sent) to `sent` (0: none).
+    Time heard{};  ///< patient
+    /// The node may hold any roster version from `roster_low` (applied, or the first one sent) to
+    /// `roster_sent` (0: none).
     std::uint64_t roster_low = 0, roster_applied = 0, roster_sent = 0;
     std::optional<Fencing> fencing;
     std::optional<Time> closed_since;
     Time next_probe{};
-    Duration probe_wait{};  ///< after the next one
+    Duration probe_wait{};  ///< from the next probe to the one after it
     bool leaving = false;
   };
-  /// The monotonic clock less all lateness of control.
+  /// Returns the monotonic time less all lateness of control.
   Time patient(Time now) const noexcept { return now - lateness_; }
   void notice_lateness(Time now);
   void heard(Node& node, Out& out, Time now);
@@ -280,18 +288,18 @@ class Membership {
   Epoch last_epoch_ = 0;  ///< of any node, ever
   std::map<NodeId, Node> nodes_;
   Roster roster_;
-  /// Lists that some node may still act on, by the first roster version that had them.
+  /// The voter lists that some node may still act on, by the first roster version that had them.
   std::map<std::uint64_t, VoterList> voter_lists_;
-  /// On the patient clock. They stay fenced in the roster for as long as an agent might carry
-  /// on, and their answers to others run out too.
+  /// Patient. A dead node stays fenced in the roster for as long as its agent might carry on. The
+  /// answers that a dead voter has given expire `answers_run_out` after its death.
   std::map<std::pair<NodeId, Epoch>, Time> dead_since_;
   std::map<Epoch, Dead> tombstones_;
   Time last_tick_{};
   Time all_heard_since_;
-  Time next_probe_ = Time::max();  ///< the first of any node, or before it
+  Time next_probe_ = Time::max();  ///< when the first probe of any node is due, or earlier
   Duration lateness_{};
-  Time judges_from_{};  ///< for their silence, on the patient clock
-  bool judged_ = true;  ///< since the last standstill that moved it
+  Time judges_from_{};  ///< patient; no node is fenced or declared dead for silence before
+  bool judged_ = true;  ///< whether control has judged since the standstill that set judges_from_
 };
 
 }  // namespace troupe::control

@@ -1,5 +1,5 @@
-/// What a core of control wants done after one input, and the queue that keeps the one rule about
-/// it: nothing that depends on a write leaves control before the write is durable.
+/// What a core of control returns for one input: writes and events. The queue here keeps one rule
+/// for all cores: an event that depends on a write leaves control after the write is durable.
 ///
 ///     Output<MembershipEvent> out = membership.on_register(message, now);
 ///     send(out.at_once);
@@ -21,8 +21,9 @@
 
 namespace troupe::control {
 
-/// Events in `at_once` may leave now; those in `after_sync` once `writes` and all earlier writes of
-/// this control are durable (also when `writes` is empty: they may tell of an earlier write).
+/// Events in `at_once` may leave now. Events in `after_sync` may leave once `writes` and all
+/// earlier writes of this control are durable. They wait for earlier writes even when `writes` is
+/// empty, since they may show the effect of one.
 template <class Event>
 struct Output {
   Batch writes;
@@ -41,8 +42,9 @@ struct Output {
 template <class Event>
 class CommitQueue {
  public:
-  /// Takes writes and after_sync; at_once stays with the caller. A step without writes waits only
-  /// for the commits before it: when none is due, pop() has its events at once.
+  /// Queues `writes` and `after_sync`; the caller carries out `at_once`. The events of a step
+  /// without writes wait only for the commits before it. When no commit is waiting or under way,
+  /// pop() returns them at once.
   void add(Output<Event> out) {
     if (!out.writes.empty()) waiting_.push_back(std::move(out.writes));
     const std::uint64_t needed = waiting_.empty() ? last_ : last_ + 1;
@@ -51,7 +53,8 @@ class CommitQueue {
   bool has_work() const noexcept { return !busy_ && !waiting_.empty(); }
   bool busy() const noexcept { return busy_; }
 
-  /// The batches for one commit, which is under way until finish(). Precondition: has_work().
+  /// Returns the batches for one commit, which is under way until finish(). Precondition:
+  /// has_work().
   const std::vector<Batch>& begin() {
     TROUPE_ASSERT(has_work(), "a commit is begun with nothing to write or while one is under way");
     busy_ = true;
@@ -59,13 +62,13 @@ class CommitQueue {
     ++last_;
     return group_;
   }
-  /// The commit is durable.
+  /// Call when the commit is durable.
   void finish() {
     busy_ = false;
     group_.clear();
   }
-  /// The next event that waits for nothing any more. One at a time, so that a step taken while an
-  /// event is carried out queues behind the events that are older.
+  /// Returns the next event whose commit is durable. It returns one event at a time, so that a step
+  /// taken while an event is carried out queues behind the older events.
   std::optional<Event> pop() {
     const std::uint64_t durable = busy_ ? last_ - 1 : last_;
     if (events_.empty() || events_.front().first > durable) return std::nullopt;
@@ -76,7 +79,7 @@ class CommitQueue {
 
  private:
   std::vector<Batch> waiting_, group_;
-  std::deque<std::pair<std::uint64_t, Event>> events_;  ///< with the commit that they wait for
+  std::deque<std::pair<std::uint64_t, Event>> events_;  ///< with the commit that each waits for
   std::uint64_t last_ = 0;  ///< number of the commit that was begun last
   bool busy_ = false;
 };

@@ -21,7 +21,7 @@ void SelfFencing::reconnect(Out& out, Time now) {
   out.emplace_back(Reconnect{epoch_, registration_number_});
 }
 
-/// Control has answered what was sent at that time.
+/// Takes note that control has answered a message that was sent at this time.
 void SelfFencing::heard(Time sent) {
   if (sent <= contact_) return;
   contact_ = sent;
@@ -30,7 +30,7 @@ void SelfFencing::heard(Time sent) {
 
 SelfFencing::Out SelfFencing::on_registered(const Registered& message, Time now) {
   Out out;
-  if (message.session != session_) return out;  // for the process before this
+  if (message.session != session_) return out;  // it answers an earlier process of this node
   const auto sent = registrations_.find(message.number);
   if (exited_ || message.control_epoch < control_epoch_ || sent == registrations_.end()) return out;
   control_epoch_ = message.control_epoch;
@@ -42,8 +42,8 @@ SelfFencing::Out SelfFencing::on_registered(const Registered& message, Time now)
   registered_ = connected_ = true;
   heard(sent->second);
   registrations_.erase(registrations_.begin(), std::next(sent));
-  // An answer to a request of long ago says that control is back, not that we were heard in time:
-  // what carries us on counts until a fresh one comes.
+  // An answer to an old request proves that control is back, not that it heard this node in time.
+  // The voters' answers still count until a fresh answer of control comes.
   if (hears_control(now)) {
     rejoin_since_.reset();
     answers_.clear();
@@ -61,7 +61,7 @@ SelfFencing::Out SelfFencing::on_heartbeat_answer(const HeartbeatAnswer& message
   if (message.control_epoch > control_epoch_) {
     control_epoch_ = message.control_epoch;
     connected_ = false;
-    reconnect(out, now);  // it has started anew and knows us from its records only
+    reconnect(out, now);  // this control has started since and knows the node from its store only
   }
   while (!beats_.empty() && beats_.front().first <= message.sequence) {
     if (beats_.front().first == message.sequence) heard(beats_.front().second);
@@ -77,11 +77,11 @@ SelfFencing::Out SelfFencing::on_heartbeat_answer(const HeartbeatAnswer& message
 
 SelfFencing::Out SelfFencing::on_roster(const Roster& message, Time now) {
   Out out;
-  judge(out, now);  // by the old voters: whose time was over stays out
+  judge(out, now);  // by the old voters first: new ones must not revive an agent whose time is over
   if (exited_ || message.version <= roster_.version) return out;
   roster_ = message;
   say_until(now);
-  if (connected_) {  // applied: this is the promise that control waits for
+  if (connected_) {  // the heartbeat names the version: it is the promise that control waits for
     next_beat_ = now;
     beat(out, now);
   }
@@ -90,13 +90,13 @@ SelfFencing::Out SelfFencing::on_roster(const Roster& message, Time now) {
 
 SelfFencing::Out SelfFencing::on_fence(const Fence& message, Time) {
   Out out;
-  if (epoch_ != 0 && message.epoch == epoch_)  // not one meant for the process before this
+  if (epoch_ != 0 && message.epoch == epoch_)  // else it is for an earlier process of this node
     exit(out, "control has declared this node dead: " + message.why);
   return out;
 }
 
-/// A control that died before it had said that this node is a member leaves the record of one that
-/// the next control waits for, and declares dead when it does not hear it in time.
+/// An agent with epoch 0 may be refused too: a control that dies before it sends `Registered` leaves
+/// a record of the node, and the next control waits for the node and declares it dead.
 SelfFencing::Out SelfFencing::on_refused(const std::string& why, Time) {
   Out out;
   exit(out, std::string("control has declared this node dead") +
@@ -112,7 +112,7 @@ SelfFencing::Out SelfFencing::on_slept(Time now) {
   return out;
 }
 
-/// What was heard before says nothing any more.
+/// Drops all contact and answers of before, and asks control and the voters at once.
 void SelfFencing::ask_anew(Out& out, Time now) {
   woke_ = now;
   answers_.clear();
@@ -136,7 +136,7 @@ SelfFencing::Out SelfFencing::on_closed(Time now) {
 SelfFencing::Out SelfFencing::on_ask(const AskControl& message, Time now) {
   Out out;
   judge(out, now);
-  // Without a roster of this life we have promised nothing, so our word must not count.
+  // Without a roster this process has promised nothing, so its answer must not count.
   if (exited_ || (roster_.version == 0 && !TROUPE_MUTANT("fencing.votes_without_roster")))
     return out;
   ControlAnswer answer;
@@ -151,7 +151,7 @@ SelfFencing::Out SelfFencing::on_ask(const AskControl& message, Time now) {
 
 SelfFencing::Out SelfFencing::on_answer(const ControlAnswer& message, Time now) {
   Out out;
-  judge(out, now);  // before the answer counts: whose time was over stays out
+  judge(out, now);  // before the answer counts: it must not revive an agent whose time is over
   const auto asked = asks_.find(message.number);
   if (exited_ || asked == asks_.end()) return out;
   Answer& answer = answers_[message.node];
@@ -160,7 +160,7 @@ SelfFencing::Out SelfFencing::on_answer(const ControlAnswer& message, Time now) 
   return out;
 }
 
-/// A majority of the voters says that control is gone and that we are not fenced.
+/// Returns whether a majority of the voters says that control is gone and this node is not fenced.
 bool SelfFencing::carried(Time now) const {
   if (now - contact_ >= options_.carry_on) return false;
   std::size_t count = 0;
@@ -171,8 +171,8 @@ bool SelfFencing::carried(Time now) const {
       const auto answer = answers_.find(voter);
       if (answer == answers_.end() || now - answer->second.asked >= options_.answer_lasts) continue;
       if (answer->second.fenced && !TROUPE_MUTANT("fencing.ignores_fenced")) return false;
-      // Within the first 10 s a peer that hears control means that we are the ones cut off; later,
-      // that control is back.
+      // In the first 10 s without contact, a voter that hears control shows that this node is cut
+      // off. Later (rejoin_since_) it shows that control is back.
       if (answer->second.hears_control && !rejoin_since_) return false;
       counts = true;
     }
@@ -194,7 +194,7 @@ Time SelfFencing::reckon_until(Time now) const {
   if (exited_ || !registered_) return {};
   const Time by_contact = is_fresh() ? contact_ + options_.refuse_after : Time{};
   if (!carried(now)) return by_contact;
-  // From here on it only gets less: one answer after the other is too old.
+  // Without further events the answers only expire. Try the moments at which one does.
   std::vector<Time> ends{contact_ + options_.carry_on};
   if (rejoin_since_) ends.push_back(*rejoin_since_ + options_.rejoin_within);
   for (const auto& entry : answers_) ends.push_back(entry.second.asked + options_.answer_lasts);
@@ -205,8 +205,9 @@ Time SelfFencing::reckon_until(Time now) const {
   return std::max(until, by_contact);
 }
 
-/// Who needs nobody's vote may serve for long, and does not once it has told control that others
-/// vote: if it stands still from then on, it is declared dead 10 s later.
+/// Sets until_, capped at `refuse_after` from now. The cap matters for an agent that alone is the
+/// majority: once it has promised a roster with other voters and stands still from then on, control
+/// may declare it dead 10 s later.
 void SelfFencing::say_until(Time now) {
   until_ = std::min(reckon_until(now), now + options_.refuse_after);
 }
@@ -218,11 +219,12 @@ void SelfFencing::exit(Out& out, const std::string& why) {
   out.emplace_back(ExitNow{why});
 }
 
-/// Ends the process when its time is over.
+/// Ends the process when its time is over. Every event calls it first, so that a late event cannot
+/// hide that the time was over.
 void SelfFencing::judge(Out& out, Time now) {
   const Duration stood = now - std::exchange(judged_, now);
   if (exited_ || !registered_) return;
-  // Already carrying on: a peer that hears control again starts the time to register.
+  // While the agent is carried, a voter that hears control again starts the time to register.
   if (now - contact_ >= options_.exit_after + options_.ask_interval) {
     const bool heard = std::any_of(answers_.begin(), answers_.end(), [&](const auto& entry) {
       return entry.second.hears_control && now - entry.second.asked < options_.answer_lasts;
@@ -230,18 +232,18 @@ void SelfFencing::judge(Out& out, Time now) {
     if (heard && !rejoin_since_) rejoin_since_ = now;
     if (!heard) rejoin_since_.reset();
   }
-  // Control may have stood still with this node, and then has declared nobody dead. It says so
-  // within a heartbeat.
+  // Control may have stood still too, and has then declared nobody dead. It answers within a
+  // heartbeat.
   if (stood >= options_.answer_lasts && !carried(now)) {
     stood_ = {stood, now};
     if (now - contact_ >= options_.refuse_after) ask_anew(out, now);
   }
   say_until(now);
-  // Before its roster it hosts no actor that control could start elsewhere.
+  // Before its first roster the node hosts no actor that control could start elsewhere.
   if (now < until_ || roster_.version == 0) in_time_ = now;
   if (now - contact_ < options_.exit_after || carried(now)) return;
-  // Carried on, or without a roster, until a moment ago: control, which is back and may have
-  // fenced us meanwhile, takes that back when it hears us.
+  // The agent was carried, or had no roster, until a moment ago. Control may be back and may have
+  // fenced this node meanwhile. It takes that back when it hears this node.
   if (now - in_time_ < options_.doubt_for && now - contact_ < options_.carry_on) return;
   overdue_ += std::min(stood, options_.answer_lasts);
   if (overdue_ < options_.exit_after && may_prove_itself(now)) return;
@@ -252,7 +254,7 @@ bool SelfFencing::may_prove_itself(Time now) const {
   return now - stood_.over < (connected_ ? options_.heartbeat : options_.doubt_for);
 }
 
-/// By which of the rules, for people.
+/// Returns by which rule the agent exits, in words for people.
 std::string SelfFencing::why_fenced(Time now) const {
   const bool stood_still = now - stood_.over < options_.doubt_for + options_.answer_lasts;
   if (!stood_still && now - contact_ >= options_.carry_on)

@@ -1,24 +1,29 @@
-/// The agent's half of membership: heartbeats, and the rule by which an agent that is cut off ends
-/// itself before anybody may start its actors elsewhere. A plain state machine.
+/// The agent's half of membership: it sends heartbeats, and it ends an agent that is cut off before
+/// control may start the agent's actors elsewhere. A plain state machine; Membership is control's
+/// half.
 ///
 ///     SelfFencing fencing({}, self, session);
 ///     auto out = fencing.start(now);               // Reconnect: register with epoch 0
 ///     timer.set(fencing.next_tick());              // on_tick(now)
 ///     if (!fencing.may_serve(now)) refuse();       // before a call of an actor, and a reply
 ///
-/// Contact is the time at which the last answered heartbeat was *sent*. At 3 s without contact the
-/// voters are asked twice a second. Cut off, when a peer hears control or says that we are
-/// fenced, or when fewer than half of the voters answer (a tie goes to the side of the agent
-/// beside control): actor calls are refused from 8 s and the agent exits at 10 s. Otherwise control
-/// is down: carry on, for 60 s at most, while fresh answers of a majority keep saying so; when they
-/// do not any more, refuse, and exit 2.5 s later unless control has answered. Who was registered
-/// and has no roster yet hosts no actor that could be started elsewhere: it refuses from 8 s, and
-/// waits for control for 60 s. An agent that wakes from a long stop finds its time over and its
-/// answers stale: it serves nothing, since may_serve() depends on the clock and not on a tick. It
-/// asks control, which may have stood still with it, and exits when no answer with its epoch comes
-/// within a heartbeat, or within 2.5 s where the connection to control has to be made anew. A
-/// further stop gives it this time again, until it has been awake for 10 s past its end; a stop
-/// counts as 1.5 s of that.
+/// *Contact* is the time at which the last answered heartbeat was *sent*. After 3 s without contact
+/// the agent asks the voters twice a second whether they hear control and whether it is fenced.
+///
+/// - The agent is *cut off* when a voter hears control, when a voter says that the agent is fenced,
+///   or when fewer than half of the voters answer. A tie goes to the side of the agent beside
+///   control. An agent that is cut off refuses actor calls 8 s after contact and exits after 10 s.
+/// - Otherwise control is down and the agent is *carried*. It serves while fresh answers of a
+///   majority say so, for 60 s at most. When they end, it refuses calls at once and exits 2.5 s
+///   later, unless control answers.
+/// - An agent that is registered but has no roster yet hosts no actor that could be started
+///   elsewhere. It refuses calls 8 s after contact and waits 60 s for control.
+/// - An agent that wakes from a long standstill finds its time over and its answers stale. It
+///   serves nothing, since may_serve() depends on the clock and not on a tick. It asks control,
+///   which may have stood still too. It exits when no answer with its epoch comes within a
+///   heartbeat, or within 2.5 s if the connection to control must be made anew. A further
+///   standstill gives it this time again, until it has been awake for 10 s past its end. Of a
+///   standstill at most 1.5 s count as awake.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -32,7 +37,7 @@
 
 namespace troupe::control {
 
-/// Agent -> voters: do you hear control, and are we fenced?
+/// Agent -> voters: asks whether they hear control and whether this agent is fenced.
 struct AskControl {
   NodeId node;
   Epoch epoch = 0;
@@ -52,13 +57,13 @@ struct SendToPeer {
   NodeId node;
   std::variant<AskControl, ControlAnswer> message;
 };
-/// Connect to control (again) and send RegisterNode with this epoch and number; repeated until
-/// registered.
+/// Asks the shell to connect to control (again) and to send RegisterNode with this epoch and
+/// number. Repeated until `Registered` arrives.
 struct Reconnect {
   Epoch epoch = 0;
   std::uint64_t number = 0;
 };
-/// End this process now, workers first killed; exactly once.
+/// Asks the shell to kill the workers and end this process now. Comes exactly once.
 struct ExitNow {
   std::string why;
 };
@@ -73,10 +78,10 @@ struct SelfFencingOptions {
   Duration exit_after = std::chrono::seconds(10);
   Duration carry_on = std::chrono::seconds(60);
   Duration answer_lasts = std::chrono::milliseconds(1500);  ///< from the sending of the question
-  /// Who was carried on and is not any more refuses at once, and exits after this; so does who got
-  /// its first roster too late, and who stood still and has no connection.
+  /// Time from the moment at which an agent refuses calls to its exit, if it was carried and is not
+  /// any more, got its first roster too late, or stood still and has no connection.
   Duration doubt_for = std::chrono::milliseconds(2500);
-  /// Carrying on, and a peer hears control again: time to register before we exit.
+  /// Time that a carried agent has to register when a voter hears control again.
   Duration rejoin_within = std::chrono::seconds(10);
 };
 
@@ -89,34 +94,36 @@ class SelfFencing {
 
   /// Call once at the start of the process.
   Out start(Time now);
-  /// Ignored from an older control.
+  /// Ignores a message of an older control than the one that the agent obeys.
   Out on_registered(const Registered& message, Time now);
   Out on_heartbeat_answer(const HeartbeatAnswer& message, Time now);
   Out on_roster(const Roster& message, Time now);
   Out on_fence(const Fence& message, Time now);
-  /// Control's end of the connection takes nothing of this process any more.
+  /// Call when control's transport refuses this process: control has declared it dead.
   Out on_refused(const std::string& why, Time now);
   Out on_ask(const AskControl& message, Time now);
   Out on_answer(const ControlAnswer& message, Time now);
-  /// The machine has slept, and `now` does not say for how long. Nothing is served until control
-  /// answers what is sent from now on, or others answer for it; when to exit is reckoned by time
-  /// awake: a cluster on one machine that sleeps wakes up whole.
+  /// Call when the machine has slept; `now` does not count that time. The agent serves nothing
+  /// until control answers a heartbeat sent from now on, or a majority of voters answers. The time
+  /// until its exit counts only time awake, so that a cluster on one sleeping machine wakes up
+  /// whole.
   Out on_slept(Time now);
-  /// The connection to control closed: register again.
+  /// Call when the connection to control has closed. The agent registers again.
   Out on_closed(Time now);
   Out on_tick(Time now);
   Time next_tick() const noexcept { return last_tick_ + options_.tick; }
 
-  /// Whether this node may run actor methods and send their replies at this moment. O(voters) only
-  /// without contact, else a comparison.
+  /// Returns whether this node may run actor methods and send their replies now. O(voters) without
+  /// contact, else a comparison.
   bool may_serve(Time now) const;
-  /// Until when that is so if nothing more happens, as of the last event, and never more than
-  /// `refuse_after` after it; for those who must stop when this process does not run.
+  /// Returns until when may_serve() holds if nothing more happens, as of the last event. It is at
+  /// most `refuse_after` after that event. The actors' processes stop at this time even when this
+  /// process does not run.
   Time serves_until() const noexcept { return until_; }
   bool has_exited() const noexcept { return exited_; }
   Epoch epoch() const noexcept { return epoch_; }
   Epoch control_epoch() const noexcept { return control_epoch_; }
-  /// Since it was registered first, control has said who votes.
+  /// Returns whether a Roster has arrived.
   bool has_roster() const noexcept { return roster_.version != 0; }
   bool hears_control(Time now) const {
     return registered_ && is_fresh() && now - contact_ < options_.ask_after;
@@ -127,9 +134,10 @@ class SelfFencing {
     Time asked{};
     bool hears_control = false, fenced = false;
   };
-  /// The contact is one since the machine slept last.
+  /// Returns whether there was contact since the machine slept last.
   bool is_fresh() const noexcept { return contact_ >= woke_; }
-  /// Whether this node stood still, and control still has time to answer what it asks since.
+  /// Returns whether this node stood still a moment ago, so that control's answer to its question
+  /// may still come.
   bool may_prove_itself(Time now) const;
   bool carried(Time now) const;
   void heard(Time sent);
@@ -148,29 +156,30 @@ class SelfFencing {
   SessionId session_;
   Epoch epoch_ = 0;
   Epoch control_epoch_ = 0;
-  bool registered_ = false;  ///< ever
+  bool registered_ = false;  ///< true from the first `Registered` on, even without a connection
   bool connected_ = false;
   bool exited_ = false;
   Time contact_{};
-  Time woke_{};  ///< since the machine slept last
+  Time woke_{};  ///< when the machine woke last, or the agent found that it had stood still
   Roster roster_;
   std::uint64_t sequence_ = 0;
   std::deque<std::pair<std::uint64_t, Time>> beats_;  ///< sent and not yet answered
-  std::map<std::uint64_t, Time> registrations_;       ///< likewise
+  std::map<std::uint64_t, Time> registrations_;       ///< sent and not yet answered
   std::uint64_t registration_number_ = 0;
   Time next_beat_{}, next_ask_{}, last_tick_{};
-  Time in_time_{};      ///< when it was seen last that this node may serve, or has no roster yet
-  Time judged_{};       ///< when that was looked at last
-  Duration overdue_{};  ///< time awake past this node's end, since the contact
+  Time in_time_{};      ///< when judge() last found that this node may serve or has no roster yet
+  Time judged_{};       ///< when judge() ran last
+  Duration overdue_{};  ///< time awake past the moment at which this node should have exited
   Time until_{};
   struct Standstill {
     Duration length{};
     Time over{};
-  } stood_;  ///< the last one after which control must answer
+  } stood_;  ///< the last standstill after which control must answer
   std::map<std::uint64_t, Time> asks_;
   std::uint64_t ask_number_ = 0;
   std::map<NodeId, Answer> answers_;
-  /// Since when, without contact for over exit_after, a peer has been hearing control.
+  /// Set while this agent has had no contact for over exit_after and a voter hears control; since
+  /// when.
   std::optional<Time> rejoin_since_;
 };
 

@@ -17,8 +17,8 @@ constexpr std::string_view kMetaPrefix = "meta/";
 constexpr const char* kStoreKey = "meta/store";
 constexpr const char* kStoreEpochKey = "meta/epoch";
 constexpr std::uint8_t kStoreFormat = 1;
-/// Links that stay. Two would do (the slots are at most one commit apart); a few more name the gap
-/// when a folder is damaged.
+/// How many links stay in the map. Recovery needs two, since the slots are at most one commit
+/// apart. The others let the error message of a damaged folder name the last commit found.
 constexpr std::uint64_t kLinksKept = 8;
 constexpr char kMarkMagic[8] = {'T', 'R', 'P', 'M', 'A', 'R', 'K', '1'};
 constexpr std::size_t kMaxKey = 4096;
@@ -30,7 +30,7 @@ bool is_internal(std::string_view key) {
   return starts_with(key, kChainPrefix) || starts_with(key, kMetaPrefix);
 }
 
-/// Fixed width, so that byte order is number order.
+/// Has a fixed width, so that byte order is the order of the numbers.
 std::string chain_key(std::uint64_t number) {
   char text[32];
   std::snprintf(text, sizeof text, "chain/%016llx", static_cast<unsigned long long>(number));
@@ -338,7 +338,7 @@ Result<void> Store::apply(std::span<const Batch> group, bool internal) {
   writes.push_back({chain_key(number), link.encode()});
   if (number > kLinksKept) writes.push_back({chain_key(number - kLinksKept), std::nullopt});
 
-  failed_ = true;  // until both steps are through
+  failed_ = true;  // an error below leaves the outcome unknown
   if (auto done = medium_->write(writes); !done) return done;
   number_ = number;
   chain_ = chain_of(number, link);

@@ -6,14 +6,17 @@
 ///     store.value()->commit({&batch, 1}).value();            // durable when it returns
 ///     store.value()->scan("job/", [](auto key, auto value) { … });
 ///
-/// How loss is noticed. Commit n stores under `chain/n` a link of a hash chain that covers the
-/// commit's bytes and a digest of the *whole* map after it. Then the medium is synced, then a mark
-/// (n, chain, epoch, checksum) goes by synchronous write into the older of two 4 KiB slots, and
-/// only then the commit is acknowledged. open() takes the best valid mark, requires the link n to
-/// give the same chain value, follows a longer unbroken chain (commits that were synced but never
-/// acknowledged), and requires the digest of all keys found to equal the one in the last link. So a
-/// lost tail, a lost middle, a stale or foreign copy of a file and a flipped bit are all refused.
-/// The digest is the sum of the entries' hashes (incremental multiset hashing, Clarke et al. 2003).
+/// How loss is noticed. A commit has three steps:
+/// 1. Commit n writes its changes and, under `chain/n`, a link of a hash chain. The link covers the
+///    commit's bytes and a digest of the *whole* map after the commit.
+/// 2. The medium is synced.
+/// 3. A mark (n, chain, epoch, checksum) goes by synchronous write into the older of two 4 KiB
+///    slots. Only then is the commit acknowledged.
+/// open() takes the valid mark with the highest n and requires that link n gives the same chain
+/// value. It follows a longer unbroken chain: those commits were synced but never acknowledged. It
+/// requires that the digest of all keys found equals the digest in the last link. Hence it refuses
+/// a lost tail, a lost middle, a stale or foreign copy of a file, and a flipped bit. The digest is
+/// the sum of the entries' hashes (incremental multiset hashing, Clarke et al. 2003).
 ///
 /// Not thread-safe; commit() and open() block on the disk, so they belong on a thread of their own.
 #pragma once
@@ -63,45 +66,49 @@ using Visit = std::function<void(std::string_view key, std::string_view value)>;
 inline constexpr std::size_t kSlotSize = 4096;
 using Slot = std::array<std::byte, kSlotSize>;
 
-/// What a Store stands on: an atomic, durable map and two mark slots. Two of these exist, RocksDB
-/// in a folder and the simulator's disk; every rule above them is in Store, once.
+/// The storage below a Store: an atomic, durable map and two mark slots. Three kinds exist: RocksDB
+/// in a folder, a plain file, and a disk in memory. The rules of chain, digest and marks are in
+/// Store only.
 class StoreMedium {
  public:
   virtual ~StoreMedium();
-  /// True when nothing was ever acknowledged here; Store then writes its first commit and calls
-  /// settle().
+  /// Returns whether nothing was ever acknowledged here. Store then writes its first commit and
+  /// calls settle().
   virtual bool is_new() const = 0;
-  /// The first commit and both marks are durable: from now on a missing mark is damage.
+  /// Records that the first commit and both marks are durable. A missing mark is damage from then
+  /// on.
   virtual Result<void> settle() = 0;
   /// Applies all writes as one atomic unit; durable when it returns.
   virtual Result<void> write(std::span<const Write> writes) = 0;
   virtual Result<std::optional<std::string>> get(std::string_view key) = 0;
   /// Visits the keys that begin with `prefix`, in byte order.
   virtual Result<void> scan(std::string_view prefix, const Visit& visit) = 0;
-  /// nullopt when the slot cannot be read in full.
+  /// Returns nullopt when the slot cannot be read in full.
   virtual std::optional<Slot> read_slot(int index) = 0;
   /// Durable when it returns.
   virtual Result<void> write_slot(int index, const Slot& slot) = 0;
   virtual Bytes free_space() = 0;
-  /// Space is short / is there again: give up or restore what is kept in reserve. Cheap to repeat.
+  /// Gives up the space kept in reserve (true: space is short), or allocates it again (false).
+  /// Cheap to repeat.
   virtual void use_reserve(bool use) = 0;
-  /// Names the mark and the data, for messages: `/x/mark`, `/x/db`.
+  /// Names the mark and the data in messages: `/x/mark`, `/x/db`.
   virtual std::string mark_name() const = 0;
   virtual std::string data_name() const = 0;
 };
 
 struct StoreOptions {
-  /// Below this much free space ordinary commits answer no_space, and are accepted again as soon as
-  /// there is more.
+  /// Below this much free space ordinary commits answer no_space. They are accepted again as soon
+  /// as there is more.
   Bytes low_water{64ull << 20};
-  /// Below this even essential commits (fences, epochs) answer no_space: RocksDB aborts the process
-  /// on a full disk.
+  /// Below this much free space essential commits (fences, epochs) answer no_space too: RocksDB
+  /// aborts the process on a full disk.
   Bytes floor{16ull << 20};
   /// A commit larger than this answers invalid_argument before anything is written.
   Bytes max_commit{32ull << 20};
-  /// Names a store that is created; zero: random. The simulator sets it, so that a seed repeats.
+  /// The id of a store that is created; zero: random. The simulator sets it, so that a seed
+  /// repeats.
   SessionId identity{};
-  /// Of a store that is created.
+  /// The first epoch of a store that is created.
   Epoch first_epoch = 1;
 };
 
@@ -109,7 +116,7 @@ struct StoreOptions {
 struct Recovery {
   bool created = false;
   std::uint64_t commits = 0;         ///< number of the last commit found
-  std::uint64_t unacknowledged = 0;  ///< how many of them lie beyond the mark
+  std::uint64_t unacknowledged = 0;  ///< commits found beyond the one that the mark names
   bool mark_repaired = false;        ///< one of the two slots was unreadable
 };
 
@@ -117,34 +124,36 @@ enum class Need : std::uint8_t { ordinary, essential };
 
 class Store {
  public:
-  /// Checks everything that is said above and begins a new epoch. invalid_argument when the folder
-  /// is damaged or not a store (says file, offset and what to run), no_space below the floor,
-  /// unavailable for I/O errors.
+  /// Checks the store as the top of this file says and begins a new epoch. Errors:
+  /// invalid_argument when the folder is damaged or not a store (names file, offset and the command
+  /// to run), no_space below the floor, unavailable for I/O errors.
   static Result<std::unique_ptr<Store>> open(std::unique_ptr<StoreMedium> medium,
                                              StoreOptions options);
 
-  /// What a slot says that is whole; nullopt for any other.
+  /// The content of a mark.
   struct Marked {
-    std::uint64_t commits = 0;
+    std::uint64_t commits = 0;  ///< number of the commit that it acknowledges
     Epoch epoch = 0;
   };
+  /// Returns nullopt when the slot holds no valid mark.
   static std::optional<Marked> read_mark(const std::optional<Slot>& slot);
 
-  /// One durable, atomic commit of all batches, in order: one sync and one mark whatever their
-  /// number. no_space and invalid_argument: nothing was written. Any other error: the outcome is
-  /// unknown, every later commit fails alike, and the process must start again and recover. Empty
-  /// groups cost nothing.
+  /// Commits all batches, in order, as one durable and atomic unit with one sync and one mark.
+  /// Errors: after no_space and invalid_argument nothing was written. After any other error the
+  /// outcome is unknown, every later commit fails, and the process must start again and recover.
+  /// Empty groups cost nothing.
   Result<void> commit(std::span<const Batch> group, Need need = Need::ordinary);
 
-  /// Whether an ordinary commit would be accepted now (one statvfs). Ask *before* a core takes a
-  /// request that writes, so that its memory never runs ahead of a refused commit.
+  /// Returns whether an ordinary commit would be accepted now (one statvfs). Ask *before* a core
+  /// takes a request that writes. Otherwise the core's memory would hold a change whose commit is
+  /// refused.
   bool accepts_writes();
 
-  /// Visits user keys with this prefix in byte order; the internal keys are never shown.
+  /// Visits the keys with this prefix in byte order, except the store's internal keys.
   Result<void> scan(std::string_view prefix, const Visit& visit);
   Result<std::optional<std::string>> get(std::string_view key);
 
-  /// Counts the starts of control on this store; durable before open() returned.
+  /// The number of this start of control on the store. It is durable before open() returns.
   Epoch epoch() const noexcept { return epoch_; }
   std::uint64_t commits() const noexcept { return number_; }
   const Recovery& recovery() const noexcept { return recovery_; }
