@@ -12,8 +12,8 @@ namespace troupe::control {
 namespace {
 
 constexpr std::uint8_t kNameFormat = 1;
-constexpr std::uint8_t kActorFormat = 2;   ///< 1 had no lifetime and owner
-constexpr std::uint8_t kKilledFormat = 2;  ///< 1 did not say how
+constexpr std::uint8_t kActorFormat = 2;   ///< format 1 has no lifetime and owner
+constexpr std::uint8_t kKilledFormat = 2;  ///< format 1 has no `gracefully`
 constexpr const char* kActorPrefix = "actor/";
 constexpr const char* kNamePrefix = "name/";
 constexpr const char* kKilledPrefix = "killed/";
@@ -26,7 +26,7 @@ std::string actor_key(ActorId id) {
   return kActorPrefix + id.str();
 }
 
-/// The length keeps ("a/b", "c") and ("a", "b/c") apart.
+/// The length of the namespace keeps ("a/b", "c") and ("a", "b/c") apart.
 std::string name_key(const std::string& name_space, const std::string& name) {
   return kNamePrefix + std::to_string(name_space.size()) + "/" + name_space + "/" + name;
 }
@@ -133,7 +133,7 @@ void Directory::reply_error(const SpawnActor& message, const Error& error, Out& 
   out.after_sync.emplace_back(std::move(reply));
 }
 
-/// What the holder of the actor's name is to know of it.
+/// Fills in what the asker needs to make a handle of the actor.
 void Directory::describe(ActorReply& reply) const {
   const auto actor = actors_.find(reply.actor);
   if (actor == actors_.end()) return;
@@ -142,8 +142,8 @@ void Directory::describe(ActorReply& reply) const {
   reply.owner = actor->second.spec->owner;
 }
 
-/// Its holder may live on a node that has not said so since control's start: no question about the
-/// name can be answered yet.
+/// Returns whether the name's actor is stored but unknown, and an awaited node may still report it.
+/// Until then no question about the name can be answered.
 bool Directory::is_unclaimed(const Name& name) const {
   const auto at = names_.find(name);
   return at != names_.end() && !awaited_.empty() && actors_.count(at->second) == 0;
@@ -162,7 +162,7 @@ bool Directory::is_ending(const SpawnActor& message) const {
   return at != ending_.end() && at->second != spec.id;
 }
 
-/// Spawns that wait for the end of an actor with their name, and are not to be made any more.
+/// Refuses the spawns that wait for a name in ending_ and for which `is_meant` returns true.
 template <class Which>
 void Directory::give_up_waiting(Which is_meant, const Error& why, Out& out) {
   std::erase_if(waiting_spawns_, [&](const auto& waiting) {
@@ -173,7 +173,7 @@ void Directory::give_up_waiting(Which is_meant, const Error& why, Out& out) {
   });
 }
 
-/// Those of actors whose processes have ended.
+/// Frees the names in ending_ whose actors' processes have ended, and answers the spawns that wait.
 void Directory::free_names(Out& out) {
   const auto freed = std::erase_if(ending_, [this](const auto& name) {
     const auto at = tombstones_.find(name.second);
@@ -254,7 +254,7 @@ void Directory::forget_due(Actor& actor) {
 
 void Directory::place_later(Actor& actor, Duration pause, Out& out, Time now) {
   actor.state = ActorState::restarting;
-  actor.incarnation = ++next_incarnation_;  // whatever the old life still says is stale
+  actor.incarnation = ++next_incarnation_;  // so that later messages of the old life are stale
   actor.node = {};
   actor.pause = pause;
   actor.place_at = now + pause;
@@ -266,7 +266,7 @@ void Directory::place_later(Actor& actor, Duration pause, Out& out, Time now) {
         ActorTrouble{actor.trouble->message + "; next attempt in " + pause_text(pause)});
 }
 
-/// For those who wait for its next life.
+/// Records how a life ended, for the locations that watchers get until the next life lives.
 void Directory::note_end(Actor& actor, const Error& cause, Time now) const {
   ErrorInfo info;
   info.code = Code::actor_unavailable;
@@ -325,7 +325,7 @@ Directory::Out Directory::on_started(ActorId id, std::uint64_t incarnation, Node
                                      Epoch epoch, std::uint64_t worker, Time now) {
   Out out;
   Actor* actor = current(id, incarnation);
-  if (actor == nullptr && awaited_.count({node, epoch}) != 0) return out;  // its node tells it all
+  if (actor == nullptr && awaited_.count({node, epoch}) != 0) return out;  // its NodeHosts decides
   if (actor == nullptr || actor->node != node || actor->epoch != epoch) {
     const auto at = actors_.find(id);
     const bool over = at == actors_.end() || at->second.state == ActorState::dead;
@@ -362,7 +362,8 @@ Directory::Out Directory::on_start_failed(ActorId id, std::uint64_t incarnation,
 Directory::Out Directory::on_died(ActorId id, std::uint64_t incarnation, const Error& cause,
                                   bool intended, Time now) {
   Out out;
-  // Of another end its node speaks again to a later control, for which it would begin a new life.
+  // The node reports an end that was not intended to a later control too, which would then begin
+  // a new life. The tombstone must therefore keep the node as a reporter.
   life_ended(id, incarnation, !intended, out);
   Actor* actor = current(id, incarnation);
   if (actor == nullptr || (actor->only_ended && actor->state == ActorState::pending)) return out;
@@ -378,12 +379,14 @@ Directory::Out Directory::on_died(ActorId id, std::uint64_t incarnation, const E
   return out;
 }
 
-/// Restarts the actor if it may, else it is dead of `what`.
+/// Begins the actor's next life, at once or after a pause, if it has a restart left. Otherwise it
+/// is dead of `what`. `counts`: this end uses up a restart.
 void Directory::fail(Actor& actor, const std::string& what, const Error& cause, bool counts,
                      Out& out, Time now) {
   const ActorSpec& spec = *actor.spec;
   if (ending_jobs_.has(spec.job) && !spec.detached) return bury(actor, what, cause, out);
-  if (actor.only_ended && !awaited_.empty()) {  // a later life comes, or resolve_unclaimed goes on
+  if (actor.only_ended && !awaited_.empty()) {
+    // An awaited node may report a later life; else resolve_unclaimed() judges this end.
     actor.end.emplace(what, cause);
     actor.state = ActorState::pending;
     actor.node = {};
@@ -409,11 +412,13 @@ void Directory::fail(Actor& actor, const std::string& what, const Error& cause, 
   const Duration pause = actor.pace.ended(options_.pace, now, spec.max_restarts, asked);
   if (spec.max_restarts < 0) actor.restarts.clear();
   actor.restarts.push_back(now);
-  for (Time& restart : actor.restarts) restart += pause;  // the window does not count it
+  for (Time& restart : actor.restarts) restart += pause;  // the window does not count the pause
   if (pause > Duration::zero()) return place_later(actor, pause, out, now);
   place(actor, out);
 }
 
+/// Makes the actor dead for good: drops its records and name, leaves a tombstone if one is needed,
+/// and sends watchers the error.
 void Directory::bury(Actor& actor, const std::string& why, const std::optional<Error>& cause,
                      Out& out) {
   ActorSpec spec = *actor.spec;
@@ -447,10 +452,10 @@ void Directory::bury(Actor& actor, const std::string& why, const std::optional<E
   tell(actor, out);
   actor.watchers.clear();
   dead_.push_back(spec.id);
-  spec.creation = {};  // it is not made again, and its arguments may be large
+  spec.creation = {};  // no further life needs it, and the arguments may be large
   actor.spec = std::make_shared<const ActorSpec>(std::move(spec));
   if (dead_.size() > options_.dead_kept) {
-    actors_.erase(dead_.front());  // never this one: it was pushed just now
+    actors_.erase(dead_.front());  // never this actor, which is at the back
     dead_.pop_front();
   }
   may_be_over(id, out);
@@ -477,14 +482,14 @@ Directory::Out Directory::on_kill(ActorId id, bool may_restart, Time now, std::u
   if (!may_restart) {
     end(actor, Stop::for_good, out);
   } else if (life == 0 || actor.incarnation <= life) {
-    // Its agent reports the death, and that counts like any other.
+    // Its agent reports the death, which then counts like any other.
     stop(actor, kKilled, out, Stop::may_restart);
     const bool is_placed_now =
         actor.state == ActorState::placing || actor.state == ActorState::restarting;
     if (actor.state == ActorState::pending || actor.only_ended)
       actor.killed_life = std::max(actor.killed_life, life);
     else if (life != 0 && is_placed_now && !actor.node && !actor.place_at)
-      place(actor, out);  // that life has never begun: whoever waits for its end hears of the next
+      place(actor, out);  // that life has not begun: a new incarnation tells watchers of its end
     else if (actor.node)
       actor.killed_life = actor.incarnation;
   }
@@ -502,9 +507,10 @@ void Directory::end(Actor& actor, Stop how, Out& out) {
   bury(actor, how == Stop::gracefully ? kUnheld : kKilled, std::nullopt, out);
 }
 
-/// The word that stops it may be lost with this control, after everybody has heard that it is dead;
-/// so may the news of its death, on the way to who tells of an earlier life or has asked for it,
-/// as a node may have that has not spoken yet.
+/// Writes a tombstone if a later control would otherwise adopt or begin a life of the dead actor.
+/// StopActorAt may be lost with this control, after watchers have heard that the actor is dead. So
+/// may the news of its death, on its way to a node that reports an earlier life or repeats the
+/// spawn. While nodes are awaited, any of them may be such a node.
 void Directory::add_tombstone(const Actor& actor, bool may_live, Out& out, Stop how) {
   const ActorId id = actor.spec->id;
   Maker maker = actor.maker;
@@ -524,7 +530,8 @@ void Directory::add_tombstone(const Actor& actor, bool may_live, Out& out, Stop 
       RecordWriter(kKilledFormat).id(id).u64(actor.incarnation).boolean(gracefully).take());
 }
 
-/// If nobody has anything to tell of it any more. Returns the one that follows.
+/// Drops the tombstone if its process has ended and no node may report or ask for the actor.
+/// Returns the tombstone that follows.
 Directory::Tombstones::iterator Directory::drop_tombstone(Tombstones::iterator tombstone,
                                                           Out& out) {
   const Tombstone& one = tombstone->second;
@@ -534,7 +541,8 @@ Directory::Tombstones::iterator Directory::drop_tombstone(Tombstones::iterator t
   return tombstones_.erase(tombstone);
 }
 
-/// An earlier life's end says nothing about the one that was meant.
+/// Notes in the actor's tombstone that a life has ended. The end of an earlier life than the
+/// tombstone's changes nothing. `told_again`: the node may report this end to a later control.
 void Directory::life_ended(ActorId id, std::uint64_t life, bool told_again, Out& out) {
   const auto at = tombstones_.find(id);
   if (at == tombstones_.end() || life < at->second.life) return;
@@ -545,9 +553,9 @@ void Directory::life_ended(ActorId id, std::uint64_t life, bool told_again, Out&
   free_names(out);
 }
 
-/// It hosts these actors, tells of lives of those that ended there, and asks for those for which it
-/// has asked; nothing else. What it said before it registered last says nothing of what it asks
-/// since then.
+/// Drops the node as host, reporter and maker of actors that its complete NodeHosts shows it is
+/// not. `there`: the actors in the message; `ended`: those of them with a life that ended there. A
+/// NodeHosts of an earlier registration than the last says nothing about repeated spawns.
 void Directory::node_spoke(const NodeHosts& message, const std::set<ActorId>& there,
                            const std::set<ActorId>& ended, Out& out) {
   const NodeId node = message.node;
@@ -585,7 +593,7 @@ Directory::Out Directory::on_handles_gone(ActorId id) {
   Out out;
   const auto at = actors_.find(id);
   if (at == actors_.end() && !awaited_.empty())
-    unknown(id, Time{}).killed = true;  // once its node says that it lives there
+    unknown(id, Time{}).killed = true;  // it ends when an awaited node reports it
   if (at == actors_.end())
     give_up_waiting(
         [id](const SpawnActor& spawn) { return spawn.spec.id == id && !spawn.spec.detached; },
@@ -612,7 +620,7 @@ Directory::Out Directory::on_node_dead(NodeId node, Epoch epoch, const std::stri
     const bool lived = actor.state == ActorState::alive || actor.only_ended;
     fail(actor, cause.message(), cause, lived, out, now);
   }
-  // Nobody there waits for an answer, nor could anybody use what it would have made.
+  // The dead node needs no answers, and no other process could use the actors that it asked for.
   give_up_waiting([node](const SpawnActor& spawn) { return spawn.from == node; }, cause, out);
   std::erase_if(waiting_finds_, [&](const auto& find) { return find.first.first == node; });
   std::erase_if(waiting_spawns_, [&](const auto& waiting) {
@@ -621,7 +629,7 @@ Directory::Out Directory::on_node_dead(NodeId node, Epoch epoch, const std::stri
   for (auto& [who, spawn] : waiting_spawns_)
     if (who.first == node) spawn.from = {};
   on_reset(node);
-  on_registered(node, 0);  // it asks for nothing any more
+  on_registered(node, 0);  // a dead node repeats no spawns
   registrations_.erase(node);
   node_spoke({node, epoch, control_epoch_, {}}, {}, {}, out);
   stop_awaiting(node, epoch, out, now);
@@ -644,7 +652,7 @@ Directory::Out Directory::on_node_hosts(const NodeHosts& message, Time now) {
     if (actor.ended) ended.insert(actor.spec.id);
     adopt(actor, node, epoch, out, now);
   }
-  // The news of a death may have been lost with the connection before.
+  // An ActorGone may have been lost with the earlier connection.
   std::vector<ActorId> lost;
   for (const auto& [id, actor] : actors_)
     if (actor.state == ActorState::alive && actor.node == node && actor.epoch == epoch &&
@@ -659,6 +667,8 @@ Directory::Out Directory::on_node_hosts(const NodeHosts& message, Time now) {
   return out;
 }
 
+/// Takes one life of NodeHosts into the table, or stops it if the actor is dead or has a later
+/// life.
 void Directory::adopt(const HostedActor& hosted, NodeId node, Epoch epoch, Out& out, Time now) {
   const ActorId id = hosted.spec.id;
   if (const auto killed = tombstones_.find(id); killed != tombstones_.end()) {
@@ -686,10 +696,10 @@ void Directory::adopt(const HostedActor& hosted, NodeId node, Epoch epoch, Out& 
     Actor& known = at->second;
     if (hosted.ended && known.state != ActorState::dead) known.reporters.insert(node);
     const bool same = known.incarnation == hosted.incarnation && known.node == node;
-    if (same && known.state != ActorState::dead) {  // it only registered again
+    if (same && known.state != ActorState::dead) {  // the node has only registered again
       known.started_once = known.started_once || hosted.worker != 0;
       if (!hosted.ended && known.killed_life >= known.incarnation)
-        stop(known, kKilled, out, Stop::may_restart);  // the word was lost with the talk, maybe
+        stop(known, kKilled, out, Stop::may_restart);  // the first StopActorAt may be lost
       return;
     }
     if (known.state == ActorState::dead || known.incarnation >= hosted.incarnation) {
@@ -704,7 +714,7 @@ void Directory::adopt(const HostedActor& hosted, NodeId node, Epoch epoch, Out& 
   Actor& actor = actors_[id];
   forget_due(actor);
   actor.spec = std::make_shared<const ActorSpec>(hosted.spec);
-  const bool lived = hosted.worker != 0;  // else it is about to
+  const bool lived = hosted.worker != 0;  // else it is being made
   actor.started_once = lived || hosted.restarts != 0;
   actor.only_ended = hosted.ended;
   if (hosted.ended) actor.reporters.insert(node);
@@ -733,8 +743,7 @@ void Directory::adopt(const HostedActor& hosted, NodeId node, Epoch epoch, Out& 
     out.append(on_kill(id, true, now, killed_life));
 }
 
-/// When the last node of the earlier life has spoken or died, what nobody hosts is lost: detached
-/// actors are made anew, names of others are free again.
+/// Ends the wait for a node. After the last one resolve_unclaimed() runs.
 void Directory::stop_awaiting(NodeId node, Epoch epoch, Out& out, Time now) {
   if (awaited_.erase({node, epoch}) != 0 && awaited_.empty()) resolve_unclaimed(out, now);
 }
@@ -745,6 +754,8 @@ Directory::Out Directory::start() {
   return out;
 }
 
+/// Runs when no node is awaited: an actor that no node hosts is lost. Detached actors begin a new
+/// life, ends that waited are judged, and names of unknown actors are free again.
 void Directory::resolve_unclaimed(Out& out, Time now) {
   for (auto at = tombstones_.begin(); at != tombstones_.end();) at = drop_tombstone(at, out);
   for (auto& [id, actor] : actors_) {
@@ -753,7 +764,7 @@ void Directory::resolve_unclaimed(Out& out, Time now) {
       fail(actor, end->first, end->second, true, out, now);
       continue;
     }
-    actor.started_once = true;  // as far as anybody can tell
+    actor.started_once = true;  // it may have had a life that no node remembers
     place(actor, out);
   }
   for (auto name = names_.begin(); name != names_.end();) {
@@ -816,7 +827,8 @@ Directory::Unknown& Directory::unknown(ActorId id, Time now) {
   return at->second;
 }
 
-/// It is known now: who asked about it before watches it. What else was asked is returned.
+/// Turns the watchers of the unknown actor into watchers of this one. Returns the unknown entry
+/// with the kills that it remembers.
 Directory::Unknown Directory::take_unknown(Actor& actor) {
   auto asked = unknown_.extract(actor.spec->id);
   if (!asked) return {};
@@ -831,7 +843,7 @@ Time Directory::unknown_until(Time since) const {
 }
 
 void Directory::expire_unknown(Time now, Out& out) {
-  if (!awaited_.empty()) return;  // its node may still come and say so
+  if (!awaited_.empty()) return;  // an awaited node may still report the actor
   while (!unknown_since_.empty() && unknown_until(unknown_since_.begin()->first) <= now) {
     const ActorId id = unknown_since_.begin()->second;
     unknown_since_.erase(unknown_since_.begin());

@@ -1,5 +1,5 @@
-/// Where every actor is, and what happens when it is not: names, restarts, lifetimes. A plain state
-/// machine of control.
+/// Control's table of actors: where each lives, its name, its restarts and its end. A plain state
+/// machine; Service feeds it the agents' messages.
 ///
 ///     Directory actors({}, store_epoch);
 ///     auto out = actors.on_spawn(request, now);          // PlaceActor once it is durable
@@ -7,22 +7,24 @@
 ///     out = actors.on_started(id, incarnation, node, node_epoch, worker);   // ActorUpdate to all
 ///     out = actors.on_node_dead(node, node_epoch, why, now);         // restarts what it had
 ///
-/// States: pending (durable soon) -> placing (PlaceActor is out, then StartActor) -> alive ->
-/// restarting (placing again) -> dead. Every placing gets a new incarnation, control's epoch in the
-/// high half and a counter in the low one, so that no two lives of any actor ever share one; an
-/// agent refuses a StartActor whose high half is below the control epoch that it obeys.
+/// States: placing (PlaceActor is out, then StartActorAt) -> alive -> restarting (placing again, or
+/// waiting for it) -> dead. An actor is pending while a new control does not know whether a life of
+/// it exists. Every placing gets a new incarnation: control's epoch in the high half, a counter in
+/// the low half. So no two lives of any actor share one. An agent refuses a StartActorAt whose high
+/// half is below the control epoch that it obeys.
 ///
-/// Durable: detached actors and all names. Other actors are rebuilt after a restart of control from
-/// what the agents say they host and what has ended there with a fate that they have not heard;
-/// until every node of before has spoken or is dead, nothing of an earlier control is restarted and
-/// unknown actors count as pending.
+/// Durable: detached actors, all names, and tombstones. After a restart of control the other actors
+/// are rebuilt from `NodeHosts`: the lives that each agent hosts, and the lives that ended there
+/// and of which the agent has not heard what followed. The nodes of the earlier control are
+/// *awaited* until each has sent NodeHosts or is dead. Until then no actor of the earlier control
+/// is restarted, and unknown actors count as pending.
 ///
-/// A restart needs a free place in `max_restarts` within `restart_window`; a node's death while an
-/// actor is being placed there does not count. A first life whose constructor throws is the last
-/// one; a later one has died like any other. Lives that end soon are followed by a pause
-/// (RestartPace), which the window does not count, and watchers are told why they wait. What cannot
-/// be restarted is dead with an ActorDied that carries the cause; the last ten thousand of these
-/// are remembered.
+/// An actor restarts at most `max_restarts` times within `restart_window`. A node's death while an
+/// actor is being placed there does not count. When the constructor of the first life throws, no
+/// other life follows; in a later life that is a death like any other. After short lives a pause
+/// follows (RestartPace). The window does not count the pause, and watchers are told why they wait.
+/// An actor that cannot be restarted is dead with an ActorDied that carries the cause. The
+/// directory remembers the last ten thousand dead actors.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -44,7 +46,7 @@
 
 namespace troupe::control {
 
-/// All that is needed to make the actor anywhere.
+/// Everything that a node needs to make the actor.
 struct ActorSpec {
   ActorId id;
   JobId job;
@@ -56,14 +58,14 @@ struct ActorSpec {
   NodeId owner;          ///< ... and the node that keeps these counts
   scheduling::ResourceDemand demand;
   std::int32_t max_restarts = 0;                       ///< -1: without limit
-  Duration restart_window = std::chrono::seconds(60);  ///< zero: ever
+  Duration restart_window = std::chrono::seconds(60);  ///< zero: the actor's whole existence
   bool detached = false;
 };
 
 enum class ActorState : std::uint8_t { pending = 0, placing, alive, restarting, dead };
 std::string_view name_of(ActorState state) noexcept;
 
-/// What watchers are told.
+/// What watchers of an actor receive: its state and place.
 struct ActorLocation {
   ActorId actor;
   ActorState state = ActorState::pending;
@@ -71,9 +73,9 @@ struct ActorLocation {
   NodeId node;  ///< alive: where
   Epoch epoch = 0;
   std::uint64_t worker = 0;
-  /// Dead: why. Neither dead nor alive: how its last life ended, if it had one.
+  /// Dead: the cause. Neither dead nor alive: how its last life ended, if it had one.
   std::shared_ptr<const ErrorInfo> error;
-  Duration retry_in{};  ///< its next life waits for so long from when this was said
+  Duration retry_in{};  ///< pause until its next life, counted from the sending of this message
 };
 
 // --- in
@@ -85,22 +87,22 @@ struct SpawnActor {
   bool get_if_exists = false;
   bool again = false;  ///< it was sent to an earlier control, which may have begun a life of it
 };
-/// One actor of an agent that has registered again.
+/// One actor in the NodeHosts of an agent.
 struct HostedActor {
   ActorSpec spec;
   std::uint64_t incarnation = 0;
-  std::uint64_t worker = 0;    ///< 0: it is being made, and a word of its start follows
+  std::uint64_t worker = 0;    ///< 0: it is being made; ActorStarted or ActorStartFailed follows
   std::uint32_t restarts = 0;  ///< so far, within its window
-  /// Its process is gone, and nobody has told the agent of what followed: its ActorGone comes
-  /// again.
+  /// The process of this life is gone, and the agent has not heard what followed. Its ActorGone
+  /// comes again.
   bool ended = false;
 };
-/// Agent -> control, each time it has been registered, after its news of starts: all that it hosts.
-/// Of several pages only the whole means something.
+/// Agent -> control after each Registered, behind the ActorStarted that it sends again: all actors
+/// that the node hosts. Pages count only when all of them have arrived.
 struct NodeHosts {
   NodeId node;
   Epoch epoch = 0;
-  /// Of the control that it obeys (Registered's): from then on it refuses starts by older ones.
+  /// As in Registered. From then on the agent refuses starts by an older control.
   Epoch control_epoch = 0;
   std::vector<HostedActor> actors;
   std::uint32_t page = 0;
@@ -110,13 +112,14 @@ struct NodeHosts {
 
 // --- out
 
-/// Choose a node for this demand; on_placed or on_unplaceable answers.
+/// Asks Service to choose a node for this demand; on_placed or on_unplaceable answers.
 struct PlaceActor {
   ActorId actor;
   std::uint64_t incarnation = 0;
   scheduling::ResourceDemand demand;
 };
-/// Always answered: started, or start failed (also by an agent that refuses it for its epochs).
+/// Tells an agent to start a life. It always answers with ActorStarted or ActorStartFailed, also
+/// when it refuses the start for its epochs.
 struct StartActorAt {
   NodeId node;
   Epoch epoch = 0;
@@ -125,15 +128,16 @@ struct StartActorAt {
   bool restarted = false;
   std::uint32_t restarts = 0;  ///< so far, within its window
 };
-/// The agent reports the worker's death as it does any other.
+/// Tells an agent to end a life. The agent reports the worker's death like any other (ActorGone).
 struct StopActorAt {
   NodeId node;
   Epoch epoch = 0;
   ActorId actor;
   std::uint64_t incarnation = 0;
-  bool graceful = false;  ///< it may finish what it was asked; else it is killed
+  bool graceful = false;  ///< the actor first finishes the calls it received; else it is killed
   std::string why;
-  /// No other life follows, whatever control hears of its end: it is told as intended.
+  /// No other life follows. The agent reports the end as intended, also to a later control that
+  /// does not know of this stop.
   bool for_good = false;
 };
 /// Answer to a spawn or a find.
@@ -151,11 +155,13 @@ struct ActorUpdateTo {
   NodeId watcher;
   ActorLocation location;
 };
-/// For people: lives of an actor end again and again. Said at the 4th, 8th, 16th … in a row.
+/// A log line for people: the actor's lives end again and again. Comes at the 4th, 8th, 16th …
+/// short life in a row.
 struct ActorTrouble {
   std::string line;
 };
-/// Answer to on_job_ending: no actor of the job lives that is not detached, or the time is over.
+/// Answer to on_job_ending: every actor of the job that is not detached has ended, or was killed
+/// because its time was over.
 struct JobIdle {
   JobId job;
 };
@@ -165,12 +171,13 @@ using DirectoryEvent = std::variant<PlaceActor, StartActorAt, StopActorAt, Actor
 struct DirectoryOptions {
   std::size_t dead_kept = 10'000;
   RestartPaceOptions pace;
-  /// Who asks about an actor may be heard before who made it: when all nodes have been heard for
-  /// this long, nobody has made the actor.
+  /// A watch of an actor may arrive before its spawn, which comes from another node. When all nodes
+  /// have been heard for this long without a spawn, nobody has made the actor.
   Duration unknown_kept = std::chrono::seconds(5);
-  /// A spawn waits so long for the end of an actor that has its name.
+  /// How long a spawn waits for the end of an actor that has its name.
   Duration ending_name_kept = std::chrono::seconds(8);
-  /// Who was cut off or asleep is back after this long, or has been declared dead.
+  /// The longest wait for the spawn of an unknown actor. A node that was cut off or asleep is back
+  /// within this time or has been declared dead.
   Duration unknown_longest = std::chrono::seconds(15);
 };
 
@@ -178,64 +185,69 @@ class Directory {
  public:
   using Out = Output<DirectoryEvent>;
   Directory(DirectoryOptions options, Epoch control_epoch);
-  /// Reads detached actors and names. `awaited`: the nodes (and epochs) of the earlier life, which
-  /// may host actors.
+  /// Reads detached actors, names and tombstones. `awaited`: the nodes (and their epochs) of the
+  /// earlier control, which may host actors.
   static Result<Directory> recover(Store& store, DirectoryOptions options,
                                    std::vector<std::pair<NodeId, Epoch>> awaited);
 
-  /// Call once, before any other: makes the detached actors anew when no node is awaited.
+  /// Begins new lives of the detached actors when no node is awaited. Call it once, before any
+  /// other.
   Out start();
-  /// Registers an actor. The name is taken atomically: with get_if_exists the reply names the
-  /// holder, otherwise it is invalid_argument. While the process of an actor that nobody holds any
-  /// more has not ended, the name is that one's: the spawn waits, and is `unavailable` after a
-  /// while. Repeating a request is harmless: one that an earlier control had waits until every node
-  /// of before has said whether it has a life of it.
+  /// Registers an actor and takes its name atomically. When another actor has the name, the reply
+  /// names that one (get_if_exists) or is invalid_argument. An actor without handles keeps its name
+  /// until its process has ended: the spawn waits, and is `unavailable` after ending_name_kept.
+  /// Repeating a request is harmless. A request that an earlier control had (`again`) waits until
+  /// no node is awaited.
   Out on_spawn(const SpawnActor& message, Time now);
   Out on_placed(ActorId actor, std::uint64_t incarnation, NodeId node, Epoch epoch);
-  /// No node can ever take it: dead with this cause.
+  /// No node can ever take the actor: it is dead with this cause.
   Out on_unplaceable(ActorId actor, std::uint64_t incarnation, const Error& cause);
   Out on_started(ActorId actor, std::uint64_t incarnation, NodeId node, Epoch epoch,
                  std::uint64_t worker, Time now);
-  /// The agent could not give it a worker: placed again. `cause` set: its constructor threw, or (of
-  /// code infeasible) the node can never take it: dead.
+  /// The agent could not start the life. Without `cause` it had no worker: the actor is placed
+  /// again. With `cause` the constructor threw or (of code infeasible) the node can never take it:
+  /// the actor is dead.
   Out on_start_failed(ActorId actor, std::uint64_t incarnation, const std::optional<Error>& cause);
-  /// Its process died (or it asked to exit: intended), or the constructor of a later life threw.
+  /// The life's process died, or the constructor of a later life threw. `intended`: the actor was
+  /// told to end or ended itself.
   Out on_died(ActorId actor, std::uint64_t incarnation, const Error& cause, bool intended,
               Time now);
-  /// A final kill of an actor that is not known counts if it is spawned before it is called
-  /// unknown. That of one that may live is written down until it has ended, and any death until no
-  /// node tells of an earlier life and who made the actor has heard: no later control takes it in
-  /// or makes it anew.
-  /// `life`, of one that may be restarted: no later life ends; 0: the one that there is.
+  /// Kills the actor: for good, or (`may_restart`) only its present life. `life`, with may_restart:
+  /// a later life than this is not killed; 0: whichever life there is. A final kill of an unknown
+  /// actor is remembered until the actor is spawned or counts as not made. A final kill is stored
+  /// as a tombstone until the process has ended, no node may report an earlier life, and the
+  /// actor's maker has heard of the death. So no later control adopts a life of it or begins one.
   Out on_kill(ActorId actor, bool may_restart, Time now, std::uint64_t life = 0);
-  /// Nobody holds a handle any more: it ends when it has done what it was asked. Written down until
-  /// it has, as a kill is.
+  /// No handle of the actor is left: it ends when it has done the calls that it received. Stored as
+  /// a tombstone, as a final kill is. Detached actors stay.
   Out on_handles_gone(ActorId actor);
-  /// Its driver has ended: its actors end as EndingJobs says, and no further one is asked for. One
-  /// that is being made may be told something by the destructor of another, so it is made. JobIdle
-  /// follows once. Detached ones stay.
+  /// The job's driver has ended: its actors end as EndingJobs says, and further spawns are refused.
+  /// An actor that is being made is still made, since the destructor of another may call it.
+  /// JobIdle follows once. Detached actors stay.
   Out on_job_ending(JobId job, Time now);
-  /// Whoever of its actors is left is killed.
+  /// Kills the job's actors that are left.
   Out on_job_ended(JobId job);
-  /// What the node was believed to host and does not has died. Ends waiting for the node. Ignored
-  /// when it was sent to an earlier control: a start by that one may still be on its way. (The
-  /// caller also ends jobs that are not running any more: on_job_ended.)
+  /// Takes a node's list of actors. A known actor of the node that is missing in it has died. The
+  /// node is not awaited any more. A list that was sent to an earlier control is ignored, since a
+  /// start by that control may still be on its way. (The caller also calls on_job_ended for jobs
+  /// of listed actors that run no more.)
   Out on_node_hosts(const NodeHosts& message, Time now);
-  /// A node has registered (again): it asks again for what it does not know to live or be dead,
-  /// before it says what it hosts. `number`: of the registration, as in its NodeHosts.
+  /// A node has registered (again). Before its NodeHosts it repeats the spawns of which it does not
+  /// know whether the actor lives or is dead. `number`: of the registration, as in its NodeHosts.
   void on_registered(NodeId node, std::uint64_t number);
-  /// What was sent to the node may be lost: of starts it will say whether they were.
+  /// Messages to the node may be lost, StartActorAt among them; its NodeHosts will tell.
   void on_reset(NodeId node);
   Out on_node_dead(NodeId node, Epoch epoch, const std::string& why, Time now);
 
   Out on_find(NodeId from, std::uint64_t request, const std::string& name_space,
               const std::string& name);
-  /// The watcher is told now and at every change, until the actor is dead. An actor that is not
-  /// known is pending until nobody can have made it (see DirectoryOptions), then dead.
+  /// Sends the watcher an ActorLocation now and at every change, until the actor is dead. An
+  /// unknown actor is pending until no node can have made it (see DirectoryOptions), then dead.
   Out on_watch(ActorId actor, NodeId watcher, Time now);
-  /// Its node also says so when it tells nobody any more of a life that ended there.
+  /// Ends a watch. A node that is its maker, or that reported the end of a life, thereby also says
+  /// that it has heard what followed and will not repeat the spawn or the report.
   Out on_unwatch(ActorId actor, NodeId watcher);
-  /// No node has been silent since then. (Until it is told, none is.)
+  /// Tells the directory since when no node has been silent. Until the first call none is.
   void all_heard_since(Time since) noexcept { all_heard_since_ = since; }
   Out on_tick(Time now);
   std::optional<Time> next_deadline() const;
@@ -243,22 +255,23 @@ class Directory {
   std::optional<ActorLocation> find(ActorId actor) const;
   /// Null when the actor is not known.
   std::shared_ptr<const ActorSpec> spec(ActorId actor) const;
-  /// Where this life of it was placed; zero: it is not the one that is known, or nowhere.
+  /// Returns where this life was placed; zero: another life is the present one, or it has no place.
   NodeId host_of(ActorId actor, std::uint64_t life) const;
-  /// How often it was restarted, within its window.
+  /// Returns how often the actor was restarted within its window.
   std::uint32_t restarts(ActorId actor) const;
   std::vector<std::pair<ActorSpec, ActorLocation>> list() const;
-  /// How many live on each node, or start there. O(actors).
+  /// Returns how many actors live or start on each node. O(actors).
   std::map<NodeId, std::uint32_t> hosted() const;
   bool awaits_nodes() const noexcept { return !awaited_.empty(); }
 
  private:
   using Name = std::pair<std::string, std::string>;
-  /// Who has asked for an actor, and asks a later control again, until it is known to have heard
-  /// that the actor lives or is dead.
+  /// The node that spawned an actor. It repeats the spawn to a later control, until control knows
+  /// that the node has heard whether the actor lives or is dead.
   struct Maker {
     NodeId node;
-    bool asked = false;  ///< since it registered last
+    bool asked = false;  ///< it has sent the spawn since it registered last
+    /// After `who`'s NodeHosts: true if `who` is the maker and did not repeat the spawn.
     bool spoke(NodeId who) const { return node == who && !asked; }
   };
   struct Actor {
@@ -271,39 +284,41 @@ class Directory {
     std::uint64_t worker = 0;
     std::deque<Time> restarts;
     RestartPace pace;
-    std::optional<Time> place_at;
-    Duration pause{};  ///< before place_at
-    /// How its last life ended, until the next lives.
+    std::optional<Time> place_at;  ///< set during a pause between lives
+    Duration pause{};              ///< its length
+    /// How its last life ended, until the next one lives.
     std::shared_ptr<const ErrorInfo> trouble;
-    /// A life up to this one that a node tells of is to end, and may be followed by another.
+    /// Lives up to this one were killed with may_restart. One that a node still reports must end.
     std::uint64_t killed_life = 0;
-    bool only_ended = false;  ///< all that is known of it; a node that is awaited may have more
-    /// Of what that life died; judged when nobody is awaited.
+    /// Nothing is known but a life that has ended; an awaited node may host a later one.
+    bool only_ended = false;
+    /// The cause of that life's end. It is judged when no node is awaited.
     std::optional<std::pair<std::string, Error>> end;
     std::set<NodeId> watchers;
-    /// Where a life of it has ended that was followed by another: a later control is told of it
-    /// there, until the news of what followed has come.
+    /// Nodes on which an earlier life ended. Each reports that end to a later control again, until
+    /// it has heard what followed.
     std::set<NodeId> reporters;
     Maker maker;
     std::shared_ptr<const ErrorInfo> error;
   };
-  /// Asked about, and not spawned or reported by its node so far.
+  /// An actor that was watched or killed, and neither spawned nor reported by its node so far.
   struct Unknown {
     std::set<NodeId> watchers;
     bool killed = false;
-    std::uint64_t killed_life = 0;  ///< as an Actor's
+    std::uint64_t killed_life = 0;  ///< as in Actor
     Time since{};
   };
-  /// Dead, but no control after this one might know it: it may still live there (nowhere: nobody
-  /// has said so), an earlier life's end may be told, or it may be asked for again.
+  /// A dead actor of which a later control could otherwise adopt or begin a life. It stays while
+  /// its process may live (`node`), a node may report an earlier life's end (`reporters`), or the
+  /// spawn may be repeated (`maker`).
   struct Tombstone {
-    NodeId node;
+    NodeId node;  ///< where its process may still live; zero: nowhere, as far as is known
     Epoch epoch = 0;
-    std::uint64_t life = 0;  ///< an earlier one's end is not the actor's; 0: any may be meant
+    std::uint64_t life = 0;  ///< the last life; only its end ends the actor. 0: any life's end does
     std::set<NodeId> reporters;
     Maker maker{};
-    bool gracefully = false;  ///< it was not killed: nobody held a handle any more
-    /// Its start is on the way to the node, which may say meanwhile that it hosts no such actor.
+    bool gracefully = false;  ///< no handle was left; else it was killed
+    /// StartActorAt is on its way to the node, whose NodeHosts may come first and not list it.
     bool starts = false;
     bool is_at(NodeId where, Epoch since) const { return node == where && epoch == since; }
   };
@@ -360,20 +375,21 @@ class Directory {
   std::map<Name, ActorId> names_;
   std::deque<ActorId> dead_;
   std::set<std::pair<NodeId, Epoch>> awaited_;
-  std::map<NodeId, std::uint64_t> registrations_;  ///< each one's last
+  std::map<NodeId, std::uint64_t> registrations_;  ///< the number of each node's last one
   std::set<std::pair<Time, ActorId>> due_;         ///< every actor with a place_at
   Tombstones tombstones_;
   std::map<ActorId, Unknown> unknown_;
   std::set<std::pair<Time, ActorId>> unknown_since_;
   Time all_heard_since_{};
-  /// Requests about names whose holders' nodes have not spoken yet, by who asks and its number.
+  /// Requests that wait, by the asking node and its request number: for an awaited node that may
+  /// host the holder of the name (or a life of the actor), or for a name in ending_.
   std::map<std::pair<NodeId, std::uint64_t>, Name> waiting_finds_;
   std::map<std::pair<NodeId, std::uint64_t>, SpawnActor> waiting_spawns_;
-  /// Names of actors that nobody holds and whose processes have not ended.
+  /// Names of actors without handles whose processes have not ended.
   std::map<Name, ActorId> ending_;
   EndingJobs ending_jobs_;
-  Time latest_{};  ///< at which a spawn was asked for
-  /// Of the waiting spawns those for such a name, by when they are answered.
+  Time latest_{};  ///< when the last spawn arrived
+  /// The waiting spawns that wait for a name in ending_, and the time at which they are refused.
   std::map<std::pair<NodeId, std::uint64_t>, Time> ending_until_;
 };
 

@@ -1,4 +1,4 @@
-/// The Directory's actors of jobs that end.
+/// The part of Directory that ends the actors of ended jobs.
 #include "troupe/runtime/control/directory.hpp"
 
 #include <string>
@@ -21,7 +21,7 @@ bool Directory::belongs_to(const ActorSpec& spec, JobId job) {
   return spec.job == job && !spec.detached;
 }
 
-/// Then it has been refused.
+/// Refuses a spawn of a job that is ending; returns whether it did.
 bool Directory::is_of_ending_job(const SpawnActor& message, Out& out) const {
   const ActorSpec& spec = message.spec;
   if (!ending_jobs_.has(spec.job) || spec.detached || actors_.count(spec.id) != 0) return false;
@@ -29,7 +29,8 @@ bool Directory::is_of_ending_job(const SpawnActor& message, Out& out) const {
   return true;
 }
 
-/// Those of the job that wait are not made; who waits for a name is not there any more.
+/// Refuses the job's spawns that wait. A detached one is refused only when it waits for a name,
+/// since its caller has ended.
 void Directory::refuse_spawns(JobId job, Out& out) {
   std::erase_if(waiting_spawns_, [&](const auto& waiting) {
     const ActorSpec& spec = waiting.second.spec;
@@ -41,9 +42,9 @@ void Directory::refuse_spawns(JobId job, Out& out) {
   });
 }
 
-/// It ends now: it is killed if it has a process.
+/// Makes the actor dead now, and kills its process if it has one.
 void Directory::end_with_job(Actor& actor, Out& out) {
-  actor.maker = {};  // whoever asks for it again is refused
+  actor.maker = {};  // a repeated spawn is refused, so it needs no tombstone
   stop(actor, kJobEnded, out);
   bury(actor, kJobEnded, std::nullopt, out);
 }
@@ -55,7 +56,7 @@ std::set<ActorId> Directory::actors_of(JobId job) const {
   return left;
 }
 
-/// Dead, and its process has ended, as far as that is heard of.
+/// Returns whether the actor is dead and control has heard that its process has ended.
 bool Directory::is_over(ActorId id, const Actor& actor) const {
   return actor.state == ActorState::dead && !is_told_to_end(id);
 }
@@ -74,7 +75,7 @@ Directory::Out Directory::on_job_ending(JobId job, Time now) {
   return out;
 }
 
-/// What has ended is no longer waited for.
+/// Answers JobIdle if none of the job's actors is left and no node is awaited.
 void Directory::look_at_ending_job(JobId job, Out& out) {
   if (!ending_jobs_.left(job).empty() || !awaited_.empty()) return;
   ending_jobs_.forget(job);
@@ -88,7 +89,7 @@ void Directory::look_at_ending_jobs(Out& out) {
   }
 }
 
-/// Called whenever it may be.
+/// Takes the actor off its ending job if it is over. Runs after every change that may end an actor.
 void Directory::may_be_over(ActorId id, Out& out) {
   if (ending_jobs_.empty()) return;
   const auto at = actors_.find(id);
@@ -103,7 +104,7 @@ void Directory::end_jobs(Out& out, Time now) {
     bool ends = false;
     for (const ActorId id : left) {
       ends = ends || is_told_to_end(id);
-      if (actors_.count(id) == 0) ending_jobs_.left(job).erase(id);  // one of too many dead
+      if (actors_.count(id) == 0) ending_jobs_.left(job).erase(id);  // forgotten: dead_kept
     }
     const EndingJobs::Next next = ending_jobs_.look(job, ends, now);
     if (next == EndingJobs::Next::wait) continue;

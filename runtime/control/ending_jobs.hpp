@@ -1,14 +1,14 @@
-/// Jobs whose drivers have ended, until none of their actors lives: when which of them are to end.
-/// A plain state machine inside the Directory.
+/// Decides when the actors of a job whose driver has ended are told to end, and when they are
+/// killed. A plain state machine inside the Directory.
 ///
 ///     jobs.begin(job, actors, now);
 ///     jobs.left(job).erase(actor);             // it has ended
 ///     switch (jobs.look(job, ends, now)) ...;  // when it is due
 ///
-/// What a driver held is let go when it ends, so an actor that nobody else holds ends first, and
-/// then those that it held: what its destructor sends finds them. Actors that hold one another
-/// stay. When for a while none has been about to end, they are told to end together. Who has not
-/// ended in time is killed.
+/// A driver's handles go when it ends. An actor that has no other handle then ends first, and the
+/// actors that it held end after it, so calls that its destructor sends still find them. Actors
+/// that hold one another stay. When for `kQuiet` no actor has been about to end, the rest are told
+/// to end together. Actors that have not ended in time are killed.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -26,12 +26,14 @@ namespace troupe::control {
 class EndingJobs {
  public:
   static constexpr Duration kQuiet = std::chrono::milliseconds(150);
-  /// From the end of the driver: all are told to end by then, and killed by then.
+  /// Counted from the driver's end: when all are told to end at the latest, and when all are
+  /// killed.
   static constexpr Duration kAllTold = std::chrono::seconds(1);
   static constexpr Duration kAllKilled = std::chrono::seconds(3);
   enum class Next : std::uint8_t { wait, tell_all, kill_all };
 
-  /// `left`: its actors that live, or whose processes may. False: it has begun before.
+  /// Begins the end of a job. `left`: its actors whose processes live or may live. Returns false
+  /// when it has begun before.
   bool begin(JobId job, std::set<ActorId> left, Time now) {
     return jobs_.try_emplace(job, Ending{std::move(left), now + kQuiet, now}).second;
   }
@@ -45,7 +47,8 @@ class EndingJobs {
     return jobs;
   }
   void forget(JobId job) { jobs_.erase(job); }
-  /// `ends`: whether one of them has been told to end and has not ended.
+  /// Returns what to do with the actors that are left. `ends`: one of them has been told to end and
+  /// has not ended yet.
   Next look(JobId job, bool ends, Time now) {
     Ending& ending = jobs_.at(job);
     if (now >= ending.since + kAllKilled) return Next::kill_all;
@@ -69,9 +72,9 @@ class EndingJobs {
  private:
   struct Ending {
     std::set<ActorId> left;
-    Time due{};  ///< then those that are left are looked at
-    Time since{};
-    bool told = false;  ///< all that were left
+    Time due{};         ///< when look() decides next
+    Time since{};       ///< end of the driver
+    bool told = false;  ///< all that were left have been told to end
   };
   std::map<JobId, Ending> jobs_;
 };

@@ -95,8 +95,8 @@ SelfFencing::Out SelfFencing::on_fence(const Fence& message, Time) {
   return out;
 }
 
-/// An agent with epoch 0 may be refused too: a control that dies before it sends `Registered` leaves
-/// a record of the node, and the next control waits for the node and declares it dead.
+/// An agent with epoch 0 may be refused too: a control that dies before it sends `Registered`
+/// leaves a record of the node, and the next control waits for the node and declares it dead.
 SelfFencing::Out SelfFencing::on_refused(const std::string& why, Time) {
   Out out;
   exit(out, std::string("control has declared this node dead") +
