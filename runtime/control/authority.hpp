@@ -1,14 +1,16 @@
-/// What an agent may say to control, and about whose nodes, actors and jobs: one table, asked
-/// before a word does anything. A plain state machine without a state.
+/// Decides whether an agent may send a message about a node, an actor or a job. Service asks it
+/// before the message does anything. A plain state machine without a state.
 ///
-/// Which node speaks is known from its connection, which CURVE proves; where a message names its
-/// sender, that is not read. Each kind has a row: what of the speaker's own it has to be about.
+/// The connection tells which node sent the message, and CURVE proves it. A sender that the message
+/// itself names is not read. A table has a row for each kind of message: what of the sender's own
+/// the message must be about.
 ///
 ///     if (authority.may_say(node, message)) carry_out(message);
 ///
-/// Control may have forgotten what an agent still knows, and hears of things in any order. So only
-/// what is known to be another's is refused: dropped, or answered with an error where it has an
-/// answer. (A registration in another's name ends the sender, see Server.)
+/// Control may have forgotten actors and jobs that an agent still knows, and messages of several
+/// agents arrive in any order. So a message is refused only when its subject is known to be
+/// another's: it is answered with an error, or dropped if it has no answer. (Server drops a node
+/// that registers in another's name.)
 #pragma once
 
 #include "troupe/runtime/control/messages.hpp"
@@ -20,15 +22,15 @@
 
 namespace troupe::control {
 
-/// What of the speaker's own a message is about.
+/// What a message must be about so that its sender may send it.
 enum class Own : std::uint8_t {
-  anything,  ///< of the node that says it, by its connection; or nobody's
-  life,      ///< of an actor, placed at the node
-  handles,   ///< of an actor that was made there
-  job,       ///< whose driver is there
-  new_actor,
-  new_job,
-  killed,  ///< an actor of the killer's job, or a detached one
+  anything,   ///< no rule: about the sender itself, known by its connection, or a question
+  life,       ///< a life of an actor that was placed at the sender
+  handles,    ///< the handles of an actor that the sender made
+  job,        ///< a job whose driver is at the sender
+  new_actor,  ///< an actor id that no other node has used
+  new_job,    ///< a job id that no other node has used
+  killed,     ///< an actor of the killer's job, or a detached one
 };
 
 namespace authority {
@@ -54,10 +56,10 @@ constexpr Table table() {
   Table t{};
   rows<RegisterNode, Heartbeat, Leaving, NodeReport, NodePace, NodeHosts>(t, Own::anything);
   rows<FindActor, WatchActor, GetJob>(t, Own::anything);
-  // Whose question it is, its agent has judged.
+  // The sender's agent has judged which of its processes may ask these.
   rows<KeyValueRequest, ListRequest, DrainRequest, NameObject>(t, Own::anything);
   rows<SpawnActor>(t, Own::new_actor);
-  rows<ActorStarted>(t, Own::anything);  // of another life: it is stopped
+  rows<ActorStarted>(t, Own::anything);  // a life of another node's is stopped by Directory
   rows<ActorStartFailed, ActorGone>(t, Own::life);
   rows<HandlesGone>(t, Own::handles);
   rows<KillActor>(t, Own::killed);
@@ -79,7 +81,8 @@ static_assert(is_whole(kTable), "a message for control has no row: about what ma
 
 class Authority {
  public:
-  /// What control's cores know. Each is false only when it is known to be another's.
+  /// What control's cores know. Each function returns false only when the subject is known to be
+  /// another's.
   class Facts {
    public:
     virtual ~Facts() = default;
@@ -98,7 +101,7 @@ class Authority {
   const Facts& facts_;
 };
 
-/// "KillActor"
+/// Returns the name of the message's type: "KillActor".
 std::string name_of(const ToControl& message);
 
 }  // namespace troupe::control

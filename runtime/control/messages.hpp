@@ -1,12 +1,12 @@
-/// What agents and control say to each other, and the bytes of it (control.capnp; conversations 3
-/// to control, 4 from it, 5 between agents).
+/// The messages between agents and control, and their bytes (control.capnp; conversations 3 to
+/// control, 4 from it, 5 between agents).
 ///
-/// Most of it are the inputs and outputs of control's cores, as they are. Everything travels over a
-/// Link, exactly once and in order. To control and from it, who sent a message and who gets it is
-/// known from the connection and does not travel: `from`, `to` and the `node` of Heartbeat, Leaving
-/// and NodeHosts are zero when they are read, and whoever receives the message sets what it needs.
-/// Of a NodeReport's view only what changes travels: free, gpu_free, accepts and waiting; a
-/// ClusterRow's is completed from its description.
+/// Most messages are the inputs and outputs of control's cores. They travel over a Link, exactly
+/// once and in order. The connection tells who sent a message to or from control and who receives
+/// it. So `from`, `to`, and `node` of Heartbeat, Leaving and NodeHosts do not travel. They are zero
+/// after reading, and the receiver sets those that it needs. Of a NodeReport's view only free,
+/// gpu_free, accepts and waiting travel. The rest of a ClusterRow's view is filled in from its
+/// description.
 ///
 ///     Blob bytes = encode(ToControl(WatchActor{actor}));
 ///     Result<ToControl> m = decode_to_control(bytes);
@@ -32,15 +32,15 @@ namespace troupe::control {
 // --- agent -> control; RegisterNode, Heartbeat, Leaving, SpawnActor, NodeHosts, StartJob and
 // NameObject are the cores' own
 
-/// What the node has free; sent when it changed, at most every 100 ms.
+/// What the node has free. Sent when it changed, at most every 100 ms.
 struct NodeReport {
   scheduling::NodeView view;
   std::uint64_t store_capacity = 0, store_used = 0;  ///< bytes
   std::uint32_t workers = 0;
-  std::vector<NodeId> unreachable;  ///< to which it gets no connection; at most kMaxUnreachable
+  std::vector<NodeId> unreachable;  ///< nodes without a connection; at most kMaxUnreachable
 };
 inline constexpr std::size_t kMaxUnreachable = 64;
-/// How long tasks ran there; at most twice a second.
+/// How long tasks ran on the node. Sent at most twice a second.
 struct NodePace {
   std::vector<wire::SitePace> sites;  ///< at most wire::kMaxSites
 };
@@ -50,7 +50,8 @@ struct ActorStarted {
   std::uint64_t incarnation = 0;
   std::uint64_t worker = 0;
 };
-/// Answers StartActorAt. With an error the constructor threw; without, no worker could be had.
+/// Answers StartActorAt. With an error: the constructor threw, or the node can never take the
+/// actor. Without: the agent had no worker for it.
 struct ActorStartFailed {
   ActorId actor;
   std::uint64_t incarnation = 0;
@@ -61,16 +62,16 @@ struct ActorGone {
   ActorId actor;
   std::uint64_t incarnation = 0;
   std::shared_ptr<const ErrorInfo> error;
-  bool intended = false;  ///< it was told to end, or ended itself
+  bool intended = false;  ///< the actor was told to end, or ended itself
 };
 struct KillActor {
   ActorId actor;
   bool may_restart = false;
-  std::uint64_t life = 0;  ///< with may_restart: no later one than this; 0: the one that there is
-  JobId job;               ///< whose process kills it; zero: the agent itself
+  std::uint64_t life = 0;  ///< with may_restart: a later life than this is not killed; 0: any is
+  JobId job;               ///< the killing process's job; zero: the agent itself kills
   std::uint64_t request = 0;  ///< not 0: answered by ActorReply if it is refused
 };
-/// No handle is left anywhere (its lifetime object's owner says so).
+/// No handle of the actor is left anywhere. Sent by the owner of its lifetime object.
 struct HandlesGone {
   ActorId actor;
 };
@@ -110,7 +111,8 @@ struct ListRequest {
   std::uint64_t request = 0;
   What what = What::nodes;
 };
-/// Nothing new on this node; it leaves when it is empty. Answered by ListReply of the nodes.
+/// Asks that the node gets no new work and leaves when it is empty. Answered by ListReply of the
+/// nodes.
 struct DrainRequest {
   std::uint64_t request = 0;
   NodeId node;
@@ -124,14 +126,14 @@ using ToControl =
 
 // --- control -> agent
 
-/// One node as others need to know it: to reach it and to place work there.
+/// One node with what others need to reach it and to place work there.
 struct ClusterRow {
   NodeDescription description;
   Epoch epoch = 0;
   bool suspect = false;
   bool draining = false;
   NodeReport report;
-  bool avoided = false;  ///< it is slow: nothing new goes there that others can take
+  bool avoided = false;  ///< it is slow: it gets no new work that others can take
   std::string slow;      ///< why, or that it is tried again; empty: it is as fast as others
 };
 /// All live nodes; a higher version replaces a lower one. Sent at registration and when something
@@ -140,7 +142,7 @@ struct ClusterNodes {
   std::uint64_t version = 0;
   std::vector<ClusterRow> rows;  ///< sorted by id; at most 4096
 };
-/// A node is dead for ever: what it had may be running elsewhere.
+/// A node is dead for ever. Its actors may be running elsewhere.
 struct NodeIsDead {
   NodeId node;
   Epoch epoch = 0;
@@ -167,7 +169,7 @@ struct ListReply {
   std::vector<ActorRow> actors;  ///< the newest first
   std::vector<JobRecord> jobs;
   std::vector<ObjectName> objects;  ///< in order of their names
-  std::uint32_t left_off = 0;       ///< rows for which there was no room, the last ones
+  std::uint32_t left_off = 0;       ///< how many rows had no room; the last ones are missing
 };
 
 using FromControl =
@@ -178,21 +180,21 @@ using FromControl =
 /// Agent to agent, about control.
 using BetweenAgents = std::variant<AskControl, ControlAnswer>;
 
-/// The answer, with an error, to a message that has one; none for the others.
+/// Returns the answer with this error, if the message is one that has an answer.
 std::optional<FromControl> refusal_of(const ToControl& message,
                                       const std::shared_ptr<const ErrorInfo>& why);
 
 // --- bytes
 
-/// Errors: none: a message of ours that would break a bound is a broken invariant, except texts,
-/// which are cut, and amounts beyond 2^61, which are that. The size is a multiple of 8 and may
-/// exceed what a Link takes: compare before sending.
+/// Returns the message's bytes. Texts are cut to their bounds and amounts to 2^61. Any other bound
+/// that a message breaks is a broken invariant. The size is a multiple of 8 and may exceed what a
+/// Link takes: compare before sending.
 Blob encode(const ToControl& message);
 Blob encode(const FromControl& message);
 Blob encode(const BetweenAgents& message);
-/// Checks every size, count, enum and text before use. Errors: invalid_argument with the field;
-/// `unavailable` ("unsupported message N") for a kind that is not known. A message of over 1 MiB is
-/// refused.
+/// Reads a message and checks every size, count, enum and text before use. Errors: invalid_argument
+/// with the field, also for a message of over 1 MiB; `unavailable` ("unsupported message N") for an
+/// unknown kind.
 Result<ToControl> decode_to_control(BlobView bytes);
 Result<FromControl> decode_from_control(BlobView bytes);
 Result<BetweenAgents> decode_between_agents(BlobView bytes);

@@ -25,13 +25,13 @@ using wire::Talk;
 namespace {
 
 constexpr Duration kLastWrites = std::chrono::seconds(1);
-constexpr int kMostPolls = 256;  // of the transport in one pass, a few hundred messages each
+constexpr int kMostPolls = 256;  // polls of the transport in one pass
 
-/// What waits for a node.
+/// The frames that wait for a node, in batches.
 struct Outbox {
-  Blob open;                ///< frames join this batch
-  std::deque<Blob> closed;  ///< before it
-  std::size_t bytes = 0;    ///< of all
+  Blob open;                ///< the batch that takes further frames
+  std::deque<Blob> closed;  ///< the full batches before it
+  std::size_t bytes = 0;    ///< of all batches
 
   void append(BlobView frame, std::size_t batch) {
     const std::size_t size = wire::batched_size(frame.size());
@@ -52,7 +52,8 @@ struct Outbox {
 
 Result<std::unique_ptr<Store>> open_store(const std::string& folder) {
   if (is_store_file(folder)) return open_file_store(folder, {});
-  // A launcher's file that this process may not see (the launcher is not dumpable): without it.
+  // A memfd of a launcher that is not dumpable cannot be opened by its path. Memory serves instead,
+  // but does not survive this process.
   if (folder.empty() || folder.compare(0, 6, "/proc/") == 0)
     return open_memory_store(std::make_shared<MemoryDisk>(), {});
   return open_rocks_store(folder, {});
@@ -103,8 +104,8 @@ struct Server::Impl : Service::Out {
     return {};
   }
 
-  /// Says what others can cause at will, each time twice as many as before: who goes on so does
-  /// not fill the disk.
+  /// Logs an event that others can cause at will: the first one, and then each time that their
+  /// number has doubled. A malicious peer cannot fill the disk with log lines.
   void say_some(std::uint64_t& so_far, const std::string& line) {
     if (std::has_single_bit(++so_far)) say(line + " (" + std::to_string(so_far) + " so far)");
   }
@@ -115,14 +116,15 @@ struct Server::Impl : Service::Out {
     const Blob frame = encode(message);
     if (fits(frame)) return send_frame(to, frame);
     if (const auto instead = shortened(message)) return send_frame(to, encode(*instead));
-    send_frame(to, frame);  // which says so
+    send_frame(to, frame);  // it logs that the message is too large
   }
 
   static bool fits(BlobView frame) {
     return wire::batched_size(frame.size()) <= net::max_payload_size;
   }
 
-  /// Whoever asked gets what fits, or an error: never silence.
+  /// Returns a smaller answer that fits, or an answer with an error, so that the asker never waits
+  /// in vain. nullopt: the message is no such answer.
   static std::optional<FromControl> shortened(const FromControl& message) {
     if (const auto* values = std::get_if<KvReply>(&message)) {
       KvReply reply;
@@ -135,7 +137,7 @@ struct Server::Impl : Service::Out {
     const auto* list = std::get_if<ListReply>(&message);
     if (list == nullptr) return std::nullopt;
     ListReply reply = *list;
-    const auto halve = [](auto& rows) {  // the newest stand last
+    const auto halve = [](auto& rows) {  // drops the first half
       rows.erase(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>((rows.size() + 1) / 2));
     };
     while (!fits(encode(FromControl(reply))) && !(reply.nodes.empty() && reply.actors.empty() &&
@@ -176,7 +178,7 @@ struct Server::Impl : Service::Out {
   }
 
   void fence(NodeId node, Epoch least) override {
-    flush(node);  // its Fence before all
+    flush(node);  // its Fence must leave before its connection is refused
     transport->set_min_epoch(node, least);
   }
 
@@ -222,14 +224,14 @@ struct Server::Impl : Service::Out {
     }
   }
 
-  /// It is not heard any more, and dies as a silent node does.
+  /// Stops hearing the node, so that Membership declares it dead like a silent one.
   void drop(NodeId node, const std::string& why) {
     ++stats.dropped_nodes;
-    say("node " + node.str() + " is dropped: " + why);  // its processes end with it
+    say("node " + node.str() + " is dropped: " + why);
     revoke(node);
     gone_silent.push_back(node);
   }
-  std::vector<NodeId> gone_silent;  ///< the service is told outside of its own calls
+  std::vector<NodeId> gone_silent;  ///< for on_closed(), which must not run inside Service::Out
 
   // In.
 
@@ -279,7 +281,7 @@ struct Server::Impl : Service::Out {
     drop(from, "it sent what cannot be read: " + bad->message());
   }
 
-  /// What is wrong with it.
+  /// Hands one frame to the service. Returns an error if the sender must be dropped for it.
   std::optional<Error> on_frame(NodeId from, BlobView frame) {
     const Result<ToControl> message = decode_to_control(frame);
     if (!message) {
@@ -298,7 +300,7 @@ struct Server::Impl : Service::Out {
 
   // The loop.
 
-  /// All that has arrived.
+  /// Hands in all that has arrived: messages and results of probes.
   void receive() {
     for (int i = 0; i < kMostPolls; ++i) {
       now = steady_now();
@@ -328,8 +330,8 @@ struct Server::Impl : Service::Out {
     return {};
   }
 
-  /// What was said before the end is written down: nodes that have left are not waited for when
-  /// control starts again.
+  /// Writes what messages before the end have changed, for kLastWrites at most. The next control
+  /// then does not wait for nodes that have left.
   void finish() {
     const Time until = steady_now() + kLastWrites;
     receive();
@@ -349,7 +351,7 @@ struct Server::Impl : Service::Out {
     return {};
   }
 
-  /// False when `until` is at its end.
+  /// Waits for events. Returns false when the launcher has closed its end of `until`.
   bool wait(int until) {
     std::vector<pollfd> entries{
         {until, POLLIN, 0}, {transport->fd(), POLLIN, 0}, {disk->fd(), POLLIN, 0}};

@@ -1,12 +1,14 @@
-/// Control as a process: one event loop around Service, the network, and one thread for the disk.
+/// Control as a process: one event loop around Service and the network, and one thread for the
+/// disk.
 ///
 ///     auto server = Server::open(std::move(options)).value();     // recovers; then it listens
 ///     announce(server->door());
 ///     Result<void> end = server->run(launcher_fd);                // until that closes
 ///
-/// Every message of one pass for a node travels as one Link message (wire/batch.hpp). What a Link
-/// does not take waits here, bounded by max_backlog; a node that takes nothing beyond it, or sends
-/// what cannot be read, is dropped, and dies as a silent one does.
+/// All messages of one pass for a node travel as one Link message (wire/batch.hpp). Messages that a
+/// Link does not take yet wait here, up to max_backlog. A node is dropped when more than that waits
+/// for it, or when it sends unreadable bytes. Control then hears it no more, and declares it dead
+/// like a silent node.
 #pragma once
 
 #include "troupe/runtime/base/fd.hpp"
@@ -22,20 +24,20 @@ namespace troupe::control {
 
 struct ServerOptions {
   ClusterId cluster;
-  NodeId node;  ///< control's own, as a peer
+  NodeId node;  ///< control's own id as a peer
   net::CurveKeys keys;
   std::string listen = "tcp://127.0.0.1:*";
-  /// Where the store is: a folder, or a plain file (file_store.hpp); empty: in memory, and gone
-  /// with the server.
+  /// The store's folder or plain file (file_store.hpp). Empty: a store in memory that ends with the
+  /// server.
   std::string data_folder;
-  /// Nodes that may connect, besides those that the store knows; doors are not used.
+  /// Nodes that may connect, besides those in the store. Their doors are not used.
   std::vector<net::PeerInfo> admitted;
-  /// Public halves of join tokens; each admits one node, until it expires.
+  /// Public halves of join tokens. Each admits one node until it expires.
   std::vector<net::PublicKey> join_keys;
   Duration join_keys_last = net::join_token_life;
   std::string build_id;
   net::LinkOptions link;
-  /// A broken connection may heal by itself for so long before it counts as closed.
+  /// How long a broken connection may heal by itself before it counts as closed.
   Duration reconnect_grace = std::chrono::seconds(1);
   ServiceOptions service;
 
@@ -54,11 +56,11 @@ struct ServerStats {
 
 class Server {
  public:
-  /// Listens, opens the store and recovers. Blocks on the disk (about 10 ms for a new store).
-  /// Errors: Unavailable (the address is busy; the folder is locked by another control, which is
-  /// named), InvalidArgument (the folder is damaged or not a store), NoSpace.
+  /// Listens, opens the store and recovers. Blocks on the disk. Errors: Unavailable (the address is
+  /// busy; the folder is locked by another control, which is named), InvalidArgument (the folder is
+  /// damaged or not a store), NoSpace.
   static Result<std::unique_ptr<Server>> open(ServerOptions options);
-  /// Ends the disk's thread; a commit under way is finished first.
+  /// Ends the disk's thread, after a commit that is under way.
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
@@ -66,11 +68,12 @@ class Server {
   /// The address with its real port.
   const std::string& door() const noexcept;
 
-  /// Serves until `until` is readable and at its end: the launcher has closed it. What the launcher
-  /// sends is ignored. Errors: what a commit answered that failed; the server serves nothing more.
+  /// Serves until the launcher closes its end of `until`. Bytes that the launcher sends are
+  /// ignored. Errors: that of a failed commit; the server then serves nothing more.
   Result<void> run(int until);
 
-  /// A token's public half, from now on; for the owner's thread, not while run() runs.
+  /// Accepts joins with this token (its public half) from now on. Call it on the thread of run(),
+  /// while run() does not run.
   void admit_join(const net::PublicKey& one_time);
   const Service& service() const noexcept;
   ServerStats stats() const noexcept;
@@ -81,8 +84,8 @@ class Server {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The role of control: reads its ControlConfig from the launcher's socket, serves, and answers
-/// Ready; ends when the launcher closes it. Never returns.
+/// Plays the role of control: reads ControlConfig from the launcher's socket, answers Ready, and
+/// serves until the launcher closes the socket. Never returns.
 [[noreturn]] void run_control(Fd launcher, const std::string& text);
 
 }  // namespace troupe::control

@@ -11,7 +11,8 @@ namespace {
 
 constexpr std::uint8_t kTokenFormat = 1;
 constexpr const char* kJoinedPrefix = "joined/";
-/// In a larger cluster newcomers come in crowds, and a list is long.
+/// Up to this many nodes the voters get a newcomer's ClusterNodes at once. In larger clusters many
+/// newcomers come together, and a list is long.
 constexpr std::size_t kTellsVotersUpTo = 64;
 constexpr std::string_view kSpentPrefix = "spent/";
 
@@ -99,7 +100,8 @@ Result<void> Service::recover_joined() {
   return {};
 }
 
-/// What an earlier life left: nodes that will come back, and jobs whose end was cut short.
+/// Takes up what an earlier control left: nodes that will register again, and jobs whose node died
+/// before their end was written.
 void Service::begin(Time now) {
   for (const auto& [id, node] : joined_) {
     out_.admit(node);
@@ -115,7 +117,7 @@ void Service::begin(Time now) {
     out_.admit(record.description);
     view_changed(record.description.id, now);
   }
-  for (const auto& [epoch, dead] : members_.tombstones()) {  // only so that it can be told
+  for (const auto& [epoch, dead] : members_.tombstones()) {  // admitted only to hear of their death
     if (nodes_.count(dead.node) != 0 || joined_.count(dead.node) != 0) continue;
     NodeDescription node;
     node.id = dead.node;
@@ -132,7 +134,8 @@ void Service::begin(Time now) {
 
 // --- steps -------------------------------------------------------------------------------------
 
-/// One queue for all cores: what a step of one says may rest on an earlier write of another.
+/// Carries out `at_once` and queues the rest. All cores share one queue, since an event of one core
+/// may rest on an earlier write of another.
 template <class E>
 void Service::run(Output<E> output, Time now) {
   Output<Event> all;
@@ -149,7 +152,7 @@ void Service::answer(NodeId to, FromControl message, Time now) {
   run(std::move(output), now);
 }
 
-/// Carries out what waits for nothing any more, and what follows from it.
+/// Carries out the events whose writes are durable, and all that follows from them.
 void Service::settle(Time now) {
   while (true) {
     if (const auto event = queue_.pop())
@@ -173,7 +176,8 @@ void Service::finish_commit(Time now) {
   settle(now);
 }
 
-/// Why a request that writes cannot be taken now; null when it can.
+/// Returns why a request that writes cannot be taken now; null when it can. While a commit is under
+/// way the store belongs to the disk's thread, so the store's last answer counts.
 std::shared_ptr<const ErrorInfo> Service::refusal() {
   if (!queue_.busy()) accepts_writes_ = store_.accepts_writes();
   if (!accepts_writes_)
@@ -186,12 +190,12 @@ std::shared_ptr<const ErrorInfo> Service::refusal() {
   return nullptr;
 }
 
-/// Of a node that has registered with this control and is not dead.
+/// Returns the epoch of a node that has registered with this control and is not dead.
 std::optional<Epoch> Service::epoch_of(NodeId node) const {
   const auto at = nodes_.find(node);
   if (at != nodes_.end() && at->second.registered && members_.is_current(node, at->second.epoch))
     return at->second.epoch;
-  const auto record = members_.find(node);  // its registration is on the way to the disk
+  const auto record = members_.find(node);  // its registration may not be durable yet
   if (!record || !record->registered) return std::nullopt;
   return record->epoch;
 }
@@ -213,7 +217,8 @@ void Service::on_message(NodeId from, const ToControl& message, Time now) {
   settle(now);
 }
 
-/// Logs who said what, the first time and then each time that there are twice as many.
+/// Refuses a message that the sender may not send. Logs the first one of each node, and then each
+/// time that their number has doubled.
 void Service::object_to(NodeId from, const ToControl& message) {
   const std::string why = "node " + from.str() + " said " + name_of(message) +
                           " about what is another node's or another job's";
@@ -237,7 +242,8 @@ bool Service::Claims::may_make(NodeId from, const SpawnActor& spawn) const {
   return made(from, spawn.spec.id);
 }
 
-/// By the job as the killer's agent says it, which knows its processes.
+/// Goes by the job that the message names. The killer's agent fills it in, since it knows its
+/// processes.
 bool Service::Claims::may_kill(NodeId, const KillActor& kill) const {
   const auto spec = service.actors_.spec(kill.actor);
   return !spec || spec->detached || !kill.job || !spec->job || spec->job == kill.job;
@@ -374,7 +380,8 @@ void Service::on(SpawnActor message, Sender from, Time now) {
   scheduling::normalize(message.spec.demand.need);
   const ActorSpec& spec = message.spec;
   std::shared_ptr<const ErrorInfo> error;
-  // What was taken before is not refused when it is said again: it may live.
+  // A repeated spawn is not refused for lack of space: an earlier one was accepted, and the actor
+  // may live.
   if ((spec.detached || !spec.name.empty()) && !message.again && !actors_.find(spec.id))
     error = refusal();
   if (!spec.id)
@@ -427,10 +434,10 @@ void Service::on(const WatchActor& message, Sender from, Time now) {
 
 void Service::on(NodeHosts message, Sender from, Time now) {
   if (!members_.is_current(from.node, message.epoch)) return;
-  if (message.control_epoch != control_epoch()) return;  // it speaks to an earlier control
+  if (message.control_epoch != control_epoch()) return;  // it is meant for an earlier control
   message.node = from.node;
   if (!message.more && message.page == 0) return on_hosts(message, from, now);
-  // In pages: what is missing in one would be taken for dead.
+  // Pages are collected first: an actor that is missing in the list would count as dead.
   Pages& pages = pages_[from.node];
   NodeHosts& whole = pages.whole;
   if (message.page == 0)
@@ -438,7 +445,7 @@ void Service::on(NodeHosts message, Sender from, Time now) {
         NodeHosts{from.node, message.epoch, message.control_epoch, {}, 0, false, message.number},
         0};
   if (message.page != whole.page || message.epoch != whole.epoch ||
-      message.number != whole.number) {  // those before were lost
+      message.number != whole.number) {  // an earlier page was lost
     pages_.erase(from.node);
     return;
   }
@@ -447,7 +454,7 @@ void Service::on(NodeHosts message, Sender from, Time now) {
   std::move(message.actors.begin(), message.actors.end(), std::back_inserter(whole.actors));
   if (whole.actors.size() > options_.max_hosted || pages.bytes > options_.max_hosted_bytes) {
     pages_.erase(from.node);
-    return out_.revoke(from.node);  // it dies as a silent one
+    return out_.revoke(from.node);  // from now on silent, so it is declared dead
   }
   if (message.more) return;
   const NodeHosts told = std::move(whole);
@@ -456,17 +463,17 @@ void Service::on(NodeHosts message, Sender from, Time now) {
 }
 
 void Service::on_hosts(const NodeHosts& message, Sender from, Time now) {
-  std::set<std::pair<ActorId, std::uint64_t>> hosted;  // or were, and their ends are told again
+  std::set<std::pair<ActorId, std::uint64_t>> hosted;  // also lives whose end is reported again
   for (const HostedActor& actor : message.actors) {
     hosted.insert({actor.spec.id, actor.incarnation});
-    const auto known = actors_.find(actor.spec.id);  // the news of its start may be lost
+    const auto known = actors_.find(actor.spec.id);  // its ActorStarted may be lost
     if (actor.worker != 0 && !actor.ended && known && known->incarnation == actor.incarnation &&
         known->state != ActorState::alive)
       on(ActorStarted{actor.spec.id, actor.incarnation, actor.worker}, from, now);
   }
   run(actors_.on_node_hosts(message, now), now);
   fail_lost_starts(from.node, hosted, now);
-  std::set<JobId> over;  // their end was told while the node was away
+  std::set<JobId> over;  // JobEnded of these was sent while the node was away
   for (const HostedActor& actor : message.actors)
     if (!actor.spec.detached && actor.spec.job && !jobs_.is_running(actor.spec.job))
       over.insert(actor.spec.job);
@@ -507,7 +514,8 @@ void Service::on(const DriverDied& message, Sender, Time now) {
   end_job(message.job, message.why, now);
 }
 
-/// Its actors end first. `why`: its driver has died, of that.
+/// Ends a job: its actors first, then (JobIdle) its record. `why`: why its driver died; nullopt: it
+/// returned.
 void Service::end_job(JobId job, const std::optional<std::string>& why, Time now) {
   if (!jobs_.is_running(job) || !ending_jobs_.try_emplace(job, why).second) return;
   run(actors_.on_job_ending(job, now), now);
@@ -562,7 +570,7 @@ void Service::on(const ListRequest& message, Sender from, Time now) {
   answer(from.node, std::move(reply), now);
 }
 
-/// Answers what has an answer with an error; drops the rest.
+/// Answers the message with an error if it has an answer; drops it otherwise.
 void Service::refuse(NodeId from, const ToControl& message,
                      const std::shared_ptr<const ErrorInfo>& why) {
   if (const auto answer = refusal_of(message, why)) out_.send(from, *answer);
@@ -599,14 +607,14 @@ void Service::on_node(const NodeUp& event, Time now) {
     const auto early = early_reports_.extract(event.node);
     if (early) {
       info.report = early.mapped();
-    } else {  // nothing said: all free
+    } else {  // without a report all counts as free
       info.report.view.free = info.description.resources;
       info.report.view.gpu_free.assign(
           static_cast<std::size_t>(info.description.resources.gpus / scheduling::kUnit),
           scheduling::kUnit);
     }
   }
-  forget_join(event.node, now);  // its record has the key now
+  forget_join(event.node, now);  // the record of the node holds the key from now on
   view_changed(event.node, now);
   if (event.again || nodes_.size() > kTellsVotersUpTo)
     out_.send(event.node, cluster_nodes());
@@ -628,8 +636,9 @@ void Service::forget_join(NodeId node, Time now) {
   run(std::move(output), now);
 }
 
-/// To those who vote, too, at once: should control fall silent now, they must be able to answer the
-/// newcomer, which would take itself for cut off otherwise.
+/// Sends ClusterNodes to the newcomer, and at once to the voters. If control falls silent now, the
+/// voters must be able to answer the newcomer's AskControl. It would count itself as cut off
+/// otherwise.
 void Service::introduce(NodeId newcomer) {
   std::vector<NodeId> to{newcomer};
   for (const NodeId voter : members_.roster().voters) {
@@ -675,7 +684,7 @@ void Service::on_node(const NodeDead& event, Time now) {
   run(actors_.on_node_dead(event.node, event.epoch, event.why, now), now);
   run(jobs_.on_node_dead(event.node, event.epoch, event.why, wall_now()), now);
   out_.broadcast(listeners(true), NodeIsDead{event.node, event.epoch, event.why});
-  if (!members_.find(event.node)) {  // else another process has its place, with the same key
+  if (!members_.find(event.node)) {  // else another process with the same key has its place
     out_.fence(event.node, event.epoch + 1);
     revoke_later(event.node, now);
   }

@@ -1,24 +1,26 @@
-/// All of control behind one interface: membership, actors, jobs and key-values, the one queue
-/// between them and the disk, and the view in which actors are placed. A plain state machine;
-/// Server is the process around it.
+/// All cores of control behind one interface: membership, actors, jobs, names and key-values, with
+/// the one queue between them and the disk and the view in which actors are placed. A plain state
+/// machine; Server is the process around it.
 ///
 ///     auto service = Service::open(*store, {}, out, now).value();
 ///     service->on_message(node, message, now);                    // all that arrived, then
 ///     if (service->next_tick() <= now) service->on_tick(now);
-///     if (service->has_commit()) disk.start(service->begin_commit());   // on its own thread:
-///     service->finish_commit(now);                                // store->commit(group,
-///     essential)
+///     if (service->has_commit()) disk.start(service->begin_commit());
+///     // ... on the disk's thread: store->commit(group, Need::essential)
+///     service->finish_commit(now);
 ///
-/// What rests on a write reaches `Out` in finish_commit(), never before. The service itself touches
-/// the store in open() and, for its free space, while no commit is under way.
+/// A message that depends on a write reaches `Out` in finish_commit(), never before. The service
+/// itself uses the store in open(), and for its free space while no commit is under way.
 ///
 /// Requests of a node that has not registered with this control are answered `unavailable`, or
 /// dropped when they have no answer. An agent therefore sends after every `Registered`: NodeHosts,
-/// NodeReport, its watches, what ended meanwhile, and its requests without an answer.
+/// NodeReport, its watches, the ends of actors and drivers that it has not been able to report, and
+/// its requests without an answer.
 ///
 /// An actor for which no node has room waits here, in order of arrival, and is tried again whenever
-/// the view changes; one that no node could ever take is unplaceable after `infeasible_timeout`.
-/// Between two reports of a node its free amounts are reckoned: what was placed there is taken.
+/// the view changes. An actor that no node could ever take is unplaceable after
+/// `infeasible_timeout`. Between two reports of a node, the view subtracts from its free amounts
+/// what was placed there since.
 #pragma once
 
 #include "troupe/runtime/control/authority.hpp"
@@ -44,27 +46,28 @@ struct ServiceOptions {
   JobOptions jobs;
   KeyValueOptions key_values;
   SlowNodesOptions slow_nodes;
-  /// How long an actor waits for a node that could ever take it: zero is not at all, negative is
-  /// for ever.
+  /// How long an actor waits for a node to join that could ever take it. Zero: not at all;
+  /// negative: for ever.
   Duration infeasible_timeout = std::chrono::seconds(60);
-  /// Nodes that are about to register: nothing is infeasible before they have, for `expect_for`.
+  /// Nodes that are about to register. No actor is infeasible before they have, for `expect_for` at
+  /// most.
   std::vector<NodeId> expected;
   Duration expect_for = std::chrono::seconds(10);
   /// Least time between two ClusterNodes; stretched in clusters of over 64 nodes.
   Duration broadcast_interval = std::chrono::milliseconds(100);
-  /// A start that was answered stays reckoned until the node's next report, or this long.
+  /// A start that the node has answered stays subtracted in the view until its next report, or this
+  /// long.
   Duration report_within = std::chrono::milliseconds(250);
-  /// How long the key of a dead node is kept, so that it can be told that it is dead, and of one
-  /// that joined and does not register: its agent ends sooner.
+  /// How long control keeps the key of a dead node, so that the node can be told that it is dead,
+  /// and the key of a node that has joined and does not register. Their agents end sooner.
   Duration revoke_after = std::chrono::seconds(75);
   /// Requests that write are refused (`overloaded`) while more than this waits for the disk.
   std::size_t max_waiting_bytes = 8u << 20;
-  /// Nodes that have joined and not registered yet.
+  /// How many nodes may have joined and not registered yet.
   std::size_t max_joined = 1024;
-  /// Actors that one node may say it hosts.
+  /// How many actors a node's NodeHosts may list.
   std::size_t max_hosted = 1u << 20;
-  /// ... and what their names, constructors' calls and the like may take together, until the last
-  /// page has come.
+  /// How many bytes the specs of these actors may take until the last page has come.
   std::size_t max_hosted_bytes = 1u << 30;
   /// Wall clock in nanoseconds, for people; null: zero.
   std::function<std::int64_t()> wall_clock;
@@ -72,7 +75,8 @@ struct ServiceOptions {
 
 class Service {
  public:
-  /// What leaves control. Called from within the service's calls, which it must not call back.
+  /// The service's way out: messages, probes and keys. The service calls it from within its own
+  /// calls; an implementation must not call the service back.
   class Out {
    public:
     virtual ~Out() = default;
@@ -81,41 +85,42 @@ class Service {
     virtual void broadcast(const std::vector<NodeId>& to, const FromControl& message) = 0;
     /// Answered by on_probe.
     virtual void probe(const Probe& probe) = 0;
-    /// Take this node's key: it joined, or is known from an earlier life of control.
+    /// Accepts this node's key from now on: the node has joined, or an earlier control knew it.
     virtual void admit(const NodeDescription& node) = 0;
-    /// Refuse what this node says below that epoch, and tell it so: it is dead.
+    /// Refuses messages of this node below that epoch and tells the node: it is dead.
     virtual void fence(NodeId node, Epoch least) = 0;
-    /// Forget its key.
+    /// Forgets the node's key.
     virtual void revoke(NodeId node) = 0;
-    /// One line for people: a node is slow, or fast again.
+    /// Writes one log line for people.
     virtual void say(const std::string& line) = 0;
-    /// A join ended; no error: the node is admitted.
+    /// Answers a join. Without an error the node is admitted.
     virtual void joined(std::uint64_t request, const std::shared_ptr<const ErrorInfo>& error) = 0;
   };
 
-  /// Recovers everything from the store; reads all of it. `store` and `out` outlive the service.
-  /// Errors: as Membership::recover and its like.
+  /// Recovers all cores from the store and reads all of it. `store` and `out` outlive the service.
+  /// Errors: those of Membership::recover and of the other cores' recover().
   static Result<std::unique_ptr<Service>> open(Store& store, ServiceOptions options, Out& out,
                                                Time now);
 
-  // In. `from` is who the connection belongs to; NodeIds of senders inside a message are ignored.
+  // In. `from` is the node to which the connection belongs. The sender's NodeId inside a message is
+  // ignored.
 
   void on_message(NodeId from, const ToControl& message, Time now);
   void on_closed(NodeId node, Time now);
-  /// The talk with the node begins anew: what was sent to it may be lost. Starts that it was told
-  /// and neither hosts nor answers when it has registered again are placed again.
+  /// Call when the node's Link begins anew, so that messages to it may be lost. When the node has
+  /// registered again, a start that it neither answered nor lists in NodeHosts is placed again.
   void on_reset(NodeId node, Time now);
   void on_probe(NodeId node, Epoch epoch, bool gone, Time now);
-  /// A node with a valid token (its public half, as text) wants in. Durable before joined() says
-  /// so, as is that the token is spent.
+  /// Lets a node join that has a valid token (`token`: its public half, as text). The node and the
+  /// spent token are durable before Out::joined() answers.
   void on_join(std::uint64_t request, const std::string& token, const NodeDescription& node,
                Time now);
-  /// Call after all messages that had arrived were handed in.
+  /// Acts on deadlines. Call it after all messages that have arrived were handed in.
   void on_tick(Time now);
   Time next_tick() const;
 
-  // The disk: begin_commit(), Store::commit(group, Need::essential) anywhere, finish_commit(). A
-  // commit that fails ends the process.
+  // The disk: begin_commit(), then Store::commit(group, Need::essential) on any thread, then
+  // finish_commit(). A commit that fails ends the process.
 
   bool has_commit() const noexcept { return queue_.has_work(); }
   /// Valid until finish_commit(). Precondition: has_commit().
@@ -129,19 +134,19 @@ class Service {
   const Jobs& jobs() const noexcept { return jobs_; }
   const scheduling::ClusterView& view() const noexcept { return view_; }
   std::size_t waiting_actors() const noexcept { return waiting_.size(); }
-  /// Whether one of them could be placed at once, as control sees the nodes: it will be soon.
+  /// Returns whether a waiting actor has room in the present view. It is then placed soon.
   bool has_room_for_waiting() const;
   Epoch control_epoch() const noexcept { return members_.control_epoch(); }
-  /// Whether a node has joined with it, in any life of control.
+  /// Returns whether a node has joined with this token, at this or an earlier control.
   bool is_spent(const std::string& token) const { return spent_.count(token) != 0; }
 
  private:
-  /// An answer that waits behind the writes before it.
+  /// An answer that leaves when the writes before it are durable.
   struct Answer {
     NodeId to;
     FromControl message;
   };
-  /// A list of nodes as they are once the writes before it are durable.
+  /// An answer with all nodes. It is composed when the writes before it are durable.
   struct AnswerNodes {
     NodeId to;
     std::uint64_t request = 0;
@@ -152,14 +157,15 @@ class Service {
   };
   using Event = std::variant<MembershipEvent, DirectoryEvent, JobEvent, KvReply, ObjectNameEvent,
                              Answer, AnswerNodes, Admit>;
-  /// A start that is under way, or was answered and is not in a report yet.
+  /// A start that the view subtracts from a node's free amounts: it is under way, or was answered
+  /// and is in no report yet.
   struct Start {
     std::uint64_t incarnation = 0;
     scheduling::Resources need;
-    std::optional<Time> until;  ///< answered: reckoned for so long
-    bool may_be_lost = false;   ///< the node may never have heard of it
+    std::optional<Time> until;  ///< set when it was answered: subtracted until then
+    bool may_be_lost = false;   ///< StartActorAt may not have reached the node
   };
-  /// What others may know of a node: durable facts and its own reports.
+  /// What ClusterNodes may show of a node: durable facts and the node's own reports.
   struct NodeInfo {
     NodeDescription description;
     Epoch epoch = 0;
@@ -167,7 +173,7 @@ class Service {
     bool suspect = false;
     bool draining = false;
     bool avoided = false;  ///< it is slow
-    std::string slow;      ///< what is shown of that
+    std::string slow;      ///< why, for people
     NodeReport report;
     std::map<ActorId, Start> starts;
   };
@@ -189,7 +195,8 @@ class Service {
   std::shared_ptr<const ErrorInfo> refusal();
   std::optional<Epoch> epoch_of(NodeId node) const;
 
-  // Messages of agents that are registered in `epoch`; the first three of any agent.
+  // Handlers of messages. The sender is registered in `epoch`; the first three messages may come
+  // from any agent, and `epoch` may be zero.
   struct Sender {
     NodeId node;
     Epoch epoch = 0;
@@ -209,7 +216,7 @@ class Service {
   void on(const WatchActor& message, Sender from, Time now);
   void on(NodeHosts message, Sender from, Time now);
   void on_hosts(const NodeHosts& message, Sender from, Time now);
-  /// `hosted`: the lives that the node tells of.
+  /// Fails the starts that the node never received. `hosted`: the lives in its NodeHosts.
   void fail_lost_starts(NodeId node, const std::set<std::pair<ActorId, std::uint64_t>>& hosted,
                         Time now);
   void on(StartJob message, Sender from, Time now);
@@ -254,7 +261,7 @@ class Service {
   void end_start(NodeId node, ActorId actor, std::uint64_t incarnation, bool started, Time now);
   void expire_starts(Time now);
   void view_changed(NodeId node, Time now);
-  /// Its key, unless it is a member by then. O(keys that are to go).
+  /// Revokes the node's key after `revoke_after`, unless it is a member by then. O(pending ones).
   void revoke_later(NodeId node, Time now);
   void forget_join(NodeId node, Time now);
   void look_for_slow(Time now);
@@ -272,7 +279,7 @@ class Service {
   void tell_ended_jobs(NodeId node, Time now);
   std::int64_t wall_now() const { return options_.wall_clock ? options_.wall_clock() : 0; }
 
-  /// What is known to be another's.
+  /// What the cores know about the owners of actors and jobs.
   struct Claims final : Authority::Facts {
     explicit Claims(const Service& s) : service(s) {}
     bool may_tell_of(NodeId from, ActorId actor, std::uint64_t life) const override;
@@ -289,7 +296,8 @@ class Service {
   Out& out_;
   Membership members_;
   Directory actors_;
-  /// Jobs whose drivers have ended and whose actors have not: of what the driver died, if it did.
+  /// Jobs whose drivers have ended and whose actors have not. The value says why the driver died;
+  /// nullopt: it returned.
   std::map<JobId, std::optional<std::string>> ending_jobs_;
   Jobs jobs_;
   KeyValues values_;
@@ -298,26 +306,26 @@ class Service {
   CommitQueue<Event> queue_;
   Claims claims_{*this};
   Authority authority_{claims_};
-  std::map<NodeId, std::uint64_t> objections_;  ///< to what each has said
+  std::map<NodeId, std::uint64_t> objections_;  ///< how many messages of each were not allowed
   std::size_t waiting_bytes_ = 0;               ///< of writes that no commit has taken yet
-  bool accepts_writes_ = true;                  ///< as last seen
+  bool accepts_writes_ = true;                  ///< the store's last answer
 
   std::map<NodeId, NodeInfo> nodes_;
-  std::map<NodeId, NodeReport> early_reports_;  ///< came before the registration was durable
+  std::map<NodeId, NodeReport> early_reports_;  ///< arrived before the registration was durable
   struct Pages {
     NodeHosts whole;
     std::size_t bytes = 0;
   };
-  std::map<NodeId, Pages> pages_;             ///< of what nodes host, until the last has come
+  std::map<NodeId, Pages> pages_;             ///< pages of NodeHosts until the last has come
   std::map<NodeId, NodeDescription> joined_;  ///< admitted and not registered yet
   std::set<std::string> spent_;               ///< join tokens
-  std::multimap<Time, NodeId> revoke_at_;     ///< each once
+  std::multimap<Time, NodeId> revoke_at_;     ///< each node at most once
   scheduling::ClusterView view_;
-  std::map<NodeId, std::uint32_t> hosted_;  ///< actors, as counted before count_at_
+  std::map<NodeId, std::uint32_t> hosted_;  ///< actors of each node, counted again at count_at_
   Time count_at_{};
   std::deque<Waiting> waiting_;
   std::optional<Time> place_at_;   ///< when waiting_ is tried again
-  std::optional<Time> expire_at_;  ///< when an answered start is reckoned no more
+  std::optional<Time> expire_at_;  ///< when the next answered start leaves the view
   Time last_placing_{};
   std::set<NodeId> expected_;
   Time started_{};

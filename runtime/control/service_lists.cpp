@@ -1,4 +1,4 @@
-// What control tells of the whole: to all agents when it changes, to people when they ask.
+// The part of Service that sends ClusterNodes to the agents and answers the lists of `troupe`.
 #include "troupe/runtime/base/back_off.hpp"
 #include "troupe/runtime/control/service.hpp"
 
@@ -20,7 +20,7 @@ void shorten(std::string& text) {
   text += "...";
 }
 
-/// Leaves off the last rows, so that an answer keeps within its bounds; says how many those are.
+/// Drops the last rows until the answer keeps within its bounds. Returns how many it dropped.
 template <class Row, class Size>
 std::uint32_t fit(std::vector<Row>& rows, Size size) {
   std::size_t count = 0, bytes = 0;
@@ -36,7 +36,7 @@ std::uint32_t fit(std::vector<Row>& rows, Size size) {
 
 }  // namespace
 
-/// Every node that hears this control.
+/// Returns the nodes that are registered with this control.
 std::vector<NodeId> Service::listeners(bool suspects_too) const {
   std::vector<NodeId> all;
   for (const auto& [id, info] : nodes_)
@@ -67,7 +67,7 @@ std::vector<ClusterRow> Service::node_rows() const {
   return rows;
 }
 
-/// Composed of what is durable; its version grows across restarts of control.
+/// Composes the list from durable facts. Its version grows across restarts of control.
 ClusterNodes Service::cluster_nodes() {
   return ClusterNodes{++nodes_version_, node_rows()};
 }
@@ -85,7 +85,8 @@ void Service::broadcast_nodes(Time now) {
   if (!to.empty()) out_.broadcast(to, cluster_nodes());
 }
 
-/// It may have missed the end of these; one may not be written down yet.
+/// Sends the node JobEnded of the jobs that ended last, which it may have missed. The messages wait
+/// for earlier writes, since the end of a job may not be durable yet.
 void Service::tell_ended_jobs(NodeId node, Time now) {
   std::vector<JobRecord> ended;
   for (JobRecord& job : jobs_.list())
@@ -138,7 +139,7 @@ void Service::list_names(ListReply& reply) const {
       reply.objects, [](const ObjectName& row) { return 160 + row.name.size() + row.type.size(); });
 }
 
-/// Without what only agents need of a job.
+/// Lists jobs without the fields that only agents need.
 void Service::list_jobs(ListReply& reply) const {
   std::vector<JobRecord>& rows = reply.jobs;
   rows = jobs_.list();

@@ -1,4 +1,5 @@
-// Where actors go: the view, what is reckoned in it between reports, and who waits.
+// The part of Service that places actors: the view of the nodes' free amounts, the starts that are
+// subtracted in it, and the actors that wait for room.
 #include "troupe/runtime/control/service.hpp"
 
 #include <algorithm>
@@ -14,7 +15,7 @@ bool same_demand(const scheduling::ResourceDemand& a, const scheduling::Resource
          a.node == b.node && a.soft == b.soft;
 }
 
-/// What the node says is free, within what it has.
+/// Returns the free amounts of the node's report, capped by what the node has.
 scheduling::NodeView view_of(const NodeDescription& node, const NodeReport& report) {
   scheduling::NodeView view;
   const scheduling::Resources& total = node.resources;
@@ -35,7 +36,8 @@ scheduling::NodeView view_of(const NodeDescription& node, const NodeReport& repo
 
 }  // namespace
 
-/// The node is up, has other amounts free, accepts or not, or is gone.
+/// Computes the node's row of the view again after any change of the node, or removes it. Actors
+/// that wait are tried again.
 void Service::view_changed(NodeId node, Time now) {
   const auto at = nodes_.find(node);
   if (at == nodes_.end()) {
@@ -72,26 +74,26 @@ void Service::place_soon(Time now) {
   place_at_ = place_at_ ? std::min(*place_at_, soon) : soon;
 }
 
-/// The actor is dead, or another placing of it has begun.
+/// Returns whether the actor is dead or another placing of it has begun.
 bool Service::is_over(const PlaceActor& place) const {
   const auto actor = actors_.find(place.actor);
   return !actor || actor->incarnation != place.incarnation ||
          (actor->state != ActorState::placing && actor->state != ActorState::restarting);
 }
 
-/// Nodes that were announced have not registered yet: they may have what nobody else has.
+/// Returns whether an expected node may still register. It may have what no other node has.
 bool Service::awaits_expected(Time now) const {
   return !expected_.empty() && now < started_ + options_.expect_for;
 }
 
-/// Behind those that wait already.
+/// Places an actor, or queues it behind those that wait already.
 void Service::place_new(Waiting waiting, Time now) {
   if (waiting_.empty()) return place(std::move(waiting), now);
   waiting_.push_back(std::move(waiting));
   place_soon(now);
 }
 
-/// How many actors each node has, for who is to be spread.
+/// Puts the number of actors of each node into the view, for actors that are to be spread.
 void Service::count_hosted(Time now) {
   if (now >= count_at_) {
     hosted_ = actors_.hosted();
@@ -103,8 +105,8 @@ void Service::count_hosted(Time now) {
   }
 }
 
-/// A node that the actor's owner cannot reach is as good as busy: no call of the owner would
-/// arrive.
+/// Chooses a node in the view. A node that the actor's owner cannot reach is left out, since no
+/// call of the owner would arrive there.
 scheduling::Decision Service::decide(const PlaceActor& wanted, Time now) {
   if (wanted.demand.placement == scheduling::Placement::spread) count_hosted(now);
   if (const auto spec = actors_.spec(wanted.actor)) view_.self = spec->owner;
@@ -123,7 +125,7 @@ scheduling::Decision Service::decide(const PlaceActor& wanted, Time now) {
   return decision;
 }
 
-/// Whether its owner finds room wherever others do.
+/// Returns whether the actor's owner reaches all nodes, so that it finds room wherever others do.
 bool Service::reaches_all(ActorId actor) const {
   const auto spec = actors_.spec(actor);
   const auto owner = spec ? nodes_.find(spec->owner) : nodes_.end();
@@ -165,7 +167,8 @@ void Service::place(Waiting waiting, Time now) {
   waiting_.push_back(std::move(waiting));
 }
 
-/// In order of arrival; of equal demands only the first is asked for when it finds no room.
+/// Tries the waiting actors in order of arrival. When one finds no room, those with the same demand
+/// are not tried.
 void Service::place_waiting(Time now) {
   place_at_.reset();
   last_placing_ = now;
@@ -195,7 +198,8 @@ bool Service::has_room_for_waiting() const {
   });
 }
 
-/// The node answered a start: what it took is reckoned until a report shows it, or is free again.
+/// Takes the node's answer to a start. A failed start leaves the view at once. The amounts of a
+/// successful one stay subtracted until a report shows them.
 void Service::end_start(NodeId node, ActorId actor, std::uint64_t incarnation, bool started,
                         Time now) {
   const auto at = nodes_.find(node);
