@@ -90,8 +90,8 @@ class RecordReader {
     value.low = u64();
     return value;
   }
-  /// How many list elements of at least `least` bytes each can still follow; bounds a count that
-  /// was read.
+  /// Reads the number of list elements that follow, of at least `least` bytes each. A number that
+  /// the rest of the record cannot hold is a bad field: it returns 0.
   std::uint64_t count(std::uint64_t least) {
     const std::uint64_t n = u64();
     if (least != 0 && n > rest_.size() / least) ok_ = false;

@@ -5,7 +5,7 @@
 namespace troupe::control::rocks {
 namespace {
 
-/// Beside the object that holds this function, or in the lib folder next to a program's.
+/// Returns the folder of the file (library or program) that holds this function.
 std::string folder_of_this() {
   Dl_info info{};
   if (::dladdr(reinterpret_cast<void*>(&folder_of_this), &info) == 0 || info.dli_fname == nullptr)

@@ -15,9 +15,9 @@
 namespace troupe::control {
 namespace {
 
-// The file: a head, two slots, and two areas for journals, of which the head names the one in use.
-// Areas are far apart; what lies between is a hole. A compaction fills the other area and then
-// changes one byte.
+// The file has a head, two slots and two areas for journals. The head names the area in use. The
+// areas are far apart, with a hole between them. A compaction fills the other area and then changes
+// one byte of the head, so it is complete or without effect at any death of the process.
 constexpr char kMagic[8] = {'t', 'r', 'o', 'u', 'p', 'e', 'S', '1'};
 constexpr off_t kSettledAt = 8, kAreaAt = 9, kHeadSize = 10;
 constexpr off_t kAreas[2] = {16 * 1024, off_t{1} << 40};
@@ -42,7 +42,7 @@ bool write_all(int fd, const void* data, std::size_t size, off_t at) {
   return true;
 }
 
-/// Fewer bytes at the end of the file.
+/// Returns how many bytes it read: fewer than `size` only at the end of the file.
 std::optional<std::size_t> read_all(int fd, void* data, std::size_t size, off_t at) {
   std::size_t done = 0;
   while (done < size) {
@@ -130,7 +130,7 @@ class FileMedium final : public StoreMedium {
     return static_cast<off_t>(kSlotSize) * (1 + static_cast<off_t>(index));
   }
 
-  /// Nothing was ever acknowledged here.
+  /// Makes an empty store of a file in which nothing was ever acknowledged.
   Result<void> clear() {
     if (ftruncate(file_.get(), 0) != 0 || !write_all(file_.get(), kMagic, sizeof kMagic, 0) ||
         ftruncate(file_.get(), kAreas[0]) != 0)
@@ -152,10 +152,10 @@ class FileMedium final : public StoreMedium {
     if (!size) return io_error(path_, "reading");
     journal.resize(*size);
     size_ = static_cast<off_t>(internal::replay(journal, map_));
-    return drop(from + size_, from + kAreaSize);  // a torn end, so that nothing reads it later
+    return drop(from + size_, from + kAreaSize);  // a torn record must not be read later
   }
 
-  /// Where the data that begins in the first area ends: a hole follows.
+  /// Returns where the data of the first area ends, by the hole that follows it.
   off_t end_of_data(off_t from) const {
     const off_t hole = lseek(file_.get(), from, SEEK_HOLE);
     return hole < 0 ? from : std::min(hole, from + kAreaSize);

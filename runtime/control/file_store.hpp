@@ -1,12 +1,12 @@
-/// The Store in one plain file, usually one without a name: for control of a cluster that is gone
-/// with its launcher.
+/// The Store in one plain file, usually a memfd: for control of a cluster that ends with its
+/// launcher.
 ///
 ///     Fd file(memfd_create("control", MFD_CLOEXEC));                      // the launcher
 ///     auto path = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(file.get());
-///     auto store = open_file_store(path, {});       // control, and the one after its death
+///     auto store = open_file_store(path, {});       // control, and the next one after its death
 ///
-/// What is acknowledged survives the death of the process at any instruction, and nothing of it
-/// outlives the file: nothing is synced to a disk. In memory the map is held once more.
+/// An acknowledged commit survives the death of the process at any instruction. It does not outlive
+/// the file, since nothing is synced to a disk. The store also holds the map in memory.
 #pragma once
 
 #include "troupe/runtime/control/store.hpp"
@@ -21,12 +21,12 @@ struct FileStoreOptions {
   std::function<Bytes()> free_space;
 };
 
-/// Whether there is a plain file at this path.
+/// Returns whether there is a plain file at this path.
 bool is_store_file(const std::string& path);
 
 /// Opens the file, which may be empty. Errors: unavailable when another process holds it or it
-/// cannot be opened; invalid_argument when it is something else, or damaged.
-/// Cost: reads every record once.
+/// cannot be opened; invalid_argument when it is no store or is damaged. Cost: reads every record
+/// once.
 Result<std::unique_ptr<Store>> open_file_store(const std::string& path, FileStoreOptions options);
 
 }  // namespace troupe::control

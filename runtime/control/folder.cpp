@@ -33,7 +33,8 @@ bool exists(const std::string& path) {
   return ::lstat(path.c_str(), &st) == 0;
 }
 
-/// The pid that the holder wrote; it does so right after taking the lock, so wait for it a little.
+/// Returns the pid that the holder of the lock wrote. The holder writes it right after taking the
+/// lock, so this function waits for it up to 0.5 s.
 std::string holder_of(int fd) {
   for (int i = 0; i < 25; ++i) {
     char text[32] = {};
@@ -108,8 +109,8 @@ Result<void> StoreFolder::examine() {
   return open_mark(false);
 }
 
-/// `creating` stands from before the first byte until the store is complete, so that a killed first
-/// start is told from a damaged store.
+/// The file `creating` exists from before the first byte until the store is complete. It tells a
+/// first start that was killed from a damaged store.
 Result<void> StoreFolder::prepare_new() {
   for (const auto& entry : fs::directory_iterator(path_)) {
     const std::string name = entry.path().filename().string();
@@ -134,7 +135,7 @@ Result<void> StoreFolder::open_mark(bool create) {
                     O_RDWR | O_DSYNC | O_CLOEXEC | O_NOFOLLOW | (create ? O_CREAT : 0), 0600));
   if (!mark_) return io_error("open", path);
   if (!create) return {};
-  // Written, not only allocated: later writes then change no metadata.
+  // The slots are written, not only allocated, so that later writes change no metadata.
   const Slot zero{};
   for (int i = 0; i < 2; ++i)
     if (auto done = write_slot(i, zero); !done) return done;

@@ -1,4 +1,4 @@
-/// The files of a store's folder beside the database: lock, mark and reserve.
+/// The files of a store's folder beside the database: lock, mark and reserve. RocksMedium uses it.
 ///
 ///     auto folder = StoreFolder::open("/var/lib/troupe", 16_MiB);   // locked until destruction
 ///     folder->write_slot(0, slot).value();                          // durable on return
@@ -15,14 +15,14 @@ namespace troupe::control {
 /// Owns the lock on a folder. Move-only; not thread-safe.
 class StoreFolder {
  public:
-  /// Makes the folder (0700) if it is absent, takes the lock, and looks at what is there. Never
-  /// blocks over 0.5 s. unavailable: locked by another process, or an I/O error; invalid_argument:
-  /// not ours, or not a store.
+  /// Makes the folder (0700) if it is absent, takes the lock, and examines the files. Never blocks
+  /// over 0.5 s. Errors: unavailable when another process has the lock or I/O fails;
+  /// invalid_argument when the folder belongs to another user or holds no store.
   static Result<StoreFolder> open(const std::string& path, Bytes reserve);
 
-  /// True when nothing was ever acknowledged in this folder.
+  /// Returns whether nothing was ever acknowledged in this folder.
   bool is_new() const noexcept { return is_new_; }
-  /// Durably says that the store is complete.
+  /// Records durably that the store is complete.
   Result<void> settle();
 
   std::optional<Slot> read_slot(int index) const;
@@ -46,8 +46,8 @@ class StoreFolder {
   Fd mark_;
 };
 
-/// Where the first bad record of RocksDB's write-ahead logs or manifest is: `/x/db/000012.log,
-/// offset 4711`; empty when none is found. For error messages. A cut last record is not reported.
+/// Finds the first bad record in RocksDB's write-ahead logs and manifests, for error messages.
+/// Returns `/x/db/000012.log, offset 4711`; empty when it finds none. A cut last record is not bad.
 std::string find_damage(const std::string& db_path);
 
 }  // namespace troupe::control

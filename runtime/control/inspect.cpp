@@ -1,6 +1,7 @@
-// Reads RocksDB's log format (the same for write-ahead logs and manifests) far enough to say where
-// it is damaged. Format: blocks of 32 KiB; a record is crc32c (masked), length, type, payload; a
-// block's last 6 bytes or less are padding. Source: RocksDB wiki, "Write Ahead Log File Format".
+// Reads RocksDB's log format (the same for write-ahead logs and manifests) far enough to find where
+// it is damaged. The format has blocks of 32 KiB. A record is crc32c (masked), length, type and
+// payload. The last 6 bytes or less of a block are padding.
+// Source: RocksDB wiki, "Write Ahead Log File Format".
 #include "troupe/runtime/control/folder.hpp"
 
 #include <algorithm>
@@ -42,7 +43,8 @@ std::uint32_t u32(std::string_view data, std::size_t at) {
   return value;
 }
 
-/// Offset of the first record whose checksum is wrong, or npos. Stops at a cut or zero tail.
+/// Returns the offset of the first record whose checksum is wrong, or npos. Stops at a cut or zero
+/// tail.
 std::size_t first_bad_record(std::string_view log) {
   std::size_t at = 0;
   while (at + kHead <= log.size()) {

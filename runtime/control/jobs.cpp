@@ -7,7 +7,7 @@
 namespace troupe::control {
 namespace {
 
-constexpr std::uint8_t kJobFormat = 3;  // 1 had nothing after ended_ns, 2 no signals
+constexpr std::uint8_t kJobFormat = 3;  // format 1 ends with ended_ns, format 2 has no signals
 constexpr const char* kJobPrefix = "job/";
 
 std::string encode(const JobRecord& job) {

@@ -1,5 +1,5 @@
-/// Which jobs there are and how they ended. A plain state machine of control; every record is
-/// durable before anybody hears of it.
+/// Control's table of jobs and how they ended. A plain state machine; every record is durable
+/// before a message shows it.
 ///
 ///     auto jobs = Jobs::recover(store, {}).value();
 ///     auto out = jobs.on_start({from, request, {.id = id, .name = "train", .node = node}});
@@ -29,11 +29,11 @@ struct JobRecord {
   JobState state = JobState::running;
   NodeId node;                                ///< of its driver
   Epoch epoch = 0;                            ///< of that node
-  std::string why;                            ///< ended: in a few words
+  std::string why;                            ///< why it ended, in a few words
   std::int64_t started_ns = 0, ended_ns = 0;  ///< wall clock, for people
-  /// What its workers are started from, anywhere.
+  // From here on: what any node needs to start its workers.
   std::string program;                 ///< path of the executable on the driver's host
-  std::vector<std::string> arguments;  ///< as its main got them
+  std::vector<std::string> arguments;  ///< of the driver's main
   std::vector<std::pair<std::string, std::string>>
       files;  ///< executable first, then its own shared objects: path, SHA-256 in hex
   std::uint64_t ignored_signals = 0;  ///< as the driver was started; bit n - 1: signal n
@@ -50,7 +50,7 @@ struct JobReply {
   std::uint64_t request = 0;
   std::shared_ptr<const ErrorInfo> error;
 };
-/// Its actors and leases are to go (Directory::on_job_ended; the agents are told).
+/// The job is over: Directory::on_job_ended kills its actors, and the agents end its leases.
 struct JobEnded {
   JobId job;
   JobState state = JobState::finished;
@@ -68,14 +68,15 @@ class Jobs {
   explicit Jobs(JobOptions options) : options_(options) {}
   static Result<Jobs> recover(Store& store, JobOptions options);
 
-  /// invalid_argument for an id that has ended; repeating a request is harmless.
+  /// Records a running job. The reply is invalid_argument if the job has ended already. Repeating a
+  /// request is harmless.
   Out on_start(const StartJob& message);
   Out on_finish(JobId job, std::int64_t wall_ns);
   Out on_driver_died(JobId job, const std::string& why, std::int64_t wall_ns);
   Out on_node_dead(NodeId node, Epoch epoch, const std::string& why, std::int64_t wall_ns);
 
   bool is_running(JobId job) const;
-  /// Null when it is not known.
+  /// Returns null when the job is not known.
   const JobRecord* find(JobId job) const;
   std::vector<JobRecord> list() const;
 

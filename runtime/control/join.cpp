@@ -33,7 +33,7 @@ bool is_amount(std::int64_t amount) {
   return amount >= 0 && amount <= kMaxAmount;
 }
 
-/// Empty when all is well.
+/// Returns what is wrong with the description; empty when nothing is.
 std::string complaint(const NodeDescription& node) {
   if (!node.id) return "it has no id";
   for (const std::string* text : {&node.name, &node.address})

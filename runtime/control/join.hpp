@@ -1,12 +1,12 @@
-/// What a node and control say to each other when the node joins with a token: the body of the
-/// door's join request and of its answer.
+/// The messages by which a node joins a cluster with a token: the bodies of the door's join request
+/// and of its answer.
 ///
 ///     transport->join(token, encode(JoinAsk{description}), deadline);      // the node
 ///     Result<JoinAsk> ask = decode_join_ask(request.request);             // control
 ///     transport->answer_join(request.id, encode(JoinAnswer{cluster, node}));
 ///
-/// The node then connects with its own key and registers. Everything is bounded by the door's
-/// 64 KiB; texts by kMaxJoinText.
+/// The node then connects with its own key and registers. The door bounds a message to 64 KiB;
+/// kMaxJoinText bounds each text.
 #pragma once
 
 #include "troupe/runtime/control/membership.hpp"
@@ -21,12 +21,12 @@ struct JoinAsk {
 };
 struct JoinAnswer {
   ClusterId cluster;
-  NodeId control;  ///< as a peer; its key and door are the token's
+  NodeId control;  ///< control's id as a peer; the token has its key and door
 };
 
 Blob encode(const JoinAsk& ask);
 Blob encode(const JoinAnswer& answer);
-/// Errors: invalid_argument, naming the field that is missing, too long or not what it should be.
+/// Errors: invalid_argument; the message says what is missing, too long or malformed.
 Result<JoinAsk> decode_join_ask(BlobView bytes);
 Result<JoinAnswer> decode_join_answer(BlobView bytes);
 

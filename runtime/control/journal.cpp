@@ -13,7 +13,7 @@ constexpr std::size_t kFrameHead = 16;  // payload size, checksum
 std::string frame(std::string payload) {
   RecordWriter head(0);
   head.u64(payload.size()).u64(XXH64(payload.data(), payload.size(), 0));
-  return head.take().substr(1) + payload;
+  return head.take().substr(1) + payload;  // without RecordWriter's version byte
 }
 
 void replay_frame(std::string_view payload, JournalMap& map) {
@@ -58,6 +58,7 @@ void apply(std::span<const Write> writes, JournalMap& map) {
 std::size_t replay(std::string_view journal, JournalMap& map) {
   std::size_t at = 0;
   while (journal.size() - at >= kFrameHead) {
+    // RecordReader wants a version byte in front, which a frame's head does not have.
     const std::string head_bytes = std::string(1, '\0').append(journal.substr(at, kFrameHead));
     RecordReader head(head_bytes);
     const std::uint64_t size = head.u64();

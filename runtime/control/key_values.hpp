@@ -1,5 +1,5 @@
-/// The cluster's key-value map: small durable values for users and for the product's own rooms. A
-/// plain state machine of control.
+/// The cluster's key-value map: small durable values for users and for other parts of the product.
+/// A plain state machine; Service feeds it KeyValueRequest.
 ///
 ///     auto out = values.on_put({from, request, "ns", "key", "value", PutMode::if_absent});
 ///     // its KvReply leaves once the write is durable; reads never show what could still be lost
@@ -30,8 +30,8 @@ struct PutValue {
 struct KvReply {
   NodeId to;
   std::uint64_t request = 0;
-  bool done = false;                 ///< the put or delete changed something / the key was found
-  std::optional<std::string> value;  ///< get; a put that was not done: what is there
+  bool done = false;                 ///< a put or delete changed something, or the key was found
+  std::optional<std::string> value;  ///< of a get; of a put that was not done: the present value
   std::vector<std::string> keys;     ///< list, in byte order
   std::shared_ptr<const ErrorInfo> error;
 };
@@ -39,7 +39,7 @@ struct KvReply {
 struct KeyValueOptions {
   std::size_t max_key = 1024;          ///< bytes, of namespace and key together
   std::size_t max_value = 512 * 1024;  ///< bytes; larger ones belong into the object store
-  std::size_t max_total = 256u << 20;  ///< bytes of all; then `overloaded`
+  std::size_t max_total = 256u << 20;  ///< bytes of all keys and values; then `overloaded`
   std::size_t max_listed = 10'000;
   std::size_t max_listed_bytes = 512 * 1024;  ///< of all keys of one answer
 };
@@ -55,8 +55,8 @@ class KeyValues {
              const std::string& key) const;
   Out on_delete(NodeId from, std::uint64_t request, const std::string& name_space,
                 const std::string& key);
-  /// Keys of the namespace that begin with `prefix`; an error when there are over max_listed, or
-  /// too long together.
+  /// Lists the keys of the namespace that begin with `prefix`. An error when there are over
+  /// max_listed, or when they take over max_listed_bytes.
   Out on_list(NodeId from, std::uint64_t request, const std::string& name_space,
               const std::string& prefix) const;
   std::size_t total_bytes() const noexcept { return total_; }

@@ -9,7 +9,7 @@ namespace troupe::control {
 namespace {
 
 constexpr std::size_t kSector = 512;
-constexpr std::size_t kMark = 64;  ///< of a slot, the rest is empty
+constexpr std::size_t kMark = 64;  ///< first bytes of a slot, which hold the mark
 
 }  // namespace
 
@@ -20,7 +20,8 @@ bool MemoryDisk::begin_step() {
   return !crashed_;
 }
 
-/// Of the journal or a slot; every third one of what a mark says, which is little beside the rest.
+/// Returns a byte of the journal or of a slot. Every third one is of a mark, since marks are small
+/// and would hardly be hit otherwise.
 std::byte* MemoryDisk::random_byte() {
   if (random_.chance(0.33)) return slots_[random_.below(2)].data() + random_.below(kMark);
   const std::size_t total = journal_.size() + 2 * kSlotSize;
@@ -66,12 +67,11 @@ bool MemoryDisk::drop_slots() {
   return settled_;
 }
 
-/// Replays the journal when it is made; keeps the map in memory.
+/// Replays the journal in its constructor and keeps the map in memory.
 class MemoryMedium final : public StoreMedium {
  public:
   explicit MemoryMedium(std::shared_ptr<MemoryDisk> disk) : disk_(std::move(disk)) {
-    if (!disk_->settled_) {  // nothing was ever acknowledged: a first start that crashed leaves no
-                             // trace
+    if (!disk_->settled_) {  // an earlier start crashed before it acknowledged anything: begin anew
       disk_->journal_.clear();
       disk_->slots_ = {};
     }

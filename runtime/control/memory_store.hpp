@@ -1,5 +1,5 @@
-/// A Store without files: the embedded cluster's, and the simulator's, whose disk tears, loses and
-/// flips as a seed says.
+/// A Store without files, for control without a data folder and for the simulator. The simulator's
+/// disk tears, loses and flips bytes as a seed says.
 ///
 ///     auto disk = std::make_shared<MemoryDisk>(seed);
 ///     auto store = open_memory_store(disk, {}).value();      // control runs
@@ -18,14 +18,14 @@
 
 namespace troupe::control {
 
-/// What survives a crash: a journal of framed records and the two mark slots. Kept by the test (or
-/// the embedded cluster) across stores. Not thread-safe.
+/// The part that survives a crash: a journal of framed records and the two mark slots. The owner
+/// keeps it across stores. Not thread-safe.
 class MemoryDisk {
  public:
   explicit MemoryDisk(std::uint64_t seed = 0) : random_(seed) {}
 
-  /// The `steps`-th durable step from now (1 = the next) takes effect in a torn way, from not at
-  /// all to completely, and fails; every later one fails until restart().
+  /// Makes the `steps`-th durable step from now (1 = the next) fail: any part of it takes effect,
+  /// from none to all. Every later step fails until restart().
   void crash_after(int steps) { steps_to_crash_ = steps; }
   bool crashed() const noexcept { return crashed_; }
   void restart() {
@@ -44,7 +44,7 @@ class MemoryDisk {
 
  private:
   friend class MemoryMedium;
-  bool begin_step();  ///< false: crash now
+  bool begin_step();  ///< returns false when the step must fail
   std::byte* random_byte();
 
   Random random_;
@@ -57,7 +57,7 @@ class MemoryDisk {
   Bytes free_{1ull << 40};
 };
 
-/// As Store::open; the disk may be opened again once the store is gone.
+/// Does what Store::open does. The disk may be opened again once the store is destroyed.
 Result<std::unique_ptr<Store>> open_memory_store(std::shared_ptr<MemoryDisk> disk,
                                                  StoreOptions options);
 

@@ -37,7 +37,7 @@ void read(schema::Resources::Reader in, scheduling::Resources& r) {
     r.custom.emplace_back(read_text(amount.getName(), "resource name"),
                           read_amount(amount.getTenThousandths(), "resource amount"));
 }
-/// What a node has, which is never less than nothing.
+/// Reads a node's resources, none of which may be negative.
 void read_total(schema::Resources::Reader in, scheduling::Resources& r) {
   read(in, r);
   bool negative = r.cpus < 0 || r.gpus < 0 || r.memory < 0;

@@ -87,7 +87,7 @@ ObjectNames::Out ObjectNames::on_message(const NameObject& message, NodeId from)
     }
     case NameObject::Verb::forget: forget(message.what, reply, out); break;
   }
-  // Behind the writes before it: a name that could still be lost is not shown.
+  // The reply waits for all earlier writes: a name that could still be lost is not shown.
   out.after_sync.insert(out.after_sync.begin(), std::move(reply));
   return out;
 }

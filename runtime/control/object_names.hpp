@@ -1,13 +1,15 @@
-/// The names of objects that outlive the program that made them. A plain state machine of control.
+/// Control's table of the named objects, which outlive the program that made them. A plain state
+/// machine; Service feeds it NameObject.
 ///
 ///     auto out = names.on_message({request, NameObject::Verb::detach, what}, from);
 ///     // its NamedObject leaves once the name is durable
 ///     out = names.on_message({request, NameObject::Verb::forget, {"weights"}}, from);
-///     // ... and here ObjectForgotten to the node that holds the object for the name's sake
+///     // ... and ObjectForgotten goes to the keeper, the node that holds the object for its name
 ///
-/// A name leads to an object, to the node that owns its record and to the one that holds it
-/// (*keeper*). Neither need live: the name stays until somebody lets go of it, and who asks for the
-/// value is told what became of it. Repeating a request is harmless.
+/// A name leads to an object, to the node that owns the object's record and to the node that holds
+/// the object (*keeper*). The name stays until a program forgets it, also when these nodes are
+/// dead. A program that opens the object then gets an error that says so. Repeating a request is
+/// harmless.
 #pragma once
 
 #include "troupe/runtime/base/error.hpp"
@@ -30,7 +32,7 @@ struct ObjectName {
   NodeId owner, keeper;
   std::uint64_t fingerprint = 0;  ///< of the value's type
   std::string type;               ///< for people
-  JobId job;                      ///< whose program named it
+  JobId job;                      ///< the job that named it
   std::uint64_t bytes = 0;
 };
 
@@ -40,7 +42,7 @@ struct NameObject {
   enum class Verb : std::uint8_t { detach = 0, find = 1, whose = 2, forget = 3 };
   std::uint64_t request = 0;
   Verb verb = Verb::detach;
-  ObjectName what;  ///< detach; else its name, or for whose its object, alone
+  ObjectName what;  ///< detach: all fields; find and forget: the name; whose: the object
 };
 
 // --- out
@@ -48,11 +50,11 @@ struct NameObject {
 struct NamedObject {
   NodeId to;
   std::uint64_t request = 0;
-  bool done = false;  ///< it has the name; there is one, or was
-  ObjectName what;    ///< that has it, or had it
+  bool done = false;  ///< detach: the object has the name; else: there is one (forget: was)
+  ObjectName what;    ///< the entry of that name; of a refused detach, the one that has it
   std::shared_ptr<const ErrorInfo> error;
 };
-/// To its keeper.
+/// Tells the keeper of the object that the name is gone.
 struct ObjectForgotten {
   NodeId to;
   std::string name;
@@ -72,7 +74,7 @@ class ObjectNames {
   static Result<ObjectNames> recover(Store& store, ObjectNamesOptions options = {});
 
   Out on_message(const NameObject& message, NodeId from);
-  /// Whether it would write.
+  /// Returns whether on_message() would write.
   bool writes(const NameObject& message) const;
   const std::map<std::string, ObjectName>& all() const noexcept { return names_; }
 

@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::size_t kMostProbes = 256;
 
-/// Of "tcp://10.0.0.1:6500" or "tcp://[::1]:6500"; numbers only, so that nothing is looked up.
+/// Reads "tcp://10.0.0.1:6500" or "tcp://[::1]:6500"; returns the size of the address, 0 on
+/// failure. It accepts numeric hosts only: a look-up of a name could block.
 socklen_t parse(const std::string& address, sockaddr_storage& out) {
   const std::string scheme = "tcp://";
   const auto colon = address.rfind(':');

@@ -4,8 +4,8 @@
 ///     if (!store) std::cerr << store.error().what();   // locked by pid 712
 ///
 /// The folder (0700) holds `lock` (with the holder's pid), `mark` (two 4 KiB slots), `db/`
-/// (RocksDB) and `reserve` (space that is given up when a full disk would keep control from
-/// starting).
+/// (RocksDB) and `reserve` (space that control gives up when the disk is full, so that it can still
+/// start).
 #pragma once
 
 #include "troupe/runtime/control/store.hpp"
@@ -21,12 +21,12 @@ struct RocksStoreOptions {
   std::function<Bytes()> free_space;
 };
 
-/// Opens the store in `folder`, or creates it when the folder is absent or empty. Errors within 1 s
-/// besides the time that reading takes: unavailable when another process holds it (names the pid),
-/// invalid_argument when the folder holds something else, belongs to another user, or is damaged
-/// (names file and offset and the command that may help). A first start that was killed before
-/// anything was acknowledged is cleaned up and repeated.
-/// Cost: about 10 ms to create; opening reads every record once.
+/// Opens the store in `folder`, or creates it when the folder is absent or empty. A first start
+/// that was killed before anything was acknowledged is cleaned up and repeated. Errors:
+/// unavailable when another process holds the folder (names the pid); invalid_argument when it
+/// holds something else, belongs to another user, or is damaged (names file and offset and the
+/// command that may help). They come within 1 s, besides the time that reading takes. Cost: about
+/// 10 ms to create; opening reads every record once.
 Result<std::unique_ptr<Store>> open_rocks_store(const std::string& folder,
                                                 RocksStoreOptions options);
 

@@ -1,4 +1,4 @@
-// The process of control, from its launcher's first word to the last.
+// Control's main function: it reads its configuration from the launcher and runs Server.
 #include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/control/file_store.hpp"
 #include "troupe/runtime/control/server.hpp"
@@ -33,7 +33,8 @@ ServerOptions options_of(os::ControlConfig config) {
     options.service.expected.push_back(node.node);
   }
   options.join_keys = std::move(config.join_keys);
-  // A cluster that is gone with its launcher has all its nodes from the start.
+  // A cluster that ends with its launcher has all its nodes from the start: no later node can make
+  // an actor feasible.
   if (options.join_keys.empty() &&
       (options.data_folder.empty() || is_store_file(options.data_folder)))
     options.service.infeasible_timeout = 0s;
@@ -62,7 +63,7 @@ void run_control(Fd launcher, const std::string&) {
   if (!os::send_ready(launcher.get(), ready)) _exit(1);
   const Result<void> end = (*server)->run(launcher.get());
   if (!end) log_line("control ends: %s", end.error().message().c_str());
-  server->reset();  // before the exit, which runs no destructor of the program's own
+  server->reset();  // _exit runs no destructors
   _exit(end ? 0 : 1);
 }
 

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 constexpr std::uint8_t kEpochFormat = 1;
 constexpr const char* kNodeEpoch = "epoch/node";
 constexpr const char* kStoreEpoch = "meta/epoch";
-/// Beyond what can have been given after the last record that is left.
+/// Added to the last epochs found. The old control may have given some whose records are lost.
 constexpr Epoch kEpochsAhead = 1024;
 constexpr std::size_t kBatchBytes = 4 << 20;
 
@@ -69,7 +69,7 @@ void note(std::vector<std::string>& notes, std::string what) {
   if (std::find(notes.begin(), notes.end(), what) == notes.end()) notes.push_back(std::move(what));
 }
 
-/// A folder for copies, gone with this object.
+/// A folder for copies. The destructor removes it.
 class Workshop {
  public:
   static Result<Workshop> make(const std::string& beside) {
@@ -91,7 +91,8 @@ class Workshop {
     if (!path_.empty()) fs::remove_all(path_, ignored);
   }
   std::string path(const std::string& name) const { return path_ + "/" + name; }
-  /// The store under this name in here, without the files that cannot be read; `notes` has those.
+  /// Copies the store into this folder under `name` and returns the copy's path. Files that cannot
+  /// be read are left out and named in `notes`.
   Result<std::string> copy(const std::string& folder, const std::string& name,
                            std::vector<std::string>& notes) const {
     const std::string to = path(name);
@@ -114,7 +115,7 @@ class Workshop {
       note(notes, from.string() + " cannot be read: " + error.message());
       fs::remove_all(copy, error);
     }
-    std::ofstream(to + "/lock").flush();  // as a store's folder has it
+    std::ofstream(to + "/lock").flush();  // without it, the copy is no store's folder
     return to;
   }
 
@@ -123,11 +124,11 @@ class Workshop {
   std::string path_;
 };
 
-/// Nobody else may write it meanwhile.
+/// Locks the store against a control that would write it meanwhile.
 Result<Fd> lock(const std::string& folder) {
   const std::string path = folder + "/lock";
   Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  if (!file && errno == ENOENT) return file;  // nobody can have it
+  if (!file && errno == ENOENT) return file;  // no control can hold a lock that does not exist
   if (file && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return file;
   const int why = errno;
   if (file && why == EWOULDBLOCK)
@@ -136,7 +137,8 @@ Result<Fd> lock(const std::string& folder) {
   return io_error("cannot lock " + path, std::error_code(why, std::generic_category()));
 }
 
-/// One kind after the other, so that what is bad in one does not hide the next.
+/// Reads one kind of records after the other, so that a bad record hides only later ones of its
+/// kind. Returns why the database does not open, or an empty text.
 std::string read_all(const rocks::Door& door, const std::string& path, Records& found,
                      std::vector<std::string>& notes) {
   std::unique_ptr<rocks::Database> db;
@@ -150,7 +152,8 @@ std::string read_all(const rocks::Door& door, const std::string& path, Records& 
   return {};
 }
 
-/// What a lenient reader gets, and where it stops or finds nothing, also what a repair leaves.
+/// Returns the records that a lenient reader finds. If it does not find all, the records that a
+/// repair of another copy leaves are added.
 Result<Records> read_leftovers(const Workshop& shop, const std::string& folder, Salvage& seen) {
   const auto door = rocks::door();
   if (!door) return door.error();
@@ -196,7 +199,7 @@ Epoch epoch_in(const Records& records, const char* key) {
   return in.ok() ? epoch : 0;
 }
 
-/// The last that was given to a node, as far as the records tell.
+/// Returns the highest node epoch in the records.
 Epoch last_node_epoch(const Records& records) {
   Epoch last = epoch_in(records, kNodeEpoch);
   for (const std::string prefix : {"buried/", "node/"})
@@ -211,7 +214,7 @@ Epoch last_node_epoch(const Records& records) {
   return last;
 }
 
-/// At `to` is all of it or nothing: it is written under another name, `draft`.
+/// Moves the finished store from `draft` to `to`, so that `to` is complete or does not exist.
 Result<void> put_in_place(const std::string& draft, const std::string& to) {
   std::error_code error;
   fs::rename(draft, to, error);

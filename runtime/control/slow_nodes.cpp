@@ -8,11 +8,11 @@ namespace troupe::control {
 namespace {
 
 constexpr std::size_t kBeats = 8;  ///< heartbeats that count
-/// ns; shorter tasks are noise, or wait where nobody counts it.
+/// Nanoseconds. The run times of shorter tasks are mostly noise.
 constexpr double kShortest = 100'000;
 
-/// Of two in the middle the one that makes nobody slow: the lower one of a node's own figures, the
-/// higher one of those that nodes are compared with.
+/// Which of two middle values a median takes: always the one that makes fewer nodes slow. That is
+/// the lower one among a node's own figures, and the higher one among those it is compared with.
 enum class Middle { lower, higher };
 
 template <class T>
@@ -68,7 +68,7 @@ void SlowNodes::forget(NodeId node) {
   nodes_.erase(node);
 }
 
-/// How many times the median each node takes.
+/// Returns by which factor each node's tasks take longer than the median node's.
 std::map<NodeId, SlowNodes::Figure> SlowNodes::figures(Time now) {
   std::map<wire::FunctionKey, std::vector<std::pair<NodeId, double>>> by_function;
   for (auto& [id, node] : nodes_)
@@ -107,7 +107,7 @@ std::map<NodeId, SlowNodes::Figure> SlowNodes::figures(Time now) {
   return figures;
 }
 
-/// Nodes whose heartbeats are late again and again, when most others' are not.
+/// Returns the nodes whose heartbeats are late again and again, if most others' are not.
 std::map<NodeId, Duration> SlowNodes::late_ones() const {
   std::vector<Duration> all;
   std::map<NodeId, Duration> late;
@@ -146,7 +146,7 @@ std::vector<SlowNodes::Change> SlowNodes::on_tick(Time now) {
       node.tried_at = now + node.trial;
       node.state = State::slow;
       node.by_heartbeats = !slow_tasks;
-      node.functions.clear();  // what comes from now on says whether it is fast again
+      node.functions.clear();  // only later reports show whether it is fast again
       changes.push_back({id, true,
                          slow_tasks ? text_of(figure->second.ratio, figure->second.nodes)
                                     : text_of(lateness->second),

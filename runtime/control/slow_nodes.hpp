@@ -1,20 +1,23 @@
-/// Which nodes are slow: a node whose tasks take three times as long as the median node's, for the
-/// same functions, or whose heartbeats come late again and again. A plain state machine.
+/// Finds the slow nodes: those whose tasks take three times as long as the median node's, for the
+/// same functions, or whose heartbeats come late again and again. A plain state machine; Service
+/// places no new work on them.
 ///
 ///     slow.on_pace(node, report.sites, now);
 ///     slow.on_heartbeat(node, now);
 ///     for (const SlowNodes::Change& change : slow.on_tick(now)) say(change.why);
 ///
-/// Of each function a node's figure is the median of its last eight reports, each the mean of
-/// half a second or more, so one long task changes nothing. It is compared with the median of all
-/// nodes that have a figure, at least three; a node is as slow as the median of its functions says.
-/// Fewer than half of the nodes can be slow, and functions that differ by less than `margin` do not
-/// count. A node that is slow gets no new work, so nothing says when it is fast again but tasks
-/// that must run there: after ten seconds it is tried, and again after twice as long when it is
-/// slow then, up to 160 s.
+/// A node's figure for a function is the median of its last eight reports. Each report is the mean
+/// over half a second or more, so one long task changes nothing. The figure is compared with the
+/// median of all nodes that have one; these are at least three. A node's slowness is the median
+/// over its functions. Fewer than half of the nodes can be slow. Functions that differ by less than
+/// `margin` do not count.
 ///
-/// It cannot tell a slow node from one on which a function always gets larger arguments than
-/// elsewhere, and sees nothing of tasks that have not ended.
+/// A slow node gets no new work, so only tasks that must run there show that it is fast again.
+/// Therefore it is tried after ten seconds. If it is still slow, it is tried again after twice as
+/// long, up to 160 s.
+///
+/// A node on which a function always gets larger arguments than elsewhere looks slow too. Tasks
+/// that have not ended are not seen.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -33,18 +36,18 @@
 namespace troupe::control {
 
 struct SlowNodesOptions {
-  double slow_from = 3;    ///< times the median
-  double fast_below = 2;   ///< ... and fast again
-  std::size_t nodes = 3;   ///< that have a figure of a function; with fewer nothing is compared
-  std::size_t enough = 4;  ///< reports of a node and function; fewer say nothing
+  double slow_from = 3;    ///< a node is slow from so many times the median on
+  double fast_below = 2;   ///< and fast again below so many times
+  std::size_t nodes = 3;   ///< a function is compared only if so many nodes have a figure
+  std::size_t enough = 4;  ///< reports that a node needs for a figure
   std::size_t most = 8;    ///< reports that count
-  Duration keep = std::chrono::seconds(30);  ///< how long they do
+  Duration keep = std::chrono::seconds(30);  ///< how long a report counts
   Duration margin = std::chrono::milliseconds(2);
   Duration heartbeat = std::chrono::seconds(1);
-  Duration late = std::chrono::milliseconds(500);  ///< a heartbeat, from which on it is slow
-  Duration look = std::chrono::milliseconds(500);  ///< between two looks at everything
+  Duration late = std::chrono::milliseconds(500);  ///< heartbeats this late make a node slow
+  Duration look = std::chrono::milliseconds(500);  ///< between two comparisons
   Duration first_trial = std::chrono::seconds(10), last_trial = std::chrono::seconds(160);
-  std::size_t functions = 64;  ///< of one node
+  std::size_t functions = 64;  ///< of one node, at most
 };
 
 class SlowNodes {
@@ -57,18 +60,18 @@ class SlowNodes {
 
   struct Change {
     NodeId node;
-    bool avoided = false;  ///< nothing new goes there from now on; else it may
-    std::string why;       ///< what is shown of the node; empty: nothing, it is as fast as others
-    bool said = false;     ///< it is news: `why`, or that it is fast again
+    bool avoided = false;  ///< whether the node gets no new work from now on
+    std::string why;       ///< shown with the node; empty: it is as fast as others
+    bool said = false;     ///< whether the change is worth a log line
   };
   std::vector<Change> on_tick(Time now);
-  /// When on_tick() is due; Time::max(): when there is something new to look at.
+  /// Returns when on_tick() is due; Time::max(): not before the next report or late heartbeat.
   Time next_tick() const noexcept { return looks_ ? next_look_ : Time::max(); }
 
  private:
   struct Report {
     Time at{};
-    double ns = 0;  ///< mean of its tasks
+    double ns = 0;  ///< mean run time of its tasks
   };
   enum class State : std::uint8_t { fast, slow, tried };
   struct Node {
@@ -78,11 +81,11 @@ class SlowNodes {
     State state = State::fast;
     bool by_heartbeats = false;
     Time tried_at{};   ///< slow: when it is tried
-    Duration trial{};  ///< how long it is avoided when it is found slow again
+    Duration trial{};  ///< how long it was or is avoided; the next time twice as long
   };
   struct Figure {
     double ratio = 0;
-    std::size_t nodes = 0;  ///< that were compared
+    std::size_t nodes = 0;  ///< how many were compared
   };
   std::map<NodeId, Figure> figures(Time now);
   std::map<NodeId, Duration> late_ones() const;
@@ -90,7 +93,7 @@ class SlowNodes {
   SlowNodesOptions options_;
   std::map<NodeId, Node> nodes_;
   Time next_look_{};
-  bool looks_ = false;  ///< something is new, or a node is not fast
+  bool looks_ = false;  ///< a comparison is due: something is new, or a node is slow
 };
 
 }  // namespace troupe::control

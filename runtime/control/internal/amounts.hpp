@@ -1,4 +1,4 @@
-/// Resources and labels in a record: what a node has, and what an actor needs.
+/// Writes and reads the resources and labels of a node or of an actor's demand in a record.
 ///
 ///     write_amounts(node.resources, node.labels, out);
 ///     read_amounts(in, node.resources, node.labels);      // in.ok(): it was all there
@@ -21,7 +21,7 @@ inline void write_amounts(const scheduling::Resources& resources, const scheduli
   for (const auto& [key, value] : labels) out.bytes(key).bytes(value);
 }
 
-/// Adds to both, which are empty before.
+/// Reads into both. Precondition: they are empty.
 inline void read_amounts(RecordReader& in, scheduling::Resources& resources,
                          scheduling::Labels& labels) {
   resources.cpus = in.i64();

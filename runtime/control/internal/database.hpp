@@ -1,12 +1,12 @@
-/// RocksDB as control uses it: a plug-in beside libtroupe.so, opened with the first data folder.
-/// Only control needs it, and linked to the library it was half of what each driver, agent and
-/// worker took to start.
+/// The interface to RocksDB, which is a plug-in beside libtroupe.so. Control opens it with the
+/// first data folder. It is not linked to the library, since it would slow the start of each
+/// driver, agent and worker.
 ///
 ///     auto door = rocks::door();                                 // Unavailable: no plug-in
 ///     std::unique_ptr<rocks::Database> db;
 ///     rocks::Status status = (*door)->open(path, true, db);
 ///
-/// The plug-in knows nothing of the library, so only the standard library's types pass here.
+/// The plug-in does not link the library, so only types that need none of its code pass here.
 #pragma once
 
 #include "troupe/runtime/control/store.hpp"
@@ -26,7 +26,7 @@ struct Status {
   bool ok() const noexcept { return kind == Kind::ok; }
 };
 
-/// Closed by its destructor. What StoreMedium promises of write, get and scan.
+/// An open database; its destructor closes it. StoreMedium says what write, get and scan do.
 class Database {
  public:
   virtual ~Database() = default;
@@ -36,15 +36,17 @@ class Database {
 };
 
 struct Door {
-  /// The database in the folder, which is there or not as `create` says. A record cut by a crash at
-  /// the end of the log was never acknowledged; anything else that is wrong is damage.
+  /// Opens the database in the folder. With `create` it must not exist yet, else it must. A record
+  /// cut by a crash at the end of the log was never acknowledged and is dropped. Any other fault is
+  /// damage.
   Status (*open)(const std::string& path, bool create, std::unique_ptr<Database>& db);
-  /// As much of it as can be read.
+  /// Opens as much of a damaged database as can be read.
   Status (*open_leniently)(const std::string& path, std::unique_ptr<Database>& db);
   Status (*repair)(const std::string& path);
 };
 
-/// The plug-in's. Opened once; blocks for as long as that takes.
+/// Returns the plug-in's functions. The first call opens the plug-in and blocks for as long as that
+/// takes.
 Result<const Door*> door();
 
 inline constexpr char kPlugin[] = "libtroupe_rocksdb.so";

@@ -34,7 +34,8 @@ class DiskThread {
   }
   int fd() const noexcept { return event_.get(); }
 
-  /// The group stays as it is until finish(). Precondition: no commit is under way.
+  /// Begins a commit. The group must not change until finish(). Precondition: no commit is under
+  /// way.
   void start(const std::vector<Batch>& group) {
     {
       const std::lock_guard lock(mutex_);
@@ -44,12 +45,12 @@ class DiskThread {
     }
     wake_.notify_one();
   }
-  /// Whether a commit was started and has not been finished.
+  /// Returns whether a commit was started and has not been finished.
   bool is_busy() const {
     const std::lock_guard lock(mutex_);
     return group_ != nullptr;
   }
-  /// Whether the commit has ended; then its result, once.
+  /// Returns the commit's result once it has ended; the next call returns nullopt.
   std::optional<Result<void>> finish() {
     eventfd_t count = 0;
     eventfd_read(event_.get(), &count);

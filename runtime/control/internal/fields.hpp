@@ -1,6 +1,6 @@
-/// What several messages of control consist of, to and from the schema. The write() functions cut
-/// texts and assert other bounds; the read() functions throw Error (invalid_argument) that names
-/// the field.
+/// Parts that several messages of control have in common, to and from the schema. The write()
+/// functions cut texts and assert other bounds. The read() functions throw an Error
+/// (invalid_argument) that names the field.
 #pragma once
 
 #include "troupe/runtime/control/messages.hpp"
@@ -23,7 +23,7 @@ using fields::write_optional;
 using wire::kMaxPath;
 using wire::kMaxRows;
 
-/// The user's bytes: bounded by the message only.
+/// Bytes of the user, which only the message's size bounds.
 inline capnp::Data::Reader data_of(const std::string& bytes) {
   return {reinterpret_cast<const capnp::byte*>(bytes.data()), bytes.size()};
 }

@@ -1,5 +1,5 @@
-/// Records of writes, one after the other, each with its size and checksum: what the stores without
-/// RocksDB keep.
+/// A journal: records of writes, one after the other, each with its size and checksum. The file
+/// store and the memory store keep their data in it.
 ///
 ///     journal += internal::journal_record(writes);
 ///     const std::size_t whole = internal::replay(journal, map);   // the rest is torn: drop it
@@ -20,12 +20,13 @@ namespace troupe::control::internal {
 using JournalMap = std::map<std::string, std::string, std::less<>>;
 
 std::string journal_record(std::span<const Write> writes);
-/// One record that makes all of the map.
+/// Returns one record that writes the whole map.
 std::string journal_record(const JournalMap& map);
 void apply(std::span<const Write> writes, JournalMap& map);
-/// Applies whole records and stops at the first one that is cut or damaged; the bytes it took.
+/// Applies whole records and stops at the first one that is cut or damaged. Returns how many bytes
+/// it applied.
 std::size_t replay(std::string_view journal, JournalMap& map);
-/// Store::get and Store::scan of a map.
+/// These two are StoreMedium's get() and scan() on a map.
 inline Result<std::optional<std::string>> get(const JournalMap& map, std::string_view key) {
   const auto found = map.find(key);
   if (found == map.end()) return std::optional<std::string>();
@@ -38,10 +39,10 @@ void scan(const JournalMap& map, std::string_view prefix, const Visit& visit) {
     visit(it->first, it->second);
   }
 }
-/// What a record of the whole map takes, about. O(entries).
+/// Returns about how many bytes a record of the whole map takes. O(entries).
 std::uint64_t live_bytes(const JournalMap& map);
-/// When a journal is to be replaced by one record of the map: above 1 MiB and four times the map.
-/// Looks at the map only when the journal has outgrown what it was at the last look, so a commit
+/// Decides when one record of the map should replace a journal: above 1 MiB and four times the
+/// map's size. It computes that size only when the journal has outgrown the last limit, so a commit
 /// costs O(1) amortized.
 class CompactionRule {
  public:

@@ -1,4 +1,5 @@
-/// Finds out whether anybody listens at a node's door: a TCP connection that is closed at once.
+/// Finds out whether a process listens at a node's door, by a TCP connection that is closed at
+/// once. Server runs it for Membership's Probe.
 ///
 ///     prober.start(probe, now);
 ///     for (pollfd& entry : …) ; prober.poll(now, answers);        // on_probe for each
@@ -25,10 +26,10 @@ class Prober {
  public:
   explicit Prober(Duration timeout) : timeout_(timeout) {}
   void start(const Probe& probe, Time now);
-  /// Appends what is to be polled.
+  /// Appends the sockets to poll.
   void add_to(std::vector<pollfd>& entries) const;
   Time next_deadline() const;
-  /// Those that have ended, however.
+  /// Appends the answers of probes that have ended, also of those that have timed out.
   void poll(Time now, std::vector<ProbeAnswer>& answers);
 
  private:

@@ -1,5 +1,5 @@
-// The plug-in: RocksDB behind the door of internal/database.hpp. Nothing of the library is linked
-// to it.
+// The plug-in: RocksDB behind the interface of internal/database.hpp. The library is not linked to
+// it.
 #include "troupe/runtime/control/internal/database.hpp"
 
 #include <rocksdb/db.h>
@@ -12,8 +12,8 @@
 namespace troupe::control::rocks {
 namespace {
 
-/// RocksDB's own log of its doings goes nowhere: on a full disk a line that cannot be written made
-/// the next one abort the process (an assertion of its file writer). Errors come as a Status.
+/// Drops RocksDB's own log. On a full disk, a log line after one that could not be written aborts
+/// the process (an assertion of RocksDB's file writer). Errors come as a Status.
 class NoLog final : public rocksdb::Logger {
  public:
   using rocksdb::Logger::Logv;
