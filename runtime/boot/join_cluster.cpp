@@ -11,7 +11,8 @@
 namespace troupe::boot {
 namespace {
 
-/// The first JoinReply; waits until shortly after `until`, by which the transport gives one itself.
+/// Waits for the first JoinReply. The transport produces one itself at `until` at the latest, so
+/// this function waits a little longer.
 Result<Blob> reply_of(net::Transport& transport, Time until) {
   std::vector<net::TransportEvent> events;
   for (;;) {
@@ -35,7 +36,7 @@ Result<Blob> reply_of(net::Transport& transport, Time until) {
 Result<JoinedCluster> join_cluster(const net::JoinToken& token, NodeId node,
                                    const std::string& name, const net::PublicKey& key,
                                    Duration limit) {
-  auto keys = net::CurveKeys::generate();  // of this door, which nobody is let in by
+  auto keys = net::CurveKeys::generate();  // of this transport only, which admits no peer
   if (!keys) return keys.error();
   net::TransportOptions options;
   options.keys = std::move(*keys);

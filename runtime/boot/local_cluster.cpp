@@ -31,11 +31,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int kRestarts = 5;  // of control, without having served for kServedFor
+constexpr int kRestarts = 5;  // of control in a row; a run of over kServedFor ends the row
 constexpr Duration kServedFor = 30s;
-constexpr Duration kFirstPause = 50ms;  // before a second restart in a row; doubles
+constexpr Duration kFirstPause = 50ms;  // before the second restart in a row; it doubles each time
 
-/// One process as its launcher sees it.
+/// A child process with the descriptors by which its launcher watches it.
 struct Child {
   enum class State { none, starting, serving, ended } state = State::none;
   std::string who;
@@ -44,13 +44,14 @@ struct Child {
   Time deadline{}, since{};
 };
 
-/// The end of its socket; closed alone it would stay open in a fork of this process.
+/// Ends the child's socket, which tells it to end. A close alone would not: a fork of this process
+/// may hold a copy.
 void tell_to_end(Child& child) {
   if (child.socket) ::shutdown(child.socket.get(), SHUT_RDWR);
   child.socket.reset();
 }
 
-/// How the child ended; empty while it runs.
+/// Returns how the child ended; nullopt while it runs.
 std::optional<std::string> reap(Child& child) {
   int status = 0;
   const pid_t got = waitpid(child.pid, &status, WNOHANG);
@@ -66,7 +67,7 @@ class LocalCluster::Supervisor {
   explicit Supervisor(LocalClusterOptions options) : options_(std::move(options)) {}
   ~Supervisor() { stop(); }
 
-  /// Makes identities and begins; then started() tells.
+  /// Makes the identities and starts the watching thread. started() waits for the outcome.
   Result<void> begin();
   const std::vector<std::string>& tokens() const noexcept { return tokens_; }
   Result<void> started() { return started_.get_future().get(); }
@@ -91,7 +92,7 @@ class LocalCluster::Supervisor {
   Result<void> make_control();
   Result<void> join();
 
-  // All of these on the watching thread.
+  // The functions below run on the watching thread.
   void make_tokens();
   void run();
   void loop();
@@ -121,7 +122,7 @@ class LocalCluster::Supervisor {
 
   LocalClusterOptions options_;
   Fd wake_;
-  Fd known_;  ///< control's store where there is no folder
+  Fd known_;  ///< memfd with control's store, when there is no data folder
   std::thread thread_;
   std::promise<Result<void>> started_;
 
@@ -230,7 +231,8 @@ Result<void> LocalCluster::Supervisor::join() {
   net::wipe(options_.join.data(), options_.join.size());
   if (!token) return token.error();
   os::AgentConfig& node = agent_configs_.front();
-  auto listen = os::listen_address(options_.listen, token->door);  // before the token is spent
+  // A bad address must fail before the token is spent.
+  auto listen = os::listen_address(options_.listen, token->door);
   if (!listen) return listen.error();
   node.listen = std::move(*listen);
   auto joined =
@@ -242,7 +244,7 @@ Result<void> LocalCluster::Supervisor::join() {
   return {};
 }
 
-/// Once control's door is known.
+/// Composes the join tokens, when control's door is known.
 void LocalCluster::Supervisor::make_tokens() {
   for (net::SecretKey& secret : token_secrets_) {
     net::JoinToken token;
@@ -302,7 +304,7 @@ void LocalCluster::Supervisor::poll_once() {
   }
   for (std::size_t i = 0; i < children.size(); ++i) {
     Child& child = *children[i];
-    // What it said last comes before its end.
+    // Its last message is read before its end is handled.
     if (set[2 * i + 2].revents != 0) on_socket(child);
     if (child.state == Child::State::ended || set[2 * i + 1].revents == 0) continue;
     if (auto how = reap(child)) on_end(child, *how);
@@ -355,8 +357,8 @@ Result<void> LocalCluster::Supervisor::start_child(Child& child, os::Role role, 
 
 void LocalCluster::Supervisor::start_control() {
   if (up_) {
-    control_config_.listen = seat_.door;  // where the agents look for it
-    // Some may have been used, and only a store on disk is sure to know which.
+    control_config_.listen = seat_.door;  // the agents connect to this door again
+    // Some tokens may be spent, and only a store on disk is sure to know which.
     if (options_.data_folder.empty()) control_config_.join_keys.clear();
   }
   auto started = start_child(control_, os::Role::control, options_.start_within);
@@ -366,7 +368,7 @@ void LocalCluster::Supervisor::start_control() {
       control_pid_ = control_.pid;
     }
     started = os::send_config(control_.socket.get(), control_config_);
-    // One that is gone already is reaped, which tells more.
+    // If it has ended already, reap() reports the reason, which says more than this error.
     if (started || started.error().code() == Code::unavailable) return;
   }
   if (up_) return control_ended(started.error().message());
@@ -386,7 +388,7 @@ void LocalCluster::Supervisor::start_agents() {
         nodes_[i].pid = agents_[i].pid;
       }
       started = os::send_config(agents_[i].socket.get(), config);
-      config.keys.secret_key.clear();  // its own from now on
+      config.keys.secret_key.clear();  // only the agent keeps it from now on
       if (started || started.error().code() == Code::unavailable) continue;
     }
     fail(started.error().code(),
@@ -398,7 +400,8 @@ void LocalCluster::Supervisor::on_socket(Child& child) {
   auto ready = os::receive_ready(child.socket.get(), 0s, child.who);
   if (ready && ready->error.empty()) return on_serving(child, *ready);
   if (!ready && ready.error().code() == Code::unavailable) {
-    // It ended: its status says how. Its pidfd follows within the time that an exit takes.
+    // The child has closed its socket, so it is ending. Its pidfd becomes readable soon after, and
+    // its status tells how it ended.
     pollfd entry{child.pidfd.get(), POLLIN, 0};
     if (poll(&entry, 1, 1000) == 1)
       if (auto how = reap(child)) return on_end(child, *how);
@@ -494,7 +497,7 @@ void LocalCluster::Supervisor::agent_ended(std::size_t index, const std::string&
             ": the node is gone with its workers and the objects that only it had"});
 }
 
-/// The cluster did not come up.
+/// Gives started() its error and ends the loop. Has no effect once started() has its value.
 void LocalCluster::Supervisor::fail(Code code, const std::string& why) {
   if (told_) return;
   told_ = over_ = true;

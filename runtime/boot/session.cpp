@@ -35,7 +35,7 @@
 namespace troupe {
 namespace {
 
-SessionOptions g_flags;  // texts in it are parts of argv
+SessionOptions g_flags;  // its string views point into argv
 bool g_entered = false;
 
 [[noreturn]] void bad_flag(const std::string& flag, const std::string& why) {
@@ -115,7 +115,7 @@ void take_flags(int& argc, char** argv) {
   int kept = argc > 0 ? 1 : 0;
   for (int i = 1; i < argc; ++i) {
     const std::string_view text = argv[i];
-    if (text == "--") {  // everything behind is the program's own
+    if (text == "--") {  // the arguments after it belong to the program
       while (i < argc) argv[kept++] = argv[i++];
       break;
     }
@@ -145,8 +145,8 @@ void enter(int& argc, char** argv) {
   boot::link_roles();
   os::Inherited& inherited = os::inherited();
   if (inherited.role == os::Role::zygote) {
-    // After a fork before this line (daemon()) the agent is not the parent. The end of its socket,
-    // which only it has, ends a zygote in any case.
+    // If the program forked before this line (daemon()), the agent is not the parent. The agent
+    // alone holds the other end of the socket, and its end ends a zygote in any case.
     const auto agent = static_cast<pid_t>(std::strtol(inherited.text.c_str(), nullptr, 10));
     if (getppid() == agent) os::die_with_parent(agent);
     os::Forked forked = os::run_zygote(std::move(inherited.socket));
@@ -166,7 +166,7 @@ void enter(int& argc, char** argv) {
 
 namespace {
 
-/// What each node of an own cluster has.
+/// Returns what each node of the session's own cluster offers.
 os::NodeOffer offer_of(const SessionOptions& options) {
   os::NodeOffer offer;
   offer.cpus = options.cpus;
@@ -180,7 +180,7 @@ os::NodeOffer offer_of(const SessionOptions& options) {
   return offer;
 }
 
-/// Whether anything is said about the nodes of an own cluster.
+/// Returns whether the options describe nodes that the session would start.
 bool describes_nodes(const SessionOptions& options) {
   return options.cpus != 0 || options.memory.count != 0 || options.gpus != 0 ||
          options.resources.size() != 0 || options.labels.size() != 0;
@@ -190,9 +190,9 @@ bool describes_nodes(const SessionOptions& options) {
 
 struct Session::State {
   const ProcessMark mark;
-  pid_t agent = 0;  ///< of a private one-node cluster
+  pid_t agent = 0;  ///< the agent of a private node; 0: none
   Fd agent_pidfd;
-  std::unique_ptr<boot::LocalCluster> cluster;  ///< a private one of several nodes
+  std::unique_ptr<boot::LocalCluster> cluster;  ///< what the session started otherwise, or null
   std::unique_ptr<client::ClientEngine> engine;
   const int throwing = std::uncaught_exceptions();
 
@@ -203,7 +203,7 @@ struct Session::State {
   void attach(Fd socket, wire::Hello hello);
 
   ~State() {
-    // Destroyed by an error that leaves the program's body: the job has failed, not finished.
+    // When an exception leaves the program's body and destroys the session, the job has failed.
     if (engine) engine->finish(std::uncaught_exceptions() != throwing);
     engine.reset();  // closes the socket: a private agent takes its node down and ends
     cluster.reset();
@@ -245,12 +245,12 @@ void Session::State::start_cluster(const SessionOptions& options) {
 
 namespace {
 
-/// `source` says where the address came from.
+/// Throws that the cluster cannot be joined. `source`: where the address came from.
 [[noreturn]] void cannot_join(const std::string& source, const Error& error) {
   raise(Error(error.code(), "cannot join a cluster (" + source + "): " + error.message()));
 }
 
-/// What a driver says of its program, so that other nodes can run it.
+/// Returns the Hello of a driver: it describes the program, so that other nodes can run it.
 wire::Hello introduce(const std::string& source) {
   auto program = os::own_program();
   if (!program) cannot_join(source, program.error());
@@ -267,8 +267,8 @@ wire::Hello introduce(const std::string& source) {
 
 }  // namespace
 
-/// Where no agent of the cluster runs on this host: one without slots is started and joins. It
-/// ends with the session.
+/// Joins a cluster that has no agent on this host: starts an agent without slots, which joins by
+/// the token and ends with the session.
 void Session::State::join_by_token(std::string token, const std::string& source) {
   wire::Hello hello = introduce(source);
   boot::LocalClusterOptions wanted;
@@ -297,7 +297,7 @@ void Session::State::join(const std::string& address, const std::string& source)
                      "): it has ended, or its node on this host has; see 'troupe status'"));
   if (!visitor) cannot(visitor.error());
   attach(std::move(visitor->socket), std::move(hello));
-  // Not as many as the file says: others may have joined since, or have ended.
+  // The number of nodes in the file may be old: nodes have joined or ended since.
   const auto nodes = engine->nodes();
   const auto alive = std::count_if(nodes.begin(), nodes.end(),
                                    [](const detail::NodeInfo& node) { return node.alive; });
@@ -339,7 +339,9 @@ Session::Session(SessionOptions options) : state_(std::make_unique<State>()) {
     options.address = os::address_of_environment();
     source = "TROUPE_ADDRESS=" + text_of_address(options.address);
   }
-  // What a program asks of a cluster of its own does not hold where it is told to join one.
+  // Options in the code that describe nodes are ignored when a flag or the environment makes the
+  // program join a cluster. Flags that describe nodes, or options beside an address in the code,
+  // are an error then.
   if (!options.address.empty() && (describes_nodes(g_flags) || (described && own_address)))
     throw InvalidArgument(Code::invalid_argument,
                           "cpus, memory, gpus, resources and labels are those of nodes that a "
@@ -356,7 +358,7 @@ Session::Session(SessionOptions options) : state_(std::make_unique<State>()) {
     state_->start_node(options);
 }
 
-/// A fork has a copy of the parent's: what it would end is the parent's.
+/// Leaves the state alone in a fork: the processes that it would end are the parent's.
 Session::~Session() {
   if (!state_ || !state_->mark.in_fork()) return;
   [[maybe_unused]] const State* parents = state_.release();

@@ -12,7 +12,8 @@
 namespace troupe::boot {
 namespace {
 
-/// Runs when the library is loaded, before any constructor of the program's own.
+/// Runs when the library is loaded, before any constructor of the user's program. It does not
+/// return in an agent or in control.
 __attribute__((constructor)) void take_role() {
   os::Inherited& mine = os::inherited();
   if (mine.role == os::Role::driver) return;
@@ -22,7 +23,7 @@ __attribute__((constructor)) void take_role() {
     os::apply_signals(mine.signals);
   }
   if (mine.role != os::Role::agent && mine.role != os::Role::control) return;
-  std::signal(SIGXFSZ, SIG_IGN);  // a file at its limit is an error of who writes it
+  std::signal(SIGXFSZ, SIG_IGN);  // so that a write beyond the file size limit returns an error
   if (const pid_t launcher = os::launcher_in(mine.text); launcher != 0)
     os::die_with_parent(launcher);
   if (mine.role == os::Role::agent) agent::run_agent(std::move(mine.socket), mine.text);

@@ -1,10 +1,11 @@
-/// A process takes its role before any code of the program's own.
+/// Makes an agent or control of a process that was started as one, before any code of the user's
+/// program runs.
 #pragma once
 
 namespace troupe::boot {
 
-/// Nothing by itself: whoever calls it is linked with the constructor that makes an agent or
-/// control of a process which was started as one (os/role.hpp).
+/// Does nothing. A program that calls it is linked with the constructor in take_role.cpp, which
+/// makes an agent or control of a process that was started as one (os/role.hpp).
 void link_roles() noexcept;
 
 }  // namespace troupe::boot
