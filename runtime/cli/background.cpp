@@ -1,3 +1,4 @@
+/// The verbs `troupe start` and `troupe stop`: clusters in the background.
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/base/fd.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
@@ -23,7 +24,7 @@ namespace {
 using nlohmann::json;
 using namespace std::chrono_literals;
 
-constexpr Duration kStarts = 30s;  // the cluster itself takes at most half of it
+constexpr Duration kStarts = 30s;  // LocalCluster's own limit is shorter
 constexpr Duration kStops = 20s;
 
 std::vector<std::string> up_arguments(const UpRequest& request, int tell) {
@@ -82,7 +83,8 @@ pid_t spawn_up(const UpRequest& request, int tell, int input) {
   return pid;
 }
 
-/// The token, in a pipe that nobody else sees; or nothing to read.
+/// Returns the background process's stdin. A join token comes through a pipe, since other users can
+/// read argument lists. Without a token there is nothing to read.
 Fd stdin_of(const UpRequest& request) {
   if (request.join.empty() || request.join == "-")
     return Fd(request.join.empty() ? open("/dev/null", O_RDONLY | O_CLOEXEC)
@@ -96,7 +98,7 @@ Fd stdin_of(const UpRequest& request) {
   return ours;
 }
 
-/// All that comes until the writer closes; empty when it takes too long.
+/// Reads until the writer closes. Returns an empty text when that takes too long.
 std::string read_all(int fd, Time until) {
   std::string text;
   for (;;) {
@@ -111,7 +113,7 @@ std::string read_all(int fd, Time until) {
   }
 }
 
-/// What the background process wrote before it failed.
+/// Prints the log of a background process that failed.
 void show_log(const std::string& path) {
   const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   char buffer[4096];
@@ -128,13 +130,14 @@ void make_log(const std::string& path) {
         Error(Code::out_of_disk, "the log " + path + " cannot be made: " + std::strerror(errno))};
 }
 
-/// Ends the launcher and waits for it: with it ends everything it started.
+/// Ends the launcher and waits for it. All that it started ends with it.
 void end_launcher(const Target& target) {
   const auto failed = [&](Code code, const std::string& why) {
     throw Failure{Exit::failed, Error(code, "the cluster of " + target.path + " " + why)};
   };
   const Fd launcher(static_cast<int>(syscall(SYS_pidfd_open, target.file.launcher, 0)));
-  // The number may have been given to another process: looked at again behind the pidfd.
+  // The pid may belong to another process by now. The pidfd pins it, so this check holds until the
+  // signal.
   if (!launcher || !os::is_launched(target.file)) {
     unlink(target.path.c_str());
     throw Failure{Exit::unreachable,

@@ -24,7 +24,7 @@ constexpr const char* kExitCodes =
     "4 refused (the cluster's file is not yours alone, damaged, or of another protocol); 5 a\n"
     "cluster or program could not be started. 'run' ends as its program does.";
 
-/// The whole command line; the verbs' values are filled by parsing.
+/// The command line with all verbs. Parsing fills in the requests and sets `verb`.
 struct CommandLine {
   CLI::App app{"troupe: tasks and actors in C++ on many processes and machines"};
   Request request;
@@ -249,7 +249,8 @@ Exit exit_of(const Error& error, bool starts) {
   }
 }
 
-/// How many letters have to be put in, taken out or changed: Wagner and Fischer 1974.
+/// Returns how many letters must be inserted, removed or changed to get from one word to the other
+/// (Wagner and Fischer 1974).
 std::size_t edits(const std::string& from, const std::string& to) {
   std::vector<std::size_t> row(to.size() + 1);
   std::iota(row.begin(), row.end(), 0);
@@ -264,7 +265,7 @@ std::size_t edits(const std::string& from, const std::string& to) {
   return row.back();
 }
 
-/// What was wrong with the words of a command line, for people.
+/// Prints what is wrong with a command line, for people.
 void explain(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App* at = &app;  // the innermost verb that was understood
   std::string name = "troupe";
@@ -293,7 +294,7 @@ void explain(const CLI::App& app, const CLI::ParseError& error) {
                meant.c_str(), known.c_str(), name.c_str());
 }
 
-/// The text for people on stderr; with --json the document on stdout too.
+/// Prints the error on stderr, and with --json also the document on stdout.
 int report(const CommandLine& line, Exit exit, const Error& error) {
   std::fprintf(stderr, "troupe: %s\n", error.message().c_str());
   const int tell = line.up_request.tell;

@@ -1,4 +1,4 @@
-/// `troupe doctor`: what can be saved of a damaged data folder.
+/// The verb `troupe doctor`: it saves what can be read of a damaged data folder.
 #include "troupe/runtime/cli/internal/print.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
 #include "troupe/runtime/control/salvage.hpp"

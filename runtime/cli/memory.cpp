@@ -1,4 +1,4 @@
-/// `troupe memory` and `troupe list objects`.
+/// The verbs `troupe memory` and `troupe list objects`.
 #include "troupe/runtime/cli/internal/print.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
 
@@ -16,12 +16,12 @@ using wire::MemoryUser;
 struct Reports {
   std::vector<wire::MemoryReport> reports;
   std::map<NodeId, std::string> names;
-  std::map<std::string, std::string> silent;  ///< nodes that did not say, and why
-  std::vector<control::ObjectName> named;     ///< objects that stay when their program has ended
-  std::map<ObjectId, std::string> name_of;    ///< of these, one each
+  std::map<std::string, std::string> silent;  ///< nodes without a report, and why
+  std::vector<control::ObjectName> named;     ///< objects that outlive their program
+  std::map<ObjectId, std::string> name_of;    ///< one name of each of these
 };
 
-/// Of every node; one that does not answer is named, the others are shown.
+/// Asks every node for its report. A node that does not answer goes to `silent`.
 Reports reports_of(Asked& asked) {
   Reports all;
   const auto nodes = asked.list(control::ListRequest::What::nodes).nodes;
@@ -67,8 +67,8 @@ std::string holders_text(const Reports& all, const MemoryObject& object) {
   return text.empty() ? "-" : text;
 }
 
-/// Bytes in extents that are in no object that the agent knows: what processes keep to themselves,
-/// free space and holes.
+/// Returns the bytes of extents that are in no object that the agent knows: objects that processes
+/// have not shared, free space and holes.
 std::uint64_t loose_bytes(const wire::MemoryReport& report) {
   const std::uint64_t used = report.ready_bytes + report.object_bytes;
   return report.extent_bytes - std::min(report.extent_bytes, used);
@@ -197,7 +197,8 @@ std::string text_of(const wire::MemoryReport& report) {
   return text;
 }
 
-/// The few places that have most bytes, and all whose objects become more and more.
+/// Lists the few places in programs whose objects take most bytes, and all places whose objects
+/// become more and more.
 std::string text_of_sites(const Reports& all) {
   constexpr std::size_t kMost = 10;
   std::vector<std::vector<std::string>> rows{
@@ -247,7 +248,7 @@ std::string text_of_objects(const Reports& all, const std::vector<Listed>& objec
   return table_text(rows);
 }
 
-/// The largest first.
+/// Returns all objects of all nodes, the largest first.
 std::vector<Listed> listed(const Reports& all) {
   std::vector<Listed> objects;
   for (const auto& report : all.reports)
@@ -281,7 +282,7 @@ std::string suspicion(const MemoryObject& object, std::uint64_t after) {
     silent = std::min(silent, holder.silent_ns);
     refs += holder.refs;
   }
-  if (refs < object.held) return {};  // others hold it, too
+  if (refs < object.held) return {};  // holders that are not listed have the rest
   const auto& first = object.holders.front();
   const std::string who = object.holders.size() == 1
                               ? std::string(wire::name_of(first.kind)) + " " + pid_text(first.pid)

@@ -80,7 +80,7 @@ Result<Blob> Observer::ask(wire::Inquire question, BlobView payload, Time until)
     auto next_one = next(until);
     if (!next_one) return next_one.error();
     const auto* answer = std::get_if<wire::Answer>(&next_one->message);
-    if (answer == nullptr || answer->request != request_) continue;  // of an earlier question
+    if (answer == nullptr || answer->request != request_) continue;  // it answers another question
     if (answer->error) return Error(*answer->error);
     const std::uint64_t size = next_one->payload.size();
     if (answer->bytes > kMaxAnswer || answer->offset != whole.size() ||

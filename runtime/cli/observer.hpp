@@ -1,5 +1,5 @@
-/// A process that asks a cluster and never works for it: how `status`, `list` and `memory` learn
-/// what is there. It goes in by the local door of an agent, which asks control and other agents.
+/// The connection by which `status`, `list` and `memory` ask a cluster; the process runs nothing
+/// for it. It uses the local door of an agent, which asks control and other agents.
 ///
 ///     Observer observer = Observer::connect(file.socket_name).value();
 ///     control::ListReply reply = observer.list(control::ListRequest::What::actors).value();
@@ -24,11 +24,11 @@ class Observer {
                                   Duration limit = std::chrono::seconds(5));
   Result<control::ListReply> list(control::ListRequest::What what,
                                   Duration limit = std::chrono::seconds(5));
-  /// Lets go of an object's name: what had it; nullopt: nothing.
+  /// Removes an object's name. Returns the entry that had it; nullopt: there was none.
   Result<std::optional<control::ObjectName>> forget(const std::string& name,
                                                     Duration limit = std::chrono::seconds(5));
-  /// What the memory of a node is used for; zero: of the node of this door. Error: Unavailable when
-  /// that node cannot be reached.
+  /// Returns what the memory of a node is used for. Zero: the node of this door. Error: Unavailable
+  /// when that node cannot be reached.
   Result<wire::MemoryReport> memory(NodeId node, Duration limit = std::chrono::seconds(5));
   const std::string& node_name() const noexcept { return node_name_; }
 

@@ -1,3 +1,4 @@
+/// The verbs `troupe status`, `list` and `forget`, and the connection that verbs ask through.
 #include "troupe/runtime/base/short_name.hpp"
 #include "troupe/runtime/cli/internal/print.hpp"
 #include "troupe/runtime/cli/observer.hpp"
@@ -14,13 +15,13 @@ using nlohmann::json;
 using scheduling::kUnit;
 using What = control::ListRequest::What;
 
-constexpr std::size_t kNamed = 5;  ///< nodes in a sentence
+constexpr std::size_t kNamed = 5;  ///< the most nodes that one sentence names
 
 double units(scheduling::Amount amount) {
   return static_cast<double>(amount) / static_cast<double>(kUnit);
 }
 
-/// 1.5 as "1.5", 2 as "2".
+/// Returns 1.5 as "1.5", 2 as "2".
 std::string units_text(scheduling::Amount amount) {
   char text[32];
   std::snprintf(text, sizeof text, "%.10g", units(amount));
@@ -31,7 +32,7 @@ std::string of_total(scheduling::Amount free, scheduling::Amount total) {
   return units_text(total - free) + "/" + units_text(total);
 }
 
-/// Which others get no connection to each node, as they say.
+/// For each node the names of the nodes that report that they get no connection to it.
 using Unreached = std::map<NodeId, std::vector<std::string>>;
 
 Unreached unreached(const std::vector<control::ClusterRow>& nodes) {
@@ -46,7 +47,7 @@ std::vector<std::string> unreached_from(const Unreached& all, const control::Clu
   return at != all.end() ? at->second : std::vector<std::string>{};
 }
 
-/// What to look at. Empty: everybody reaches it.
+/// Returns a sentence about the nodes that cannot reach this one; empty: all reach it.
 std::string reach_text(const std::vector<std::string>& from, const control::ClusterRow& row) {
   if (from.empty()) return "";
   std::string text = "unreachable from " + std::to_string(from.size()) + " node" +
@@ -64,7 +65,7 @@ const char* state_of(const control::ClusterRow& row, bool reached) {
   return row.avoided ? "slow" : "alive";
 }
 
-/// node-2 before node-10, as people count.
+/// Sorts node-2 before node-10, as people count.
 void sort_by_name(std::vector<control::ClusterRow>& nodes) {
   const auto before = [](const control::ClusterRow& a, const control::ClusterRow& b) {
     const std::string &x = a.description.name, &y = b.description.name;
@@ -196,7 +197,7 @@ std::string text_of(const std::vector<control::JobRecord>& jobs, const Names& na
   return table_text(rows);
 }
 
-/// Why actors do not live though they should, the first few.
+/// Returns why actors do not live though they should, for the first few.
 std::string troubles_of(const std::vector<control::ActorRow>& actors) {
   constexpr int kMost = 10;
   std::string text;

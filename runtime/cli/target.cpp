@@ -1,3 +1,4 @@
+/// Finds the cluster that a request means; the verb `troupe run`.
 #include "troupe/runtime/cli/verbs.hpp"
 #include "troupe/runtime/net/keys.hpp"
 #include "troupe/runtime/os/local_listener.hpp"
@@ -11,7 +12,7 @@
 namespace troupe::cli {
 namespace {
 
-/// The program takes this process's place.
+/// Replaces this process by the program.
 [[noreturn]] void become(const std::vector<std::string>& command, const std::string& address) {
   os::set_address_of_environment(address);
   std::vector<char*> argv;
@@ -37,7 +38,8 @@ Target find_cluster(const Request& request) {
     throw Unavailable(Code::unavailable,
                       "no cluster of yours runs on this host (none in " + os::cluster_folder() +
                           "): start one with 'troupe up --nodes 2', or give --address FILE");
-  std::set<ClusterId> clusters;  // a node that joined on this host has a file of its own
+  // A cluster may have several files here: each node that joined on this host has its own.
+  std::set<ClusterId> clusters;
   for (const auto& found : running) clusters.insert(found.file.cluster);
   if (clusters.size() > 1)
     std::fprintf(stderr, "troupe: %zu clusters run here; this is the newest, %s\n", clusters.size(),
@@ -48,7 +50,7 @@ Target find_cluster(const Request& request) {
 Exit run_program(const Request& request, const std::vector<std::string>& command) {
   const std::string told = os::address_of_environment();
   if (request.address.empty() && net::is_join_token(told))
-    become(command, told);  // the program itself brings a node without slots
+    become(command, told);  // the program's session starts a node without slots and joins by it
   const Target target = find_cluster(request);
   if (auto visitor = os::knock(target.file.socket_name); !visitor)
     throw Error(visitor.error().code(),

@@ -1,3 +1,4 @@
+/// Reads values of flags and formats sizes, times and tables for all verbs.
 #include "troupe/runtime/cli/verbs.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-/// `troupe train plan`: what a model needs on each rank in every layout, and which layouts fit.
+/// The verb `troupe train plan`: what a model needs on each rank in every layout, and which layouts
+/// fit.
 #include "troupe/runtime/cli/internal/print.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
 #include "troupe/train/engine/model_plan.hpp"
@@ -22,7 +23,7 @@ train::models::Gpt2Config config_of(const PlanRequest& request) {
   return config;
 }
 
-/// One micro-batch of a rank: the samples of the step, divided and rounded up.
+/// Returns the input of one micro-batch of a rank: the step's samples, divided and rounded up.
 train::Spec input_of(const PlanRequest& request, std::int64_t context,
                      const train::Layout& layout) {
   const std::int64_t parts = std::int64_t{layout.dp} * layout.micro;
@@ -36,13 +37,14 @@ train::DType type_of(const std::string& name) {
                         "--compute is " + name + "; choose f32, bf16 or f16");
 }
 
-/// Ranks beyond the samples of a step would have none, unless they divide the model.
+/// Returns how many ranks are of use. Further ranks would have no samples of a step, unless they
+/// divide the model.
 int most_ranks(const PlanRequest& request) {
   const double used = static_cast<double>(request.batch) * request.tp * request.pp;
   return static_cast<int>(std::min<double>(request.ranks, used));
 }
 
-/// 1, 2, 4, ... and the number of ranks itself.
+/// Returns 1, 2, 4, ... below `most`, and `most` itself.
 std::vector<int> ranks_up_to(int most) {
   std::vector<int> ranks;
   for (int n = 1; n < most; n *= 2) ranks.push_back(n);

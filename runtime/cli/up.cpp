@@ -1,3 +1,4 @@
+/// The verb `troupe up`: starts a cluster and stays until a signal or the cluster's end.
 #include "troupe/runtime/base/size_text.hpp"
 #include "troupe/runtime/base/version.hpp"
 #include "troupe/runtime/boot/local_cluster.hpp"
@@ -23,7 +24,8 @@ namespace {
 
 using nlohmann::json;
 
-/// SIGINT, SIGTERM and, unless it is ignored (nohup), SIGHUP as a descriptor.
+/// Blocks SIGINT, SIGTERM and, unless it is ignored (nohup), SIGHUP, and returns a descriptor that
+/// is readable when one arrives.
 Fd end_signals() {
   sigset_t set;
   sigemptyset(&set);
@@ -44,7 +46,7 @@ double amount_in(const std::string& flag, const std::string& name, const std::st
   return *amount;
 }
 
-/// A join token comes this way where it should stand in no argument list.
+/// Reads a line of stdin: a join token that must not stand in an argument list.
 std::string line_of_stdin() {
   std::string line;
   for (char c = 0; line.size() < 4096 && read(STDIN_FILENO, &c, 1) == 1 && c != '\n';)
@@ -53,7 +55,8 @@ std::string line_of_stdin() {
   return line;
 }
 
-/// "ADDRESS" or "ADDRESS:PORT"; the port is control's, since the agents' are told by control.
+/// Reads "ADDRESS" or "ADDRESS:PORT". The port is control's; agents take any free port, which
+/// control tells to others.
 void listen_at(const std::string& text, boot::LocalClusterOptions& options) {
   const auto colon = text.find(':');
   const std::string address = text.substr(0, colon);
@@ -72,7 +75,7 @@ void listen_at(const std::string& text, boot::LocalClusterOptions& options) {
   if (!port.empty()) options.control_listen = "tcp://" + address + ":" + port;
 }
 
-/// What is there already must be a folder; what is not is made by control.
+/// Throws if `path` exists and is no folder. Control makes a folder that is missing.
 void check_folder(const std::string& path) {
   struct stat info{};
   if (path.empty() || stat(path.c_str(), &info) != 0 || S_ISDIR(info.st_mode)) return;
@@ -132,7 +135,7 @@ json document_of(const boot::LocalCluster& cluster, const std::string& path) {
           {"nodes", std::move(nodes)}};
 }
 
-/// A node that joined has a file of its own beside the head's.
+/// Returns the default path of the cluster file. A node that joined has its own beside the head's.
 std::string default_file(const UpRequest& request, const boot::LocalCluster& cluster) {
   return os::default_cluster_file(cluster.id(),
                                   request.join.empty() ? "" : cluster.nodes().front().name);
@@ -154,7 +157,7 @@ void announce(const UpRequest& request, const boot::LocalCluster& cluster,
   std::fflush(stdout);
 }
 
-/// The cluster's file, for as long as the cluster lives.
+/// Writes the cluster's file and removes it when the cluster ends.
 class Posted {
  public:
   Posted(std::string path, const os::ClusterFile& file) : path_(std::move(path)) {
@@ -171,7 +174,7 @@ class Posted {
   const std::string path_;
 };
 
-/// What the watching thread tells this one.
+/// Passes events from LocalCluster's watching thread to this one.
 struct Watch {
   Fd lost{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   std::atomic<std::uint32_t> alive{0};
@@ -203,7 +206,7 @@ std::string up_text(const std::string& id, std::uint32_t nodes, const std::strin
 
 Exit up(const UpRequest& request) {
   if (request.tell >= 0) fcntl(request.tell, F_SETFD, FD_CLOEXEC);
-  std::signal(SIGPIPE, SIG_IGN);  // who read our stderr may be gone
+  std::signal(SIGPIPE, SIG_IGN);  // the reader of stderr may be gone
   const Fd signals = end_signals();
   auto options = options_of(request);
   if (request.file.empty())

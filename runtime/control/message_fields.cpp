@@ -1,3 +1,4 @@
+// Parts of control's messages to and from the schema (internal/fields.hpp).
 #include "internal/fields.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// encode() and decode() of the messages from control and between agents (messages.hpp).
 #include "internal/fields.hpp"
 
 namespace troupe::control {

@@ -1,3 +1,4 @@
+// encode() and decode() of the messages to control (messages.hpp).
 #include "internal/fields.hpp"
 
 namespace troupe::control {

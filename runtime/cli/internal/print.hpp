@@ -1,4 +1,4 @@
-/// The document that `--json` asks for.
+/// Prints the document that `--json` asks for; the verbs of cli/ share it.
 #pragma once
 
 #include <cstdio>
