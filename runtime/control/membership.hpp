@@ -135,7 +135,7 @@ struct Probe {
 struct NodeUp {
   NodeId node;
   Epoch epoch = 0;
-  bool again = false;  ///< it registered before, with this control or an earlier one
+  bool again = false;        ///< it registered before, with this control or an earlier one
   std::uint64_t number = 0;  ///< of its registration
 };
 struct NodeSuspect {

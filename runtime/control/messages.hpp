@@ -67,8 +67,8 @@ struct ActorGone {
 struct KillActor {
   ActorId actor;
   bool may_restart = false;
-  std::uint64_t life = 0;  ///< with may_restart: a later life than this is not killed; 0: any is
-  JobId job;               ///< the killing process's job; zero: the agent itself kills
+  std::uint64_t life = 0;     ///< with may_restart: a later life than this is not killed; 0: any is
+  JobId job;                  ///< the killing process's job; zero: the agent itself kills
   std::uint64_t request = 0;  ///< not 0: answered by ActorReply if it is refused
 };
 /// No handle of the actor is left anywhere. Sent by the owner of its lifetime object.

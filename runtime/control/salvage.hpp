@@ -23,8 +23,8 @@
 namespace troupe::control {
 
 struct Salvage {
-  bool damaged = false;  ///< false: control starts on the folder as it is
-  std::string why;       ///< the error of a start; empty when not damaged
+  bool damaged = false;                          ///< false: control starts on the folder as it is
+  std::string why;                               ///< the error of a start; empty when not damaged
   std::map<std::string, std::uint64_t> records;  ///< how many were read, by kind ("actors")
   std::uint64_t bytes = 0;
   std::uint64_t last_commit = 0;    ///< the last one found; 0: none
