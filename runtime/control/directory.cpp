@@ -430,7 +430,7 @@ void Directory::bury(Actor& actor, const std::string& why, const std::optional<E
     info.cause = cause->shared_info();
   }
   info.code = Code::actor_died;
-  info.outcome = Outcome::not_executed;  // of calls that were waiting for it
+  info.outcome = Outcome::not_executed;  // the outcome of calls that waited for the actor
   info.message = title(spec) + " is dead: " + why;
   if (cause && cause->code() == Code::infeasible) {
     info.code = Code::infeasible;
@@ -750,7 +750,7 @@ void Directory::stop_awaiting(NodeId node, Epoch epoch, Out& out, Time now) {
 
 Directory::Out Directory::start() {
   Out out;
-  if (awaited_.empty()) resolve_unclaimed(out, Time{});  // nothing has ended yet
+  if (awaited_.empty()) resolve_unclaimed(out, Time{});  // the time matters only for ended lives
   return out;
 }
 

@@ -163,6 +163,8 @@ void Membership::add_node(const RegisterNode& message, Out& out, Time now) {
   change_roster(out);
 }
 
+/// Answers a registration. `again`: the node is known, so it needs the present roster; a new node
+/// gets it from change_roster().
 void Membership::welcome(Node& node, std::uint64_t number, bool again, Out& out, Time now) {
   const NodeId id = node.record.description.id;
   node.record.registered = true;
@@ -175,6 +177,7 @@ void Membership::welcome(Node& node, std::uint64_t number, bool again, Out& out,
   send_roster(node, out);
 }
 
+/// Stores the node's death, so that later controls refuse its process.
 void Membership::bury(const NodeRecord& record, Out& out) {
   const NodeId id = record.description.id;
   const std::string& key = record.description.public_key;
@@ -195,6 +198,8 @@ std::optional<Epoch> Membership::epoch_of_dead(NodeId id, SessionId session) con
   return at->first;
 }
 
+/// Answers a message of an old epoch with Fence. It may leave at once, since the end of that epoch
+/// is durable already.
 void Membership::refence(NodeId id, Epoch epoch, Out& out) const {
   out.at_once.emplace_back(
       SendToAgent{id, Fence{epoch, "it was silent for too long, or another took its place"}});
@@ -305,6 +310,8 @@ Membership::Out Membership::on_tick(Time now) {
   return out;
 }
 
+/// Acts on how long a node has been silent: suspects it, probes its door, fences it and, when it
+/// can serve no more, declares it dead (which erases the node).
 void Membership::examine(NodeId id, Out& out, Time now) {
   Node& node = nodes_.at(id);
   const Duration silent = patient(now) - node.heard;
@@ -350,10 +357,13 @@ void Membership::begin_fencing(Node& node, Out& out, Time) {
   node.fencing->version = roster_.version;
 }
 
+/// Returns whether this voter can no longer carry the fenced node: it has applied a roster that
+/// names the node, or it is dead and its last answers have expired.
 bool Membership::promised(NodeId voter, const Node& fenced, Time now) const {
   if (voter == fenced.record.description.id) return false;
   const auto at = nodes_.find(voter);
   if (at != nodes_.end()) return at->second.roster_applied >= fenced.fencing->version;
+  // The latest death of this voter. A death that is no longer recorded was over carried_on ago.
   const auto next = dead_since_.upper_bound({voter, ~Epoch{0}});
   if (next == dead_since_.begin() || std::prev(next)->first.first != voter) return true;
   return patient(now) - std::prev(next)->second >= options_.answers_run_out;
@@ -408,6 +418,7 @@ Membership::VoterList Membership::choose_voters() const {
   return list;
 }
 
+/// Makes a new roster version, with the voters and fenced nodes as they are now, and sends it.
 void Membership::change_roster(Out& out) {
   ++roster_.version;
   roster_.fenced.clear();

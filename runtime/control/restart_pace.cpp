@@ -21,8 +21,10 @@ Duration RestartPace::ended(const RestartPaceOptions& options, Time now, std::in
   Duration pause = Duration::zero();
   if (!asked && short_lives_ > 1)
     pause = back_off(short_lives_ - 1, options.first, options.longest);
+  // Few restarts: shorten the pauses, so that all of them together take at most `storm`.
   if (limit > 0 && limit <= options.storm / options.first)
     pause = std::min(pause, Duration(options.storm / limit));
+  // Restarts without limit: at most one life per `first`, also after long lives.
   if (limit < 0 && next_at_) pause = std::max(pause, *next_at_ + options.first - now);
   next_at_ = now + pause;
   return pause;

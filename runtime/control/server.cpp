@@ -252,7 +252,7 @@ struct Server::Impl : Service::Out {
   }
 
   void on_lost(const net::PeerLost& lost) {
-    if (keys.count(lost.node) == 0) return;  // revoked here
+    if (keys.count(lost.node) == 0) return;  // this server has revoked it
     drop(lost.node, "its Link is at its end: " + lost.error.message());
   }
 
@@ -265,7 +265,7 @@ struct Server::Impl : Service::Out {
   void on_message(const net::Message& message) {
     ++stats.messages_received;
     const NodeId from = message.from;
-    if (keys.count(from) == 0) return;  // dropped for what it said before
+    if (keys.count(from) == 0) return;  // dropped for an earlier message
     std::optional<Error> bad;
     const Result<void> read =
         wire::split_batch(message.content.payload, [&](Talk talk, BlobView frame) {
@@ -341,6 +341,9 @@ struct Server::Impl : Service::Out {
     }
   }
 
+  /// Does one round. Messages come before the tick, so that no deadline fires for a node whose
+  /// message has arrived. Writes of both then go into one commit. flush() comes last, so that all
+  /// messages for a node share a batch.
   Result<void> pass() {
     receive();
     now = steady_now();

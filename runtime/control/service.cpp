@@ -117,7 +117,7 @@ void Service::begin(Time now) {
     out_.admit(record.description);
     view_changed(record.description.id, now);
   }
-  for (const auto& [epoch, dead] : members_.tombstones()) {  // admitted only to hear of their death
+  for (const auto& [epoch, dead] : members_.tombstones()) {  // admitted only to receive Fence
     if (nodes_.count(dead.node) != 0 || joined_.count(dead.node) != 0) continue;
     NodeDescription node;
     node.id = dead.node;
@@ -672,6 +672,7 @@ void Service::on_node(const NodeDraining& event, Time now) {
   nodes_changed(now);
 }
 
+/// Forgets a dead node. Its death is durable by now, so its actors and jobs may end or move.
 void Service::on_node(const NodeDead& event, Time now) {
   const auto at = nodes_.find(event.node);
   if (at != nodes_.end() && at->second.epoch == event.epoch) nodes_.erase(at);

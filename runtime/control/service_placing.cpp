@@ -132,6 +132,8 @@ bool Service::reaches_all(ActorId actor) const {
   return owner == nodes_.end() || owner->second.report.unreachable.empty();
 }
 
+/// Places the actor, or queues it: as busy while some node could take it later, as infeasible while
+/// no node ever could. After infeasible_timeout an infeasible actor is unplaceable.
 void Service::place(Waiting waiting, Time now) {
   const PlaceActor& wanted = waiting.place;
   if (is_over(wanted)) return;
