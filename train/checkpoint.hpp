@@ -1,15 +1,18 @@
-/// A saved model: its bytes as an object in the object store, the step it belongs to, its hash.
+/// SavedModel: a checkpoint as a training loop saves it. Its bytes are an object in the object
+/// store; beside them are its step and its hash.
 ///
 ///     SavedModel saved = save_model(ctx, step, model, optimizer);
 ///     std::uint64_t hash = load_model(ctx, saved, 30s, model, optimizer); // equal to saved.hash
 ///
-/// Parts are written one after the other as codec.hpp says, so a class needs fields() and nothing
-/// else; they must be loaded in the order in which they were saved. The object lives as long as
-/// some copy of the SavedModel does, in whatever process.
+/// save_model() writes the parts one after the other with the codec (runtime/codec.hpp), so a
+/// class needs only fields(). Load parts in the order in which they were saved. The object lives
+/// as long as any copy of the SavedModel does, in any process.
 ///
-/// An Engine among the parts stands for its Snapshot: whole tensors by name, which load into an
-/// engine of any layout, or into a Snapshot. All ranks of the engine make the call, and rank 0's
-/// result counts. Loading reads the tensors in place, so each rank copies its own part of them.
+/// An Engine among the parts is saved as its Snapshot: whole tensors by name. A Snapshot loads
+/// into an engine of any layout, or into a Snapshot. All ranks of the engine make the call, and
+/// rank 0's
+/// result counts. Loading reads the tensors in place, so each rank copies only its own part of
+/// them.
 #pragma once
 
 #include "troupe/runtime/codec.hpp"
@@ -28,10 +31,11 @@ namespace troupe::train {
 struct SavedModel {
   Ref<Array<std::uint8_t>> model;
   long step = 0;
-  std::uint64_t hash = 0;  ///< hash_bytes of the model's bytes
+  std::uint64_t hash = 0;  ///< hash_bytes() of the model's bytes
   std::uint64_t bytes = 0;
-  std::uint64_t types = 0;  ///< fingerprint of the parts' types; 0: not known
-  /// Where a loop was in its data: passes that had ended, and batches of the one after them.
+  std::uint64_t types = 0;  ///< fingerprint of the parts' types; 0: unknown
+  /// Position of the loop in its data: passes that have ended, and batches of the pass after
+  /// them.
   std::uint64_t passes = 0, batches = 0;
   explicit operator bool() const noexcept { return static_cast<bool>(model); }
   friend auto fields(SavedModel& s) {
@@ -43,7 +47,8 @@ struct SavedModel {
 };
 
 namespace internal {
-/// What is written of a part: the part itself, or an engine's snapshot, which its rank 0 has.
+/// Returns what is written for a part: the part itself, or for an engine its snapshot, which only
+/// rank 0 has.
 template <class M>
 M& stored(M& part) noexcept {
   return part;
@@ -54,7 +59,8 @@ inline Snapshot stored(Engine& engine) {
 template <class M>
 using StoredOf = std::remove_cvref_t<decltype(stored(std::declval<M&>()))>;
 
-/// Of the stored parts' types, in their order. Not 0.
+/// Returns a hash of the stored parts' types in their order; never 0, because 0 stands for
+/// unknown.
 template <class... M>
 constexpr std::uint64_t types_of() {
   std::uint64_t hash = 14695981039346656037u;  // FNV-1a (Fowler, Noll, Vo)
@@ -62,8 +68,8 @@ constexpr std::uint64_t types_of() {
   return hash == 0 ? 1 : hash;
 }
 
-/// A part while it is read: a part is read into directly; an engine changes once all parts are
-/// read.
+/// A part while it is read. Most parts are read into directly. An engine is read into a snapshot
+/// first and changes only once all parts are read.
 template <class M>
 struct Reading {
   explicit Reading(M& part) noexcept : to(part) {}
@@ -77,12 +83,12 @@ struct Reading<Engine> {
   void read(PartReader& reader) { reader.read(snapshot); }
   void finish() { to.restore(view_of(snapshot)); }
   Engine& to;
-  SnapshotOf<Array<std::byte>> snapshot;  // in the object
+  SnapshotOf<Array<std::byte>> snapshot;  // borrows from the object
 };
 static_assert(fingerprint<Snapshot> == fingerprint<SnapshotOf<Array<std::byte>>>);
 }  // namespace internal
 
-/// XXH64 of the parts' bytes; costs a copy of them.
+/// Returns XXH64 of the parts' bytes. Costs a copy of them.
 template <class... M>
 std::uint64_t hash_model(M&&... parts) {
   std::vector<std::byte> bytes;
@@ -95,8 +101,8 @@ std::uint64_t hash_model(M&&... parts) {
   return hash_bytes(bytes.data(), bytes.size());
 }
 
-/// Writes the parts into a new object, in place. Throws OutOfMemory. A training loop that starts
-/// from it goes on behind the first `step` batches of its first pass.
+/// Writes the parts into a new object, in place. Throws OutOfMemory. A training loop that
+/// restores the result continues after the first `step` batches of its first pass.
 template <class... M>
 SavedModel save_model(const Context& ctx, long step, M&&... parts) {
   std::optional<Builder<std::uint8_t>> builder;
@@ -116,9 +122,10 @@ SavedModel save_model(const Context& ctx, long step, M&&... parts) {
   return saved;
 }
 
-/// Reads the object into the parts and returns the hash of what they hold now, computed from them
-/// and not from the object. Blocks for the object at most `timeout`; throws TimedOut, ObjectLost,
-/// or InvalidArgument when the parts are not of the saved types, or an engine's model is another.
+/// Reads the object into the parts. Returns the hash of the parts, computed from their new values
+/// and not from the object. Blocks for the object at most `timeout`. Throws TimedOut or
+/// ObjectLost, and InvalidArgument when the types of the parts differ from the saved ones or an
+/// engine has another model.
 template <class... M>
 std::uint64_t load_model(const Context& ctx, const SavedModel& saved, Duration timeout,
                          M&... parts) {

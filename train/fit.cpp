@@ -34,7 +34,8 @@ void check_amount(const char* what, double amount) {
     reject(fmt::format("train: {} is {}: give a number that is not negative", what, amount));
 }
 
-/// The layout with its dp. Throws InvalidArgument when it does not make up the workers.
+/// Returns the layout with its dp filled in. Throws InvalidArgument when its sizes do not
+/// multiply to the workers.
 Layout layout_of(const FitOptions& options) {
   Layout layout = options.layout;
   const std::int64_t model = std::int64_t{layout.tp} * layout.pp;
@@ -61,7 +62,8 @@ void check(const FitOptions& options) {
                        options.gpus_per_worker));
 }
 
-/// GPUs to reserve for a worker. Throws Infeasible where the cluster has none, unless CPUs will do.
+/// Returns the GPUs to reserve for each worker. Throws Infeasible when the cluster has none,
+/// unless cpus_if_no_gpu is set.
 double gpus_for(const Context& ctx, const FitOptions& options) {
   if (options.gpus_per_worker <= 0) return 0;
   double gpus = 0;
@@ -78,7 +80,8 @@ double gpus_for(const Context& ctx, const FitOptions& options) {
   return 0;
 }
 
-/// Up to `most`, at random, so that two gangs that met once do not meet again.
+/// Returns a random duration up to `most`, so that two gangs that waited for each other do not
+/// collide again.
 Duration some_of(Duration most) {
   std::random_device random;
   return most / 1000 * (random() % 1000);
@@ -86,6 +89,7 @@ Duration some_of(Duration most) {
 
 }  // namespace
 
+/// Runs gangs one after the other until the loop has ended, and keeps reports and checkpoints.
 class Supervisor : private GangRanks::Host {
  public:
   Supervisor(Context ctx, const FitOptions& options, const SpawnWorker& spawn,
@@ -134,7 +138,7 @@ class Supervisor : private GangRanks::Host {
     choose_start();
     forget_after(start_ ? start_.step : 0);
     if (observer_ != nullptr) observer_->restarted(without_room(failure.message()), start_.step);
-    // Who fails again and again without getting further is not started in a hot loop.
+    // Exponential backoff while restarts bring no new checkpoint.
     if (start_.step > restarted_from_) unlucky_ = 0;
     restarted_from_ = start_.step;
     if (unlucky_ > 0)
@@ -143,7 +147,8 @@ class Supervisor : private GangRanks::Host {
     ++unlucky_;
   }
 
-  /// The latest checkpoint that is still there: its node may have gone with the gang.
+  /// Sets start_ to the latest checkpoint that still exists; a checkpoint may be lost with its
+  /// node.
   void choose_start() {
     for (SavedModel* kept : {&kept_.latest, &kept_.best, &first_start_}) {
       if (!*kept) continue;
@@ -183,8 +188,8 @@ class Supervisor : private GangRanks::Host {
     return setup;
   }
 
-  /// One gang from its start to its end; false when it is to be started again. Throws what ends
-  /// the run.
+  /// Runs one gang from its start to its end. Returns false when the gang is to be restarted.
+  /// Throws the error that ends the run.
   bool run_gang() {
     const struct Down {
       Supervisor& all;
@@ -203,8 +208,8 @@ class Supervisor : private GangRanks::Host {
     const End end = verdict.end();
     if (end != End::error) return end == End::done;
     const Error error = verdict.error();
-    // A node that goes takes the place of ranks away that have not begun: the next gang has
-    // another.
+    // When a node dies, ranks that have not begun lose their place and fail with Infeasible. The
+    // next gang gets another node.
     if (error.code() == Code::infeasible && !is_alive(with_.placement.node())) return false;
     raise(error);
   }
@@ -226,15 +231,15 @@ class Supervisor : private GangRanks::Host {
     }
   }
 
-  /// Makes the ranks and waits until each has its place; false when some had to wait so long for
-  /// theirs that two gangs may be waiting for each other.
+  /// Makes the ranks and waits until each has its place. Returns false when some rank waits so
+  /// long that two gangs may be waiting for each other's resources.
   bool gather() {
     with_.placement = Placement::on(node_for_all());
     gang_.emplace(options_, static_cast<GangRanks::Host&>(*this));
     const std::string rendezvous = collective::new_rendezvous_name();
     for (int rank = 0; rank < options_.workers; ++rank)
       gang_->add(spawn_(setup(rank, rendezvous), with_));
-    Time limit = Time::max();  // those that reserve nothing cannot hold what others wait for
+    Time limit = Time::max();  // ranks that reserve nothing cannot deadlock with another gang
     const bool reserves = with_.cpus > 0 || with_.gpus > 0;
     while (gang_->verdict().end() == End::open && !gang_->all_ready()) {
       if (reserves && limit == Time::max() && gang_->any_ready())
@@ -277,7 +282,7 @@ class Supervisor : private GangRanks::Host {
       reported(*report);
       if (observer_ == nullptr) continue;
       const Metrics& metrics = report->metrics;
-      // A step that a restart repeats was judged already.
+      // A step that a restart repeats was judged before.
       const bool known = metrics.step <= judged_;
       const bool go_on = known || observer_->reported(metrics, saved_in(metrics.step));
       judged_ = std::max(judged_, metrics.step);
@@ -285,7 +290,7 @@ class Supervisor : private GangRanks::Host {
     }
   }
 
-  /// Of a gang that has ended: what it reported and the next one does not report again.
+  /// Hands on the reports of a gang that has ended which the next gang does not report again.
   void settle_reports() {
     for (int rank = 0; rank < options_.workers; ++rank) gang_->reports().over(rank);
     while (const auto report = gang_->reports().next()) {
@@ -304,7 +309,7 @@ class Supervisor : private GangRanks::Host {
     kept_.valued(report.metrics.step, report.value);
   }
 
-  /// The latest checkpoint if it is of this very step.
+  /// Returns the latest checkpoint if it is of this very step.
   SavedModel saved_in(long step) const {
     return kept_.latest && kept_.latest.step == step ? kept_.latest : SavedModel{};
   }
@@ -328,8 +333,8 @@ class Supervisor : private GangRanks::Host {
   SavedModel start_, first_start_;
   Fit fit_;
   KeptCheckpoints kept_;
-  std::optional<GangRanks> gang_;        // the present one, or the last
-  Duration gather_within_ = seconds(1);  // longer each time: starts may be slow
+  std::optional<GangRanks> gang_;        // the present gang, or the last one
+  Duration gather_within_ = seconds(1);  // doubles, up to 30 s, as starts may be slow
   long judged_ = 0;
   long restarted_from_ = 0;
   int unlucky_ = 0;  // restarts without a new checkpoint

@@ -1,15 +1,17 @@
-/// fit: runs a training loop in a gang of worker processes and brings it through their deaths.
+/// fit(): runs a training loop in a gang of worker processes and restarts the gang after
+/// failures.
 ///
 ///     auto fit = train::fit<train_loop>(ctx, {.workers = 4, .max_restarts = 2}, Config{}, data);
 ///     std::cout << fit.last().loss << '\n';
 ///     fit.restore(model);
 ///
-/// The workers are actors on one node. When one dies, the collective operation of the others ends
-/// in a typed error within 0.1 s, all are taken down, and a new gang starts from the last
-/// checkpoint. So it does when an error that leaves a loop tells of the cluster: ObjectLost,
+/// The workers are actors on one node. When a worker dies, the collective operations of the
+/// others throw within 0.1 s. fit() then kills all workers and starts a new gang from the last
+/// checkpoint. It does the same when an error of the cluster leaves a loop: ObjectLost,
 /// Unavailable, TimedOut, WorkerDied, ActorDied, ActorUnavailable, Overloaded, OutOfMemory,
-/// OutOfDisk, NoSpace. An error of the user's own ends the run at once, since it would come again:
-/// any other exception, calls that differ between ranks, a rank that returns before the others.
+/// OutOfDisk or NoSpace. An error of the user's program ends the run at once, because it would
+/// come again. Such errors are any other exception, calls that differ between ranks, and a rank
+/// that returns before the others.
 #pragma once
 
 #include "troupe/runtime/callable.hpp"
@@ -22,53 +24,58 @@
 
 namespace troupe::train {
 
-/// How the values of a metric on the ranks become one.
+/// How a metric is reduced over the ranks.
 enum class MetricReduce : std::uint8_t { mean, sum, min, max };
 
 struct FitOptions {
   int workers = 1;
-  /// How the workers divide a model and its batch: Worker::layout(). A dp of 1 stands for the
-  /// workers that tp and pp leave.
+  /// How the workers divide a model and its batch; see Worker::layout(). A dp of 1 is replaced by
+  /// workers / (tp * pp).
   Layout layout = {};
-  /// Reserved for each worker: a whole number, or a fraction of one that workers share. Its process
-  /// sees these devices and no others, Context::gpu_ids() are their numbers on the node, and
-  /// Worker::device() is the first. Infeasible where no node has as many as all workers need.
+  /// GPUs reserved for each worker: a whole number, or a fraction of one GPU that workers share.
+  /// The worker's process sees these devices and no others. Context::gpu_ids() are their numbers
+  /// on the node, and Worker::device() is the first. Throws Infeasible when no node has enough
+  /// for all workers.
   double gpus_per_worker = 0;
-  /// In a cluster without a GPU the loop runs on CPUs all the same, with a notice on stderr.
+  /// Without a GPU in the cluster, run the loop on CPUs and print a notice on stderr.
   bool cpus_if_no_gpu = false;
-  /// New gangs after failures of the cluster; -1: without limit. The first starts at once, and
-  /// those that make no new checkpoint wait longer each time, up to 10 s.
+  /// How many times a new gang starts after a failure of the cluster; -1: without limit. The
+  /// first restart is immediate. Further restarts without a new checkpoint wait longer each time,
+  /// up to 10 s.
   int max_restarts = 0;
-  /// Reserved for each worker; 0 reserves none. The gang runs on a node that has as many as all
-  /// workers need: this one if it can, else another, for which it waits. Infeasible if none has.
+  /// CPUs reserved for each worker; 0 reserves none. The gang runs on one node that has enough
+  /// for all workers: this node if it can, else another, for which fit() waits. Throws Infeasible
+  /// when no node has enough.
   double cpus_per_worker = 0;
-  /// Longest wait for a rank in a collective operation; a death is noticed at once. `forever` sets
-  /// no limit; zero and less are refused (InvalidArgument).
+  /// Longest wait for a rank in a collective operation; a death is noticed at once. `forever`
+  /// sets no limit. Zero and negative values throw InvalidArgument.
   Duration timeout = std::chrono::seconds(30);
-  /// What the best checkpoint is judged by: "loss", or a name in Metrics::extra. Its value in a
-  /// step is taken from all ranks that reported it there.
+  /// The metric that decides which checkpoint is the best: "loss", or a name in Metrics::extra.
+  /// Its value at a step is reduced over all ranks that reported the metric at that step.
   std::string metric = "loss";
   MetricReduce reduce = MetricReduce::mean;
   bool maximize = false;  ///< the greatest value is the best
 };
 
-/// What a training run left.
+/// The result of a training run.
 class TROUPE_API Fit {
  public:
-  /// The last report: rank 0's, its loss the mean over the ranks. Zeros when there was none.
+  /// Returns the last report: rank 0's metrics, with the mean loss over the ranks. Zeros when
+  /// there was none.
   const Metrics& last() const noexcept { return last_; }
-  /// The reports by step; steps that a restart repeated appear once.
+  /// Returns the reports by step. Steps that a restart repeated appear once.
   const std::vector<Metrics>& history() const noexcept { return history_; }
-  /// The checkpoint of the step with the best reported metric, else the latest; false when none was
-  /// made.
+  /// Returns the checkpoint of the step with the best reported metric, else the latest one.
+  /// Converts to false when the run made no checkpoint.
   const SavedModel& best_checkpoint() const noexcept { return best_ ? best_ : latest_; }
-  /// The metric of the best checkpoint; nothing when no step with a checkpoint had a finite one.
+  /// Returns the metric of the best checkpoint; nothing when no step with a checkpoint reported a
+  /// finite value.
   std::optional<double> best_value() const noexcept { return best_value_; }
   const SavedModel& latest_checkpoint() const noexcept { return latest_; }
-  /// How often the gang was started again, and what each worker's end was, in words.
+  /// How many times the gang was restarted, and a sentence on each worker's failure.
   int restarts() const noexcept { return restarts_; }
   const std::vector<std::string>& failures() const noexcept { return failures_; }
-  /// Loads the best checkpoint. Throws InvalidArgument when there is none, else as load_model.
+  /// Loads the best checkpoint. Throws InvalidArgument when there is none, and as load_model().
   template <class... M>
   void restore(M&... parts) const {
     static_cast<void>(
@@ -86,17 +93,18 @@ class TROUPE_API Fit {
   std::vector<std::string> failures_;
 };
 
-/// Who hears of a gang as it runs, and may end it: a trial of tune.
+/// Follows a gang while it runs and may end it. A trial of tune is one.
 class TROUPE_API GangObserver {
  public:
   virtual ~GangObserver();
-  /// What the first gang starts from.
+  /// Returns the checkpoint that the first gang starts from.
   virtual SavedModel start() = 0;
-  /// Rank 0 loaded a checkpoint; the hash of what its model holds.
+  /// Called when rank 0 has loaded a checkpoint, with the hash of the loaded model.
   virtual void restored(std::uint64_t hash) = 0;
-  /// Result: whether to go on. `saved` is empty unless it is of this very step. May block.
+  /// Called for each complete report. Returns whether the gang continues. `saved` is empty unless
+  /// the checkpoint is of this very step. May block.
   virtual bool reported(const Metrics& metrics, const SavedModel& saved) = 0;
-  /// The gang was started again, from this step; why, in words.
+  /// Called when the gang restarts, with a sentence on the reason and the step to start from.
   virtual void restarted(const std::string& why, long step) = 0;
 };
 
@@ -111,7 +119,8 @@ Fit fit_on(Context ctx, const FitOptions& options, GangObserver* observer, X&&..
     Actor<A> actor = ctx.with(with).template spawn<A>(setup, arguments...);
     WorkerHandle handle;
     handle.take = [actor] { return actor.template call<&A::take>(); };
-    // Calls whose results are dropped, since a tell to a rank that dies is told on stderr.
+    // A call whose result is dropped, and not Actor::tell: a failed tell prints on stderr, and
+    // orders to a dying rank may fail.
     handle.tell = [actor](const WorkerOrder& order) {
       static_cast<void>(actor.template call<&A::tell>(order));
     };
@@ -123,24 +132,27 @@ Fit fit_on(Context ctx, const FitOptions& options, GangObserver* observer, X&&..
 }
 }  // namespace internal
 
-/// Runs `loop(Worker&, arguments…)` on every rank and blocks until all have ended. Arguments are
-/// copied to every worker; give large data as a Ref. Throws TaskFailed when the user's own error
-/// ended the run (it names worker and step; is<E>() tells an exception of type E, and a
-/// troupe::Error stands behind it as its cause), WorkerDied when the cluster failed more often than
-/// max_restarts (the last failure stands behind it), Infeasible when no node has room for all
-/// workers, InvalidArgument for bad options, among them a layout that does not divide the workers.
+/// Runs `loop(Worker&, arguments…)` on every rank and blocks until all loops have ended. Copies
+/// the arguments to every worker; give large data as a Ref.
+///
+/// Throws TaskFailed when an error of the user's program ended the run. Its message names worker
+/// and step; is<E>() tells whether it was an exception of type E, and a troupe::Error that the
+/// loop threw is its cause. Throws WorkerDied when the cluster failed more often than
+/// max_restarts; the last failure is its cause. Throws Infeasible when no node has room for all
+/// workers. Throws InvalidArgument for bad options, such as a layout that does not divide the
+/// workers.
 template <auto loop, class... X>
 Fit fit(Context& ctx, const FitOptions& options, X&&... arguments) {
   return internal::fit_on<loop>(ctx, options, nullptr, std::forward<X>(arguments)...);
 }
-/// The same with a lambda without captures.
+/// Like fit() above, with a lambda without captures.
 template <class L, class... X>
   requires CodeOnly<L>
 Fit fit(Context& ctx, const FitOptions& options, L, X&&... arguments) {
   return internal::fit_on<L{}>(ctx, options, nullptr, std::forward<X>(arguments)...);
 }
-/// fit() with somebody who hears of the gang: it starts from observer.start(), and each report
-/// waits for observer.reported(), which is called on this thread.
+/// Like fit(), with an observer. The first gang starts from observer.start(). Each report waits
+/// for observer.reported(), which runs on the calling thread.
 template <auto loop, class... X>
 Fit fit_observed(const Context& ctx, const FitOptions& options, GangObserver& observer,
                  X&&... arguments) {

@@ -17,8 +17,8 @@ NodeId here(Context& ctx) {
 }
 
 NodeId place_for(const Context& ctx, const GangNeed& need) {
-  // The scheduler decides, as for a task that needs as much: it knows what is free and reachable,
-  // what may still come, and says why nothing fits.
+  // Let the scheduler choose, as for a task of this need. It knows which resources are free or
+  // still to come, and its error says why nothing fits.
   if (need.cpus > 0 || need.gpus > 0)
     return ctx.get(ctx.with({.name = "place for a gang", .cpus = need.cpus, .gpus = need.gpus})
                        .submit<here>());

@@ -6,9 +6,9 @@
 namespace troupe::train::internal {
 namespace {
 
-/// How long a report waits for the other ranks' before they are asked where they are.
+/// How long a report waits for the other ranks before they are asked where they are.
 constexpr Duration kReportWait = std::chrono::milliseconds(20);
-/// How long the others have to end after a failure.
+/// How long the other ranks may take to end after a failure.
 constexpr Duration kGrace = std::chrono::seconds(2);
 
 }  // namespace
@@ -60,7 +60,7 @@ void GangRanks::hear(Time until) {
 }
 
 void GangRanks::look_after() {
-  // Without rank 0, too, no report is judged any more.
+  // Reports cannot complete without rank 0 either, so its end also ends the waits for verdicts.
   if (!verdict_.troubled() && !verdict_.over(0)) return;
   if (!std::exchange(told_gone_, true))
     tell_all({.kind = WorkerOrder::Kind::gone, .missed_rank = verdict_.over(0) ? 0 : -1});
@@ -107,7 +107,8 @@ void GangRanks::ended(int rank, const WorkerEvent& event) {
   verdict_.failed(rank, {event.at.step, *error, event.missed_others, event.missed_rank});
 }
 
-/// Whether a report waits for a rank that may have come past its place without one.
+/// Returns whether a report waits for a rank that was not asked yet, and which may have passed
+/// that place without a report.
 bool GangRanks::keeps_waiting() const {
   for (int rank = 0; rank < size(); ++rank)
     if (!ranks_[static_cast<std::size_t>(rank)].asked && reports_.waits_for(rank)) return true;

@@ -10,7 +10,7 @@ std::string at(int rank, long step) {
   return "worker " + std::to_string(rank) + " at step " + std::to_string(step);
 }
 
-/// The class that an error of this code is thrown as.
+/// Returns the name of the class that an error of this code is thrown as.
 std::string type_of(const Error& error) {
   try {
     raise(error);
@@ -19,7 +19,8 @@ std::string type_of(const Error& error) {
   }
 }
 
-/// `why` with the error behind it. What a user's exception was stays known.
+/// Returns an error with message `why` and with `error` as its cause. Keeps the type of a user's
+/// exception, so that is<E>() recognises it.
 Error wrapped(Code code, std::string why, const Error& error) {
   ErrorInfo info;
   info.code = code;
@@ -29,12 +30,12 @@ Error wrapped(Code code, std::string why, const Error& error) {
   info.remote_stack = error.remote_stack();
   const bool plain = error.code() == Code::task_failed && !error.info().type.empty();
   info.type = plain ? error.info().type : type_of(error);
-  // An exception of the user's own is told by this error as well as by itself.
+  // The new error stands for the user's exception itself, so only the exception's cause follows.
   info.cause = plain ? error.info().cause : error.shared_info();
   return Error(std::move(info));
 }
 
-/// The error that ended an actor; what its constructor threw stands behind it.
+/// Returns what an actor's constructor threw when the actor ended by it, else the error itself.
 Error innermost_of_actor(const Error& error) {
   const std::shared_ptr<const Error> cause = error.cause();
   return error.code() == Code::actor_died && cause ? *cause : error;

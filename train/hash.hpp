@@ -1,4 +1,4 @@
-/// A 64-bit hash of bytes, to see that ranks and copies hold the same weights.
+/// A 64-bit hash of bytes, to check that ranks and copies hold the same weights.
 ///
 ///     w.report({.step = n, .loss = l,
 ///               .extra = {{"weights", double(hash_floats(m.parameters()) >> 11)}}});
@@ -12,7 +12,8 @@
 
 namespace troupe::train {
 
-/// XXH64 with seed 0 (Collet 2012), as the xxhash tools print it. About 10 GB/s. Not for security.
+/// Returns XXH64 with seed 0 (Collet 2012), the value that the xxhash tools print. Not for
+/// security.
 TROUPE_API std::uint64_t hash_bytes(const void* data, std::size_t size) noexcept;
 
 inline std::uint64_t hash_floats(std::span<const float> values) noexcept {

@@ -23,7 +23,7 @@ std::string mesh_of(const Layout& layout) {
          ", pp = " + std::to_string(layout.pp);
 }
 
-/// The number of a part like "dp=2"; 0 when it is another text.
+/// Returns N for a part like "dp=N"; 0 for any other text.
 int size_of(std::string_view part, std::string_view name) {
   int size = 0;
   if (!part.starts_with(name)) return 0;
@@ -67,7 +67,7 @@ void check(const Layout& layout, int ranks) {
   if (layout.sequence && layout.tp == 1)
     reject("layout: sequence divides activations over tp; choose tp > 1, or sequence = false");
   parse_schedule_choice(layout.schedule);
-  // Exact up to 2^53, and too large for any number of ranks beyond.
+  // A double holds products up to 2^53 exactly, and larger ones exceed any number of ranks.
   if (static_cast<double>(layout.dp) * layout.tp * layout.pp != ranks)
     reject("layout: " + mesh_of(layout) + " do not make up the " + std::to_string(ranks) +
            " ranks that there are: choose sizes whose product is " + std::to_string(ranks));

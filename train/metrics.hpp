@@ -1,4 +1,4 @@
-/// What a training loop reports.
+/// Metrics: what a training loop gives to Worker::report().
 ///
 ///     w.report({.step = w.step(), .loss = loss, .extra = {{"tokens_per_second", rate}}});
 #pragma once

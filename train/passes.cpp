@@ -18,8 +18,8 @@ std::uint64_t sum(std::uint64_t a, std::uint64_t b) noexcept {
 
 }  // namespace
 
-// The plan depends on the requests alone and not on how far a pass came, so that a loop that starts
-// again finds each pass in the epoch in which it was.
+// Plans from the requests alone, and not from how far a pass came. A restarted loop then finds
+// each pass in the same epoch as before.
 Pass PassBook::begin(const PassRequest& request) {
   Pass pass;
   pass.number = ++begun_;

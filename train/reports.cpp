@@ -9,7 +9,7 @@ namespace {
 
 double mean_of(const std::vector<double>& values) {
   const auto n = static_cast<double>(values.size());
-  // Differences to the first: the mean of equal values is that value, whatever their number.
+  // Averages the differences to the first value, so the mean of equal values is exact.
   double mean = 0;
   for (const double value : values) mean += (value - values.front()) / n;
   mean += values.front();
@@ -28,7 +28,7 @@ double reduced(const std::vector<double>& values, MetricReduce how) {
   }
   double most = values.front();
   for (const double value : values) {
-    if (std::isnan(value)) return value;  // a rank whose value is none has not the least one
+    if (std::isnan(value)) return value;  // a NaN is neither least nor most: report it
     if (how == MetricReduce::min ? value < most : value > most) most = value;
   }
   return most;
@@ -105,7 +105,7 @@ std::optional<Reports::Complete> Reports::next() {
   complete.metrics.loss = reduced(losses, metric_ == "loss" ? how_ : MetricReduce::mean);
   if (!values.empty()) complete.value = reduced(values, how_);
   if (complete.value && metric_ != "loss") complete.metrics.extra[metric_] = *complete.value;
-  for (Rank* rank : with) rank->reports.pop_front();  // the first one of rank 0 is among them
+  for (Rank* rank : with) rank->reports.pop_front();  // among them rank 0's report
   return complete;
 }
 

@@ -9,7 +9,7 @@
 namespace troupe::train {
 namespace {
 
-/// A keyed permutation of [0, 4^half_bits).
+/// Returns the image of x in a keyed permutation of [0, 4^half_bits).
 std::uint64_t feistel(std::uint64_t x, int half_bits, std::uint64_t seed, std::uint64_t epoch) {
   const std::uint64_t mask = (std::uint64_t{1} << half_bits) - 1;
   std::uint64_t left = x >> half_bits, right = x & mask;
@@ -30,6 +30,8 @@ std::uint64_t feistel(std::uint64_t x, int half_bits, std::uint64_t seed, std::u
 std::uint64_t permuted(std::uint64_t i, std::uint64_t n, std::uint64_t seed,
                        std::uint64_t epoch) noexcept {
   if (n <= 1) return 0;
+  // The network permutes [0, 4^half_bits), fewer than four times n values. An image outside [0,
+  // n) is permuted again until it falls inside.
   const int half_bits = (std::bit_width(n - 1) + 1) / 2;
   do i = feistel(i, half_bits, seed, epoch);
   while (i >= n);
@@ -76,7 +78,8 @@ std::vector<std::uint64_t> Sampler::next(int rank, int world) {
 void Sampler::skip(std::uint64_t batches) {
   const std::uint64_t per_epoch = batches_per_epoch();
   if (position_ == 0 && per_epoch != 0 && batches > per_epoch) {
-    const std::uint64_t whole = (batches - 1) / per_epoch;  // the last epoch is walked to its end
+    const std::uint64_t whole = (batches - 1) / per_epoch;  // keeps the last epoch for the loop
+                                                            // below
     epoch_ += whole;
     batches -= whole * per_epoch;
   }

@@ -14,7 +14,7 @@ float warm(const RateSchedule& s, std::int64_t step) {
   return s.peak * static_cast<float>(static_cast<double>(step + 1) / static_cast<double>(s.warmup));
 }
 
-/// Part of the way from the end of the warm-up to the last step, in [0, 1].
+/// Returns how far the step is from the end of the warm-up (0) to the last step (1).
 double progress(const RateSchedule& s, std::int64_t step) {
   if (s.total <= s.warmup) return 1.0;
   const double part =

@@ -17,11 +17,11 @@ struct RateSchedule {
   float floor = 0.0f;
 };
 
-/// The peak for ever, after the warm-up.
+/// Returns the peak at every step after the warm-up.
 TROUPE_API float constant_rate(const RateSchedule& schedule, std::int64_t step);
-/// Warm-up, then a straight line down to the floor.
+/// Linear decay to the floor, after the warm-up.
 TROUPE_API float linear_rate(const RateSchedule& schedule, std::int64_t step);
-/// Warm-up, then half a cosine down to the floor (Loshchilov and Hutter 2017, eq. 5).
+/// Cosine decay to the floor, after the warm-up (Loshchilov and Hutter 2017, eq. 5).
 TROUPE_API float cosine_rate(const RateSchedule& schedule, std::int64_t step);
 
 }  // namespace troupe::train

@@ -1,11 +1,12 @@
-/// troupe train: training loops in gangs of processes, and what a step of training needs.
+/// troupe train: training loops in gangs of processes, and the parts of a training step.
 ///
 ///     auto fit = train::fit<train_loop>(ctx, {.workers = 4, .max_restarts = 2}, Config{}, data);
 ///
-/// Front door. A loop gets a Worker (worker.hpp): its rank, its share of the data, its gang as a
-/// mesh, reports and checkpoints. fit (fit.hpp) runs it and brings it through deaths. An Engine
-/// (engine/engine.hpp) trains a Model (models/models.hpp) in a Layout over the mesh. Beside them:
-/// TextDataset, Sampler, rate schedules, generate(), snapshots, safetensors.
+/// Front door. fit (fit.hpp) runs a training loop in a gang and restarts it after deaths. The
+/// loop gets a Worker (worker.hpp): its rank, its share of the data, its gang as a mesh, reports
+/// and checkpoints. An Engine (engine/engine.hpp) trains a Model (models/models.hpp) in a Layout
+/// over the mesh. Beside them are TextDataset, Sampler, rate schedules, generate(), snapshots and
+/// safetensors files.
 #pragma once
 
 #include "troupe/train/checkpoint/safetensors.hpp"

@@ -28,8 +28,10 @@ TrainingLoop::~TrainingLoop() {
   stop();
 }
 
-// The loop moves and then looks whether it is watched; watch() says so and then looks where the
-// loop is. All threads see both in one order, so that one of the two sees the other.
+// A handshake without a lock: the loop thread writes its position and then reads watched_, while
+// watch() writes watched_ and then reads the position. All of these are sequentially consistent,
+// so at least one side sees the other's write. The exchange of watched_ makes only one of them
+// emit `passed`.
 
 void TrainingLoop::next_step() {
   step_.fetch_add(1);
@@ -57,7 +59,8 @@ void TrainingLoop::watch(Position at) {
   });
 }
 
-/// Behind all events of the loop until here: they were emitted before it moved.
+/// Emits `passed`. The loop emitted all events of its earlier places before it moved, so they
+/// come first.
 void TrainingLoop::tell_place() {
   WorkerEvent passed;
   passed.kind = WorkerEvent::Kind::passed;
@@ -65,11 +68,12 @@ void TrainingLoop::tell_place() {
   emit(std::move(passed));
 }
 
-/// On the report that was emitted last. No bound: it may be a person's or a scheduler's affair.
+/// Waits for the verdict on the last report. Has no bound, because a person or a scheduler may
+/// decide it.
 bool TrainingLoop::verdict() {
   next_operation();
   const std::optional<WorkerOrder> order = next();
-  if (!order) return false;  // the gang is taken down
+  if (!order) return false;  // the gang is being taken down
   if (order->kind == WorkerOrder::Kind::verdict) return order->go_on;
   missed_ = {true, order->missed_rank};
   throw Cancelled(Code::cancelled,
@@ -77,7 +81,7 @@ bool TrainingLoop::verdict() {
                   Outcome::executed);
 }
 
-/// False: the gang was taken down first.
+/// Waits for the order to begin. Returns false when the gang is taken down first.
 bool TrainingLoop::begins() {
   const std::optional<WorkerOrder> order = next();
   return order && order->kind == WorkerOrder::Kind::begin;
@@ -99,13 +103,13 @@ void TrainingLoop::connect() {
   group_ = std::move(group);
 }
 
-/// Others that wait for this rank hear at once that it does not come any more.
+/// Leaves the group, so that ranks that wait for this one fail at once and not after the timeout.
 void TrainingLoop::leave(const std::vector<ToldError>& error) {
   const std::lock_guard lock(mutex_);
   if (!group_) return;
   if (!error.empty()) group_->abort("the loop of another rank threw: " + error.front().message);
   group_.reset();
-  mesh_.reset();  // behind the group: who waits in it finds that this rank has left
+  mesh_.reset();  // after the group: ranks that wait in the mesh then find that this rank has left
 }
 
 kernels::Device& TrainingLoop::device() {
@@ -125,7 +129,7 @@ kernels::Device& TrainingLoop::device() {
   }
 }
 
-/// All ranks, for memory of the device.
+/// Makes the group of all ranks, for memory of the device.
 std::unique_ptr<collective::Communicator> TrainingLoop::make_world() {
   const bool shares = setup_.gpus > 0 && setup_.gpus < 1;
   if (shares && std::getenv("NCCL_MULTI_RANK_GPU_ENABLE") == nullptr)
@@ -170,15 +174,16 @@ void TrainingLoop::operate(
   try {
     operation(*group_).wait();
   } catch (const InvalidArgument&) {
-    throw;  // this rank or another asked for what the others did not
+    throw;  // ranks made different calls
   } catch (...) {
     missed(Where::group);
     throw;
   }
 }
 
-/// Remembers who had left before the operation that all others are in. One of the mesh has no
-/// number in the group: who has left the group comes to no more of them.
+/// Records in missed_ that the operation failed because of other ranks, and the first rank that
+/// had left before it. An operation of a mesh has no sequence number in the group. There any rank
+/// that has left counts, because it makes no further operations.
 void TrainingLoop::missed(Where where) {
   missed_.others = true;
   const std::vector<collective::RankProgress> all = group_->progress();
@@ -189,9 +194,9 @@ void TrainingLoop::missed(Where where) {
       missed_.rank = static_cast<int>(rank);
 }
 
-/// The loop let out an error that an operation of the mesh may have ended in: then others have ended
-/// the mesh, or this rank has found them missing. An error of another call unwinds what was under
-/// way, and so gives the mesh up.
+/// Calls missed() when `error` left the loop because an operation of the mesh failed: another
+/// rank ended the mesh, or this rank found ranks missing. An unrelated error instead unwinds the
+/// operations in flight, which gives the group up (was_given_up()).
 void TrainingLoop::judge_mesh(const Error& error) {
   const bool of_others = error.code() == Code::cancelled || error.code() == Code::worker_died ||
                          error.code() == Code::timed_out;
@@ -205,7 +210,7 @@ void TrainingLoop::run(const char* name, std::function<void(Worker&)> loop) {
     try {
       if (begins()) {
         connect();
-        const kernels::FlushDenormals flush;  // the loop computes here
+        const kernels::FlushDenormals flush;  // the loop computes on this thread
         Worker worker(*this);
         loop(worker);
       }

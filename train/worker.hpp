@@ -12,9 +12,9 @@
 ///       }
 ///     }
 ///
-/// Every rank runs the loop in a process of its own and must make the same calls in the same order.
-/// The loop may block: it has a thread of its own, beside the one that serves its actor's mailbox.
-/// That thread flushes subnormal numbers to zero.
+/// Every rank runs the loop in a process of its own. All ranks must make the same calls in the
+/// same order. The loop may block, because its thread is not the one that serves its actor's
+/// mailbox. The loop's thread flushes subnormal numbers to zero.
 #pragma once
 
 #include "troupe/actors/collective/mesh.hpp"
@@ -35,38 +35,42 @@ namespace internal {
 class TrainingLoop;
 }
 
-/// Throws InvalidArgument in shard() when steps or epochs are negative, or the batch is 0.
+/// Options of Worker::shard(), which throws InvalidArgument when steps or epochs are negative, or
+/// the batch is 0.
 struct ShardOptions {
   std::uint64_t batch = 32;  ///< samples per step over all ranks
-  /// The step of the run, as Worker::step() counts, after which a pass ends; 0: after `epochs`.
+  /// The step of the run, as Worker::step() counts it, after which a pass ends; 0: `epochs` end
+  /// it.
   long steps = 0;
-  long epochs = 1;         ///< of each pass
-  std::uint64_t seed = 0;  ///< of the order
+  long epochs = 1;         ///< epochs of each pass
+  std::uint64_t seed = 0;  ///< of the sample order
 };
 
 template <class Data>
 class Shard;
 
-/// For the thread of the loop only.
+/// The interface of a training loop to its gang. Use it on the loop's thread only.
 class TROUPE_API Worker {
  public:
   int rank() const noexcept;
   int world() const noexcept;
-  /// The number of the present step, from 1; 0 before the first. Continues after a restore.
+  /// The number of the present step, from 1; 0 before the first. Continues from the step of a
+  /// restored checkpoint.
   long step() const noexcept;
-  /// 0 in the first gang, and one more after each restart of it.
+  /// 0 in the first gang, plus one for each restart.
   int incarnation() const noexcept;
-  /// Asked to stop when the gang is taken down.
+  /// Returns a token whose stop is requested when the gang is taken down.
   std::stop_token stop_token() const;
   Context context() const;
 
-  /// This rank's part of the batches; ranks that differ in tp or pp of layout() alone have the same
-  /// part. Each `for` over it is a pass: an epoch, or as many as the
-  /// options say, and the next pass over the same data is the next epoch of its order, whether
-  /// shard() is called again or not. After restore() the passes that had ended yield nothing, and
-  /// the one in which the checkpoint was made goes on behind it: a loop makes the same passes in
-  /// the same order each time it starts. Data has size() and batch(span of indices); a Ref is
-  /// fetched once.
+  /// Returns this rank's part of the batches. Ranks of the same dp index get the same part. Data
+  /// has size() and batch(span of indices); a Ref is fetched once.
+  ///
+  /// Each `for` over the shard is a pass: one epoch, or as many epochs or steps as the options
+  /// say. The next pass over the same data is the next epoch of its order, even through another
+  /// call of shard(). After restore(), passes that had ended yield nothing, and the pass in which
+  /// the checkpoint was made continues after it. A loop must therefore make the same passes in
+  /// the same order each time it starts.
   template <class Data>
   Shard<Data> shard(const Ref<Data>& data, const ShardOptions& options = {}) {
     return {*this, std::make_shared<const Data>(context().get(data)), options};
@@ -75,18 +79,18 @@ class TROUPE_API Worker {
   Shard<Data> shard(const Data& data, const ShardOptions& options = {}) {
     return {*this, std::shared_ptr<const Data>(&data, [](const Data*) {}), options};
   }
-  /// Begins the next step, for loops without a shard.
+  /// Begins the next step. For loops without a shard.
   void next_step() noexcept;
 
-  /// The mean over all ranks, in place, the same bits on every rank. Throws WorkerDied, TimedOut or
-  /// Cancelled when a rank is missing, and InvalidArgument when another rank made another call or
-  /// gave another size; let it pass. A missing rank is a restart of the gang, the rest ends the
-  /// run.
+  /// Replaces the values by their means over all ranks; every rank gets the same bits. Throws
+  /// WorkerDied, TimedOut or Cancelled when a rank is missing. Throws InvalidArgument when
+  /// another rank made another call or gave another size. Do not catch these: a missing rank
+  /// restarts the gang, and the other errors end the run.
   void all_reduce_mean(std::span<float> values);
 
-  /// The sum over all ranks, in place or as the result; otherwise as all_reduce_mean(). With
-  /// unequal shares, sums of gradients that were divided by the count of the whole step are exact,
-  /// and means of means are not:
+  /// Returns the sum over all ranks, or replaces the values by their sums; otherwise like
+  /// all_reduce_mean(). When ranks have unequal shares, divide each gradient by the count of the
+  /// whole step and sum: the result is exact, unlike a mean of means.
   ///
   ///     const std::int64_t targets = w.all_reduce_sum(counted_targets(batch));
   ///     model.forward_backward(batch, /*scale=*/1.0f / targets);
@@ -95,43 +99,45 @@ class TROUPE_API Worker {
   std::int64_t all_reduce_sum(std::int64_t value);
   double all_reduce_sum(double value);
 
-  /// What this rank computes on. The first of the GPUs that are reserved for it, which is the first
-  /// that its process sees; without any, the CPU with as many threads as CPUs are reserved for it,
-  /// and at least one. The first call makes it. Throws Infeasible, one sentence, where a GPU is
-  /// reserved that CUDA does not find: that ends the run.
+  /// Returns the device that this rank computes on; the first call makes it. With reserved GPUs
+  /// it is the first of them, which is the first that the process sees. Otherwise it is the CPU,
+  /// with one thread for each reserved CPU and at least one. Throws Infeasible, one sentence,
+  /// when a GPU is reserved that CUDA does not find. This error ends the run.
   kernels::Device& device();
 
-  /// FitOptions::layout, with the dp that the gang's size gives.
+  /// Returns FitOptions::layout, with the dp that the size of the gang gives.
   const Layout& layout() const noexcept;
-  /// The gang as a mesh in the shape of layout(), for an Engine; the world's ranks in their order.
-  /// Every rank calls it; the first call makes it, and it lasts as long as the loop runs. Blocks
-  /// for the other ranks. Its groups are for memory of device(): on GPUs those of NCCL, one rank
-  /// for each GPU. Throws as all_reduce_mean(), as device(), and Infeasible without NCCL. Errors of
-  /// its communicators count as those of all_reduce_mean() do.
+  /// Returns the gang as a mesh in the shape of layout(), for an Engine. Ranks keep the order of
+  /// the world. Every rank calls it and blocks for the others. The first call makes the mesh,
+  /// which lasts as long as the loop runs. Its groups are for memory of device(): on GPUs they
+  /// are NCCL groups with one rank for each GPU. Throws like all_reduce_mean() and like device(),
+  /// and Infeasible when there is no NCCL. Errors of its communicators count like those of
+  /// all_reduce_mean().
   collective::Mesh& mesh();
-  /// The same in a shape of the loop's own, the same on every rank. Throws InvalidArgument as well
-  /// when shape.ranks() is not world() or an earlier call gave another shape.
+  /// Like mesh(), in a shape that the loop chooses, the same on every rank. Also throws
+  /// InvalidArgument when shape.ranks() is not world() or an earlier call gave another shape.
   collective::Mesh& mesh(const collective::MeshShape& shape);
 
-  /// Every rank calls it. The loss that counts is the mean over the ranks that reported this step,
-  /// the other metrics are rank 0's; FitOptions::metric is reduced as its options say. Result:
-  /// false when the gang should end here (a trial that its scheduler stops), on every rank alike.
-  /// Blocks only inside a trial, without a bound until its scheduler has decided. Throws Cancelled
-  /// when another rank ends meanwhile, so that no decision comes.
+  /// Reports the metrics of a step. Every rank calls it. The reported loss is the mean over the
+  /// ranks that reported this step, FitOptions::metric is reduced as the options say, and other
+  /// metrics are rank 0's. Returns false, on every rank alike, when the gang should end here
+  /// because the scheduler of its trial stops it. Blocks only inside a trial, without a bound,
+  /// until the scheduler has decided. Throws Cancelled when another rank ends meanwhile, because
+  /// then no decision comes.
   bool report(const Metrics& metrics);
 
-  /// Every rank calls it; rank 0 writes. The parts are what restore() will be given. An Engine is
-  /// saved as its Snapshot, which a gang of another size and layout may start from; the parts
-  /// beside it are rank 0's.
+  /// Saves the parts for restore(). Every rank calls it; rank 0 writes, and parts that are not
+  /// engines are rank 0's. An Engine is saved as its Snapshot, from which a gang of another size
+  /// and layout may start.
   template <class... M>
   void checkpoint(M&&... parts) {
     if (rank() == 0)
       saved(save_model(context(), step(), parts...));
     else
-      (static_cast<void>(internal::stored(parts)), ...);  // all ranks give their parts of an engine
+      (static_cast<void>(internal::stored(parts)), ...);  // an engine's snapshot() is collective
   }
-  /// Loads the checkpoint that this gang starts from, if there is one, and goes on from its step.
-  /// Every rank calls it. Result: whether there was one. Before shard().
+  /// Loads the checkpoint that this gang starts from, if there is one, and sets step() to its
+  /// step. Every rank calls it, before shard(). Returns whether there was a checkpoint.
   template <class... M>
   bool restore(M&... parts) {
     if (!start()) return false;
@@ -145,7 +151,7 @@ class TROUPE_API Worker {
   friend class Shard;
   explicit Worker(internal::TrainingLoop& loop) noexcept : loop_(&loop) {}
   internal::PassBook& passes() noexcept;
-  /// Its place among those that divide the batch.
+  /// Returns this rank's dp index.
   int batch_rank() const noexcept { return rank() / layout().tp % layout().dp; }
   const SavedModel& start() const noexcept;
   void saved(SavedModel model);
@@ -154,15 +160,15 @@ class TROUPE_API Worker {
 };
 
 namespace internal {
-/// Throws InvalidArgument for negative ones.
+/// Throws InvalidArgument when steps or epochs are negative.
 TROUPE_API void check_shard(const ShardOptions& options);
 }  // namespace internal
 
-/// The batches of one rank; each begin() starts a pass, and each step of it is a training step.
-/// For one pass at a time: a new one ends the one before it.
+/// The batches of one rank. Each begin() starts a pass, and each iteration is a training step.
+/// Supports one pass at a time: a new pass ends the one before it.
 template <class Data>
 class Shard {
-  /// A pass ends with the last iterator on it, also where the loop is left early.
+  /// Ends its pass when the last iterator on it is gone, also when the loop leaves early.
   struct Open {
     Open(Worker& w, std::uint64_t n) noexcept : worker(w), number(n) {}
     Open(const Open&) = delete;

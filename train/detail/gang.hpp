@@ -1,7 +1,7 @@
-/// What a gang's supervisor and its ranks tell each other.
+/// Messages between the supervisor of a gang (fit.cpp) and its ranks.
 ///
-/// Each rank is a LoopActor: its events come when they happen, and nobody asks twice. A loop begins
-/// when the supervisor says so: then every rank has its place.
+/// Each rank is a LoopActor. It sends each WorkerEvent when it happens, without being polled. A
+/// loop begins when the supervisor sends WorkerOrder::begin, after every rank has got its place.
 #pragma once
 
 #include "troupe/runtime/options.hpp"
@@ -22,23 +22,24 @@ struct WorkerSetup {
   int rank = 0;
   int world = 1;
   int incarnation = 0;
-  bool verdicts = false;   ///< reports wait for reply()
-  std::string metric;      ///< beside the loss, what ranks other than 0 report
-  std::string rendezvous;  ///< abstract socket where rank 0 hands the shared memory out
+  bool verdicts = false;   ///< report() waits for a WorkerOrder::verdict
+  std::string metric;      ///< the metric that ranks other than 0 report, beside the loss
+  std::string rendezvous;  ///< abstract socket over which rank 0 hands out the shared memory
   std::uint64_t generation = 1;
   std::int64_t timeout_ns = 30'000'000'000;
   Layout layout;
-  double cpus = 0, gpus = 0;  ///< that are reserved for this rank
+  double cpus = 0, gpus = 0;  ///< reserved for this rank
   SavedModel start;
 };
 
-/// How far a rank's loop has come. Both numbers only rise, and are equal on all ranks at equal
+/// Progress of a rank's loop. Both numbers only grow, and they are equal on all ranks at equal
 /// places of the loop.
 struct Position {
   long step = 0;
-  std::uint64_t operations = 0;  ///< collective ones that it has begun
+  std::uint64_t operations = 0;  ///< collective operations that the loop has begun
   friend bool operator==(const Position&, const Position&) = default;
 };
+/// Returns whether `a` is an earlier place of the loop than `b`.
 inline bool before(Position a, Position b) noexcept {
   return a.step < b.step || a.operations < b.operations;
 }
@@ -50,17 +51,19 @@ struct WorkerEvent {
   Metrics metrics;
   SavedModel saved;
   std::uint64_t hash = 0;
-  std::vector<ToldError> error;  ///< ended: what the loop let out; empty when it returned
-  bool missed_others = false;    ///< ended: a collective operation ended since others did
-  int missed_rank = -1;          ///< the rank that had left by then, before the operation
+  std::vector<ToldError> error;  ///< ended: the error that left the loop; empty when the loop
+                                 ///< returned
+  bool missed_others = false;    ///< ended: a collective operation failed because other ranks had
+                                 ///< ended
+  int missed_rank = -1;          ///< the rank that had left before that operation; -1: none
 };
 
-/// What the loop is told while it waits: first to begin, then the verdict on each report in turn.
+/// Orders to a waiting loop: first `begin`, then one `verdict` for each report.
 struct WorkerOrder {
   enum class Kind : std::uint8_t { begin, verdict, gone };
   Kind kind = Kind::begin;
-  bool go_on = false;    ///< the verdict
-  int missed_rank = -1;  ///< gone: no verdict comes any more, since that rank has returned
+  bool go_on = false;    ///< verdict: whether the gang continues
+  int missed_rank = -1;  ///< gone: no verdict comes any more, because this rank has returned
 };
 
 struct WorkerHandle {

@@ -1,4 +1,5 @@
-/// An Error as a message between a rank and its supervisor carries it.
+/// ToldError: an Error in the form in which a message between a rank and its supervisor carries
+/// it.
 ///
 ///     event.error = told(error);
 ///     if (const std::optional<Error> error = error_of(event.error)) …
@@ -21,11 +22,12 @@ struct ToldError {
   int attempt = 0;
 };
 
-/// The error and its causes, the outermost first; the first 16 of them.
+/// Returns the error and its causes, the outermost first, at most 16 of them.
 TROUPE_API std::vector<ToldError> told(const Error& error);
-/// Nothing for an empty list.
+/// Returns the error with its causes, or nothing for an empty list.
 TROUPE_API std::optional<Error> error_of(const std::vector<ToldError>& told);
-/// What is being thrown, inside a catch block. `loop` names the function that threw.
+/// Returns the exception in flight as an Error. Call it inside a catch block. `loop` names the
+/// function that threw.
 TROUPE_API Error current_error(const char* loop);
 
 }  // namespace troupe::train::internal

@@ -1,4 +1,5 @@
-/// The actor around a training loop.
+/// TrainingLoop: the actor that runs a training loop on one rank; Worker is its face towards the
+/// loop.
 #pragma once
 
 #include "troupe/actors/loop_actor/loop_actor.hpp"
@@ -22,12 +23,12 @@ class TROUPE_API TrainingLoop : public LoopActor<WorkerEvent, WorkerOrder> {
  public:
   explicit TrainingLoop(WorkerSetup setup);
   ~TrainingLoop();
-  /// Emits `passed` once the loop is beyond that place, or when it has made another step or
-  /// operation: its events until then come before it.
+  /// Makes the loop emit one `passed` event: once it is beyond `at`, or at its next step or
+  /// collective operation. The event follows all earlier events of the loop.
   void watch(Position at);
 
  protected:
-  /// `name` is the loop's, for errors.
+  /// Runs `loop` on the actor's loop thread. `name` is the loop's name in errors.
   void run(const char* name, std::function<void(Worker&)> loop);
 
  private:
@@ -54,10 +55,11 @@ class TROUPE_API TrainingLoop : public LoopActor<WorkerEvent, WorkerOrder> {
   PassBook passes_;  // the loop's
   std::atomic<long> step_ = 0;
   std::atomic<std::uint64_t> operations_ = 0;
-  std::atomic<bool> watched_ = false;  // the next move is told
-  std::mutex mutex_;                   // of the next, which the destructor ends
+  std::atomic<bool> watched_ = false;  // the next move emits `passed`
+  // Guards group_: the loop's thread sets and resets it, the destructor aborts it.
+  std::mutex mutex_;
   std::unique_ptr<collective::Communicator> group_;
-  std::optional<collective::Mesh> mesh_;  // of splits of the group
+  std::optional<collective::Mesh> mesh_;  // of splits of group_
   std::optional<kernels::Device> device_;
   struct Missed {
     bool others = false;

@@ -1,4 +1,5 @@
-/// The ranks of one gang, as their supervisor hears and tells them.
+/// GangRanks: the ranks of one gang, as the supervisor (fit.cpp) sees them. Receives their
+/// events, sends them orders, and keeps their verdict and reports.
 ///
 ///     GangRanks ranks(options, host);
 ///     for (…) ranks.add(spawn(…));
@@ -25,7 +26,7 @@ class GangRanks {
     virtual ~Host() = default;
     virtual void saved(const SavedModel& model) = 0;
     virtual void restored(std::uint64_t hash) = 0;
-    /// Its process or its actor ended.
+    /// The rank's process or its actor ended.
     virtual void died(int rank, const Error& error) = 0;
     virtual void failed(int rank, long step, const Error& error) = 0;
   };
@@ -36,17 +37,19 @@ class GangRanks {
   /// Calls take_down().
   ~GangRanks();
 
-  /// The next rank.
+  /// Adds the next rank.
   void add(WorkerHandle worker);
   bool any_ready() const;
   bool all_ready() const;
-  /// The loops begin.
+  /// Tells all loops to begin.
   void begin();
-  /// Waits for the next events, at most until then, and hands on what has come.
+  /// Waits for events until `until` at the latest, and hands all that have come to the host, the
+  /// verdict and the reports.
   void hear(Time until);
-  /// The verdict on the next report of rank 0.
+  /// Sends the ranks the verdict on the next report of rank 0.
   void judge(bool go_on);
-  /// After a failure: ends waits for verdicts at once, and that for the others in the end.
+  /// Call it after each hear(). Once a rank has failed, ends all waits for verdicts at once, and
+  /// the wait for the other ranks after a grace period.
   void look_after();
   /// Kills all ranks.
   void take_down();
@@ -58,7 +61,7 @@ class GangRanks {
   struct Rank {
     WorkerHandle worker;
     bool ready = false;
-    bool asked = false;  ///< it tells where it is when it moves
+    bool asked = false;  ///< was sent watch(), and has not answered with `passed`
   };
   bool take(const std::optional<LoopController<WorkerEvent>::Heard>& heard);
   void happened(int rank, const WorkerEvent& event);
@@ -75,7 +78,7 @@ class GangRanks {
   std::vector<Rank> ranks_;
   LoopController<WorkerEvent> loops_;
   bool told_gone_ = false;
-  Time grace_ = Time::max();  // for the others, after a failure
+  Time grace_ = Time::max();  // deadline for the other ranks to end after a failure
 };
 
 }  // namespace troupe::train::internal

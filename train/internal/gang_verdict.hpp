@@ -1,4 +1,5 @@
-/// What the ends of a gang's ranks mean for its run. A plain state machine.
+/// GangVerdict: decides from the ends of a gang's ranks whether the run is done, failed or
+/// restarts. A plain state machine.
 ///
 ///     GangVerdict verdict(3);
 ///     verdict.returned(1, /*step=*/10);
@@ -7,12 +8,12 @@
 ///     verdict.end() == GangVerdict::End::error;  // its error names worker 1
 ///
 /// The rules, the strongest first:
-///  - what a loop threw by itself, and calls that differ between ranks, end the run with that
-///  error;
-///  - a rank that no node could ever take ends the run with Infeasible;
-///  - a rank that returned before a collective operation of another ends the run; its name and step
-///    are what the user reads;
-///  - a dead rank, and an error that says that a part of the cluster failed, restart the gang.
+///  - an exception that a loop threw by itself, or calls that differ between ranks, end the run
+///    with that error;
+///  - a rank that no node can ever take ends the run with Infeasible;
+///  - a rank that returned before a collective operation of another rank ends the run, and the
+///    error names the returned rank and its step;
+///  - a dead rank, or an error that reports a failed part of the cluster, restarts the gang.
 #pragma once
 
 #include "troupe/runtime/base/error.hpp"
@@ -23,15 +24,16 @@
 
 namespace troupe::train::internal {
 
-/// An error that leaves a loop: whether it tells of the cluster and not of the user's program.
+/// Returns whether an error that leaves a loop means a failure of the cluster, and not of the
+/// user's program.
 bool is_failure_of_cluster(Code code) noexcept;
 
-/// How a loop failed.
+/// The failure of one loop.
 struct LoopFailure {
   long step = 0;
   Error error;
-  bool missed_others = false;  ///< it comes from a collective operation that others did not finish
-  int missed_rank = -1;        ///< who had left before that operation
+  bool missed_others = false;  ///< from a collective operation that others did not finish
+  int missed_rank = -1;        ///< the rank that had left before that operation; -1: none
 };
 
 class GangVerdict {
@@ -46,12 +48,12 @@ class GangVerdict {
   explicit GangVerdict(int ranks) : ranks_(static_cast<std::size_t>(ranks)) {}
   void returned(int rank, long step);
   void failed(int rank, const LoopFailure& failure);
-  /// The process or its actor ended.
+  /// The rank's process or its actor ended.
   void died(int rank, long step, const Error& error);
-  /// Ranks that have not ended are not waited for: they may never say anything.
+  /// Stops waiting for ranks that have not ended, since they may never send an event.
   void stop_waiting() noexcept { waits_ = false; }
 
-  /// Some rank failed or died: the others end soon, too.
+  /// Returns whether some rank failed or died; the others then end soon, too.
   bool troubled() const noexcept { return troubled_; }
   bool over(int rank) const { return ranks_.at(static_cast<std::size_t>(rank)).over; }
   End end() const;
@@ -72,7 +74,7 @@ class GangVerdict {
   bool all_over() const;
 
   std::vector<Rank> ranks_;
-  std::optional<Error> users_;    // the first that is the user's own
+  std::optional<Error> users_;    // the first error of the user's program
   std::optional<Error> cluster_;  // the first death or failure of the cluster
   std::vector<Missed> missed_;
   bool troubled_ = false;

@@ -1,12 +1,12 @@
-/// Which checkpoints of a run are kept: the latest, and the one whose step has the best value. A
-/// plain state machine.
+/// KeptCheckpoints: chooses the checkpoints of a run to keep, the latest one and the one whose
+/// step has the best value. A plain state machine.
 ///
 ///     KeptCheckpoints kept(/*maximize=*/true);
 ///     kept.saved(model, /*awaited=*/false);
 ///     kept.valued(model.step, 0.93);
 ///     kept.best;  // model
 ///
-/// A checkpoint and a report of one step belong together, whichever comes first.
+/// A checkpoint and a report of the same step belong together, in whichever order they come.
 #pragma once
 
 #include "troupe/train/checkpoint.hpp"
@@ -19,11 +19,13 @@ namespace troupe::train::internal {
 class KeptCheckpoints {
  public:
   explicit KeptCheckpoints(bool maximize) noexcept : maximize_(maximize) {}
-  /// `awaited`: the report of the latest one's step may still come.
+  /// Keeps `model` as the latest. `awaited`: the report of the previous latest one's step may
+  /// still come.
   void saved(const SavedModel& model, bool awaited);
-  /// The report of a step, with the value that counts, if it is a finite one.
+  /// Records the report of a step and its value, which is empty or not finite when the report had
+  /// none.
   void valued(long step, std::optional<double> value);
-  /// The run goes on from an earlier step: reports come again.
+  /// Call it when the run restarts from an earlier step, whose reports then come again.
   void start_again();
 
   SavedModel latest, best;
@@ -33,7 +35,7 @@ class KeptCheckpoints {
   void keep_best(const SavedModel& model);
 
   bool maximize_;
-  std::vector<SavedModel> unjudged_;  // whose reports may still come
+  std::vector<SavedModel> unjudged_;  // checkpoints whose reports may still come
   std::optional<double> value_;       // of the last report
   long step_ = 0;
 };

@@ -1,4 +1,4 @@
-/// One way to refuse an argument.
+/// Helpers that refuse an argument with InvalidArgument.
 #pragma once
 
 #include "troupe/runtime/base/error.hpp"
@@ -11,7 +11,7 @@ namespace troupe::train::internal {
   throw InvalidArgument(Code::invalid_argument, std::move(message));
 }
 
-/// Rejects unless the condition holds.
+/// Throws InvalidArgument unless the condition holds.
 inline void require(bool condition, const char* message) {
   if (!condition) reject(message);
 }

@@ -1,4 +1,4 @@
-/// Arithmetic of sizes.
+/// Arithmetic of sizes with overflow checks.
 #pragma once
 
 #include "troupe/train/internal/reject.hpp"
@@ -8,21 +8,22 @@
 
 namespace troupe::train::internal {
 
-/// The next multiple.
+/// Rounds up to the next multiple.
 constexpr std::int64_t round_up(std::int64_t size, std::int64_t multiple) noexcept {
   return (size + multiple - 1) / multiple * multiple;
 }
 
-/// More than any machine has; a sum of a few of them is still a number.
+/// More than any machine has. The sum of a few such sizes still fits in 64 bits.
 inline constexpr std::int64_t kMostBytes = std::int64_t{1} << 58;
 
-/// Apart from its callers: g++ 12 warns falsely where a literal joins a string inside of a loop.
+/// A function of its own, because g++ 12 warns falsely about a literal joined to a string in a
+/// loop.
 [[noreturn, gnu::noinline, gnu::cold]] inline void reject_size(const char* what, const char* why) {
   reject(std::string(what).append(why));
 }
 
-/// `have` and room for so many bytes more, rounded up to a multiple. All are at least 0. Rejects
-/// what exceeds kMostBytes.
+/// Returns `have` plus `bytes` rounded up to a multiple. All arguments are at least 0. Rejects
+/// sums above kMostBytes.
 inline std::int64_t add_rounded(std::int64_t have, std::int64_t bytes, std::int64_t multiple,
                                 const char* what) {
   if (bytes > kMostBytes || have > kMostBytes - round_up(bytes, multiple))
@@ -30,7 +31,7 @@ inline std::int64_t add_rounded(std::int64_t have, std::int64_t bytes, std::int6
   return have + round_up(bytes, multiple);
 }
 
-/// have + a * b. All are at least 0. Rejects what is no 64-bit number.
+/// Returns have + a * b. All arguments are at least 0. Rejects a result that overflows 64 bits.
 inline std::int64_t add_product(std::int64_t have, std::int64_t a, std::int64_t b,
                                 const char* what) {
   std::int64_t product = 0;

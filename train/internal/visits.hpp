@@ -1,5 +1,5 @@
-/// The order in which a step visits layers and their units: what the engine does and what the
-/// planner rehearses.
+/// The order in which a step visits layers and their units. The engine follows it, and the
+/// planner (params/plan.hpp) rehearses it.
 #pragma once
 
 #include "troupe/train/params/index.hpp"
@@ -10,21 +10,22 @@
 
 namespace troupe::train::internal {
 
-/// With zero >= 2 a slab of gradients is in use until its reduction ends: so many at most. One
-/// runs, one waits, and backward fills a third.
+/// With zero >= 2 a gradient slab stays in use until its reduction ends. At most this many
+/// reductions are in flight: one runs and one waits, while backward fills a third slab.
 inline constexpr std::size_t kMostInFlight = 2;
 
-/// Units that a layer reads, own and tied ones, ascending; index = layer. Empty units do not count.
+/// For each layer the units that it reads, its own and tied ones, ascending. Empty units are left
+/// out.
 using UnitsOfLayers = std::vector<std::vector<int>>;
 UnitsOfLayers units_of_layers(const Index& index);
 
-/// The layer whose backward is the last one to touch the gradients of unit u: index = unit.
+/// Returns for each unit the layer whose backward pass is the last one to add to its gradients.
 std::vector<int> last_layers(const Index& index);
 
-/// What a pass walks through.
+/// Whether a pass walks forward alone or forward and back.
 enum class Walk : std::uint8_t { forward, forward_and_backward };
 
-/// Layers that read units, in the order in which `passes` equal passes visit them.
+/// The layers that read units, in the order in which `passes` equal passes visit them.
 class Visits {
  public:
   Visits() = default;
