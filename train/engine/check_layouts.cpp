@@ -21,12 +21,12 @@ namespace {
 using internal::reject;
 using internal::require;
 
-/// Values of one kind for all samples of a step.
+/// Random inputs or targets for all samples of a step.
 struct Values {
   Spec spec;
   std::vector<std::byte> memory;
 
-  /// The samples [first, end); borrows the memory.
+  /// Returns the samples [first, end). Borrows the memory.
   TensorView rows(std::int64_t first, std::int64_t end) {
     Spec part = spec;
     part.shape.set(0, end - first);
@@ -52,14 +52,15 @@ Values random_values(const Spec& spec, std::int64_t ids, std::uint64_t seed, std
   return values;
 }
 
-/// What every run trains on.
+/// The model and the data of every run.
 struct Task {
   const std::function<Model()>& model;
   const LayoutCheckOptions& options;
   Values input, targets;
 };
 
-/// The losses of the plain model say how many targets there are.
+/// Returns the spec of the targets. Without a shape in the options it is the shape of the model's
+/// losses.
 Spec target_spec(const std::function<Model()>& model, const LayoutCheckOptions& options) {
   Spec targets = options.targets;
   if (targets.shape.rank() > 0) return targets;
@@ -85,11 +86,11 @@ Task task_of(const std::function<Model()>& model, const LayoutCheckOptions& opti
   return task;
 }
 
-/// What one layout gave, on rank 0.
+/// The result of one layout, on rank 0.
 struct Trace {
   std::vector<double> losses, norms;
-  Snapshot start, end;          // the weights before the first step and behind it
-  std::string refused, failed;  ///< why; empty when it did not
+  Snapshot start, end;          // weights before the first step and after it
+  std::string refused, failed;  ///< why; empty when it was not refused, or did not fail
 };
 
 std::vector<MicroBatch> micros_of(Task& task, const Layout& layout, int dp_rank) {
@@ -123,10 +124,11 @@ void train_rank(Task& task, const Layout& layout, collective::Mesh& mesh, Trace&
     trace.norms.push_back(result.norm);
     if (step == 0) trace.end = engine->snapshot();
   }
-  engine->weights_hash();  // says whether replicated tensors stayed the same
+  engine->weights_hash();  // throws when a replicated tensor differs between ranks
 }
 
-/// A rank's exception. One that tells of another rank's end is told where there is no other.
+/// A rank's exception. `is_echo`: it only reports that another rank ended, and is shown if there
+/// is no other.
 struct Failure {
   std::string message;
   bool is_echo = true;
@@ -170,7 +172,7 @@ double relative(const std::vector<double>& a, const std::vector<double>& b) {
   double worst = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
     const double difference = std::abs(a[i] - b[i]) / std::max(std::abs(b[i]), 1e-30);
-    if (!(difference <= worst)) worst = difference;  // a NaN, too
+    if (!(difference <= worst)) worst = difference;  // true for a NaN, too
   }
   return worst;
 }
@@ -181,7 +183,7 @@ std::vector<float> floats(const NamedTensor& tensor) {
   return values;
 }
 
-/// Lengths of vectors that belong to one tensor.
+/// Euclidean norms of vectors that belong to one tensor.
 struct Lengths {
   double difference = 0, motion = 0, size = 0;
 };
@@ -198,8 +200,9 @@ Lengths lengths_of(const NamedTensor& start, const NamedTensor& plain, const Nam
   return {std::sqrt(sums.difference), std::sqrt(sums.motion), std::sqrt(sums.size)};
 }
 
-/// Differences beyond what the update rounds, over what it moved; a tensor that hardly moves (its
-/// gradient is rounding alone) is held against all tensors.
+/// Returns each tensor's difference, less the rounding of the update, relative to how far the
+/// tensor moved. A tensor that hardly moves (its gradient is mere rounding) is compared with the
+/// motion of all tensors.
 std::vector<LayoutDifference::Tensor> differences(const Trace& plain, const Trace& other) {
   std::vector<Lengths> all;
   double moved = 0;
@@ -219,7 +222,7 @@ std::vector<LayoutDifference::Tensor> differences(const Trace& plain, const Trac
   return tensors;
 }
 
-/// The first tensor that two snapshots have other bytes of.
+/// Returns the name of the first tensor whose bytes differ between two snapshots; empty: none.
 std::string other_bytes(const Snapshot& a, const Snapshot& b) {
   for (std::size_t t = 0; t < std::min(a.tensors.size(), b.tensors.size()); ++t)
     if (a.tensors[t].bytes != b.tensors[t].bytes) return a.tensors[t].name;
@@ -241,14 +244,14 @@ std::string differs(const std::string& what, double by, double tolerance) {
          ")";
 }
 
-/// What is wrong with the first forward passes; empty: nothing.
+/// Returns what is wrong with the first forward passes; empty: nothing.
 std::string forward_verdict(double first_loss, double tolerance) {
   if (first_loss <= tolerance) return {};
   return differs("the loss of the first step", first_loss, tolerance) +
          ": a forward pass leaves out a sum over Run::tp, or sums what every rank has whole";
 }
 
-/// What is wrong with a layout that ran; empty: nothing.
+/// Returns what is wrong with a layout that ran; empty: nothing.
 std::string verdict(const LayoutDifference& found, double tolerance) {
   if (std::string why = forward_verdict(found.first_loss, tolerance); !why.empty()) return why;
   const LayoutDifference::Tensor worst = found.worst();
@@ -269,7 +272,7 @@ double first_loss_of(const Trace& plain, const Trace& other) {
   return other.losses.empty() ? 0 : relative({other.losses.front()}, {plain.losses.front()});
 }
 
-/// Throws what keeps a layout from being compared, the earliest cause first.
+/// Throws the reason why a layout cannot be compared, the earliest cause first.
 void require_comparable(const Trace& plain, const Trace& other, double tolerance) {
   const std::string name = other_bytes(plain.start, other.start);
   if (!name.empty())
@@ -290,7 +293,8 @@ LayoutDifference compare(const Layout& layout, const Trace& plain, const Trace& 
           .weights = differences(plain, other)};
 }
 
-/// Runs it. Throws InvalidArgument for what check_layouts() refuses of one layout.
+/// Runs the layout and compares it. Throws InvalidArgument with the layout's name for every
+/// failure.
 LayoutDifference check_layout(Task& task, const Trace& plain, const Layout& layout) {
   const Trace other = run_layout(task, layout);
   if (!other.refused.empty()) return {.layout = layout, .refused = other.refused, .weights = {}};
@@ -313,7 +317,8 @@ std::vector<Layout> layouts_of(const LayoutCheckOptions& options) {
   return all;
 }
 
-/// Why the samples of a step do not divide evenly; then a difference would not be the layout's.
+/// Returns why the samples of a step do not divide evenly; empty: they do. With an uneven
+/// division a difference would not be the layout's fault.
 std::string uneven(const Layout& layout, std::int64_t batch) {
   const std::int64_t parts = static_cast<std::int64_t>(layout.dp) * layout.micro;
   if (batch % parts == 0) return {};
@@ -322,7 +327,7 @@ std::string uneven(const Layout& layout, std::int64_t batch) {
          ": give LayoutCheckOptions.input a multiple of that";
 }
 
-/// All divisors of the ranks for tp, pp and what is left for dp.
+/// Calls f with every mesh of the ranks: all divisors for pp and tp, and the rest for dp.
 template <class F>
 void for_each_mesh(int ranks, F&& f) {
   for (int pp = 1; pp <= ranks; ++pp)

@@ -27,7 +27,8 @@ using internal::Totals;
 
 namespace {
 
-/// Targets of a micro-batch that count: ids that are not ignored, or one for each loss.
+/// Returns the targets of a micro-batch that count: ids that are not ignored, or one for each
+/// loss.
 std::int64_t targets_of(const Pass& pass) {
   if (pass.plan == nullptr || pass.targets.data == nullptr) return 0;
   if (pass.targets.type != DType::i32) return pass.plan->out.count();
@@ -46,7 +47,8 @@ std::int64_t sum_of(const std::vector<Pass>& passes, F&& of) {
   return sum;
 }
 
-/// Numbers the samples of micro-batches that have no numbers: rank after rank, batch after batch.
+/// Numbers the samples of micro-batches that have no numbers, from `first`, batch after batch.
+/// Returns the memory of the numbers, which the passes borrow.
 std::vector<std::int64_t> number_samples(std::vector<Pass>& passes, std::int64_t first) {
   std::vector<std::int64_t> numbers(static_cast<std::size_t>(sum_of(passes, samples_of)));
   std::iota(numbers.begin(), numbers.end(), first);
@@ -151,6 +153,7 @@ void Engine::State::run_step(std::vector<Pass>& all, const Totals& totals, float
   sum.wait();
   result.loss =
       internal::loss_of_model(parts.mesh, result.loss) / static_cast<double>(totals.targets);
+  // A step is skipped on every rank or on none: the norm and the loss have equal bits on all.
   result.applied = std::isfinite(result.norm) && std::isfinite(result.loss);
   if (scaler && std::isfinite(result.loss)) scaler->update(result.applied);
   if (!result.applied) return;
@@ -168,7 +171,7 @@ Totals Engine::State::agree(const char* what, const char* common,
   try {
     mine = prepare();
   } catch (...) {
-    refusal = std::current_exception();  // the other ranks hear of it first
+    refusal = std::current_exception();  // thrown after the exchange, which the other ranks wait in
     mine.batches = internal::kRefused;
   }
   Totals totals = guarded(what, [&] { return internal::exchange(parts.mesh, mine); });
@@ -226,7 +229,8 @@ double Engine::State::evaluate(std::span<const MicroBatch> micros) {
   const Totals& totals = batches.totals;
   std::vector<Pass>& all = batches.passes;
   require_targets(totals);
-  all.resize(static_cast<std::size_t>(totals.batches));  // others gather weights for theirs
+  all.resize(static_cast<std::size_t>(totals.batches));  // takes part when other ranks have more
+                                                         // batches and gather weights for them
   const std::vector<std::int64_t> numbers = number_samples(all, totals.first_sample);
   return guarded("evaluate()", [&] {
     pipeline.forward({.seed = seed, .step = steps, .targets = totals.targets}, all);

@@ -17,7 +17,7 @@ void add(Exchanged& sum, const Exchanged& more, std::int64_t times = 1) {
   sum.all_gather = add_product(sum.all_gather, more.all_gather, times, kStepTraffic);
 }
 
-/// As a group of so many ranks counts it: rounded down once.
+/// Returns the traffic as a group of `ranks` ranks counts it: the total is rounded down once.
 collective::Traffic traffic_of(const Exchanged& moved, std::int64_t ranks) {
   const auto share = [ranks](std::int64_t bytes, std::int64_t times) {
     return static_cast<std::uint64_t>(add_product(0, bytes, times * (ranks - 1), kStepTraffic) /
@@ -28,7 +28,7 @@ collective::Traffic traffic_of(const Exchanged& moved, std::int64_t ranks) {
           .all_gather = share(moved.all_gather, 1)};
 }
 
-/// Goes through a rank's list of actions as the engine does.
+/// Walks a rank's list of actions as the engine does, and adds up its traffic.
 class Counter {
  public:
   Counter(const Model& model, const Layout& layout, const RankPlan& rank, const Spec& in)
@@ -62,14 +62,14 @@ class Counter {
     return model_[static_cast<std::size_t>(number)]->exchanges(plan.in, layout_);
   }
 
-  /// Of a stage's layers: their numbers in the model, and their plans.
+  /// Calls f(number in the model, plan) for each layer of a stage.
   template <class F>
   void for_each_layer(std::size_t stage, F&& f) const {
     int number = rank_.stages.stages[stage].first;
     for (const LayerPlan& plan : plan_.stages[stage].layers) f(number++, plan);
   }
 
-  /// Passes of other stages and micro-batches use the memory of what was saved last.
+  /// Passes of other stages or micro-batches overwrite the shared saved memory.
   void enter(std::size_t stage, int micro) {
     if (saved_.micro != micro || !rank_.stages.stages[stage].has(saved_.layer))
       saved_ = {micro, -1};
@@ -82,7 +82,8 @@ class Counter {
     });
   }
 
-  /// Full recompute runs a layer again unless it is the one whose forward ran last.
+  /// Full recompute runs a layer's forward again, unless its saved memory is still there from
+  /// forward.
   void backward(std::size_t stage) {
     for_each_layer(stage, [&](int number, const LayerPlan& plan) {
       const PassExchanges moved = of(number, plan);
@@ -106,7 +107,8 @@ class Counter {
   std::int64_t sent_ = 0;
 };
 
-/// Gradients that tensor-parallel ranks sum before each reduction of their units.
+/// Returns the bytes of gradients that tensor-parallel ranks sum before each reduction of their
+/// units.
 std::int64_t partial_bytes(const Index& index) {
   std::int64_t bytes = 0;
   for (const TensorPlace& tensor : index.tensors())
@@ -115,7 +117,8 @@ std::int64_t partial_bytes(const Index& index) {
   return bytes;
 }
 
-/// The first stage sends the weights of each shared tensor, the last one the gradient of each use.
+/// Returns the bytes that this rank sends for tied tensors. The first stage sends the weights of
+/// each shared tensor, and the last stage the gradient of each use.
 std::int64_t tied_bytes(const Index& index, const Layout& layout) {
   std::int64_t bytes = 0;
   std::vector<TensorId> tensors;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kBytes = 256;
 
-/// The k-th largest of the logits, or minus infinity for all.
+/// Returns the k-th largest of the logits, or minus infinity when all count.
 float threshold(std::span<const float> logits, int top_k) {
   if (top_k <= 0 || static_cast<std::size_t>(top_k) >= logits.size()) return -INFINITY;
   std::vector<float> sorted(logits.begin(), logits.end());
@@ -44,7 +44,7 @@ std::size_t draw(std::span<const float> logits, const GenerateOptions& options, 
   return static_cast<std::size_t>(top - logits.begin());
 }
 
-/// Logits of the bytes that may follow the last of these tokens.
+/// Returns the logits of the 256 bytes as the token after these.
 std::vector<float> next_bytes(Engine& engine, std::span<std::int32_t> tokens) {
   const auto time = static_cast<std::int64_t>(tokens.size());
   const TensorView all = engine.predict({tokens.data(), DType::i32, {1, time}});

@@ -1,4 +1,4 @@
-/// From rows of text to what an engine takes.
+/// micro_batches(): cuts a batch of text into micro-batches for Engine::step().
 ///
 ///     Batch batch = data.batch(sampler.next(mesh.dp_rank, dp));
 ///     engine.step(micro_batches(batch, layout.micro));
@@ -11,8 +11,9 @@
 
 namespace troupe::train {
 
-/// The batch in consecutive parts whose sizes differ by one row at most; some are empty when it has
-/// fewer rows than parts. They borrow the batch's memory. Throws InvalidArgument for parts < 1.
+/// Returns the batch in consecutive parts whose sizes differ by at most one row. Some parts are
+/// empty when the batch has fewer rows than parts. They borrow the batch's memory. Throws
+/// InvalidArgument for parts < 1.
 TROUPE_API std::vector<MicroBatch> micro_batches(Batch& batch, int parts);
 
 }  // namespace troupe::train

@@ -32,7 +32,8 @@ Exchanges exchanges_of(const Model& model, const Layout& layout, const Spec& in,
 
 namespace {
 
-/// Of the same samples in another layout, the largest of a rank.
+/// Returns the spec of the largest micro-batch when the same samples are trained on in another
+/// layout.
 Spec input_in(const Layout& other, const Layout& layout, Spec in) {
   if (in.shape.rank() == 0) return in;
   const std::int64_t parts = std::int64_t{other.dp} * other.micro;
@@ -64,7 +65,8 @@ std::string sentence_of(const Model& model, const Layout& layout, const Spec* in
 
 }  // namespace
 
-/// Layers that were declared for other layouts know the tensors of this rank again.
+/// Planning other layouts declares the layers for them. index_of() then declares them for this
+/// rank again.
 std::string memory_sentence(const Model& model, const Layout& layout, const Spec* in,
                             const OptimizerOptions& optimizer, const RankPlace& rank) {
   std::string text;
@@ -86,7 +88,8 @@ PlannedModel planned(std::function<Model()> model, std::function<Spec(const Layo
   };
   planned.activations = [model, input](const Layout& layout, const RankPlace& rank) {
     const Model layers = model();
-    index_of(layers, layout, rank);  // layers know their tensors from then on
+    index_of(layers, layout, rank);  // layers must know their tensors before activations are
+                                     // planned
     return activation_bytes(layers, layout, input(layout), rank);
   };
   planned.exchanges = [model, input = std::move(input)](const Layout& layout,

@@ -1,4 +1,4 @@
-/// A model of layers as the planner wants it, and an engine's plan.
+/// Plans for models of layers: memory and traffic of a layout, before an engine is made.
 ///
 ///     const PlannedModel model = planned([&] { return models::gpt2(config); },
 ///                                        [&](const Layout& layout) { return input_of(layout); },
@@ -16,34 +16,34 @@
 
 namespace troupe::train {
 
-/// The index of the model in a layout on one of its ranks, sealed: one unit a layer,
-/// empty for layers without tensors and for those of other stages. Throws as Layer::declare(), and
-/// when the layout's schedule or its stages do not fit. The layers know the tensors of the last
-/// index that they declared.
+/// Returns the sealed index of the model on one rank of a layout. It has one unit for each layer,
+/// empty for layers without tensors and for layers of other stages. Throws as Layer::declare(),
+/// and when the layout's schedule or its stages do not fit. Layers remember the tensors of the
+/// last index that they declared.
 TROUPE_API Index index_of(const Model& model, const Layout& layout, const RankPlace& rank = {});
 
-/// Bytes of the arena for micro-batches of this input on a rank of the layout: what
-/// Engine::bytes() says of activations. With pp = 1 one micro-batch lives at a time; else as many as
-/// the rank's list of the schedule keeps. Throws InvalidArgument when a layer cannot take what comes
-/// to it, and for more than 2^58 bytes. Call it behind index_of().
+/// Returns the bytes of the arena for micro-batches of this input on a rank of the layout, as
+/// Engine::bytes() reports them. With pp = 1 one micro-batch is live at a time; otherwise as many
+/// as the rank's list of the schedule keeps. Throws InvalidArgument when a layer does not accept
+/// its input, and above 2^58 bytes. Call it after index_of().
 TROUPE_API std::int64_t activation_bytes(const Model& model, const Layout& layout, const Spec& in,
                                          const RankPlace& rank = {});
 
-/// What a rank of the layout moves in a step of such micro-batches: what the traffic of
-/// its groups has more after a step, in payload. Declares the layers, and throws as index_of() and
-/// activation_bytes().
+/// Returns the payload bytes that the traffic counters of a rank's groups gain in a step of such
+/// micro-batches. Declares the layers. Throws as index_of() and activation_bytes().
 TROUPE_API Exchanges exchanges_of(const Model& model, const Layout& layout, const Spec& in,
                                   const RankPlace& rank = {});
 
-/// memory_sentence() of this layout with the layouts of the same ranks that need less: what an
-/// OutOfMemory of an engine says. `in` is one micro-batch of a rank, or null when it is not known;
-/// then activations are not counted. Declares the layers again; the layers of an engine on this rank get the
-/// same ids.
+/// Returns the memory_sentence() of this layout, with layouts of as many ranks that need less. An
+/// engine adds it to its OutOfMemory errors. `in` is one micro-batch of a rank; when it is null,
+/// activations are not counted. Declares the layers again; the layers of an engine on this rank
+/// get the same ids.
 TROUPE_API std::string memory_sentence(const Model& model, const Layout& layout, const Spec* in,
                                        const OptimizerOptions& optimizer,
                                        const RankPlace& rank = {});
 
-/// `model` makes a fresh one at each call; `input` says what one micro-batch of a rank is.
+/// Returns the model in the form that the planner takes (params/plan.hpp). `model` returns a new
+/// model at each call; `input` returns the spec of one micro-batch of a rank.
 TROUPE_API PlannedModel planned(std::function<Model()> model,
                                 std::function<Spec(const Layout&)> input,
                                 const OptimizerOptions& optimizer);

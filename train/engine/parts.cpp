@@ -31,7 +31,8 @@ void require_layout(const Layout& layout, const collective::MeshShape& shape) {
            ": use compute = f32, bf16 or f16");
 }
 
-/// Checks what an engine is made of first: nothing else has been made then.
+/// Checks everything that an engine is made of, before anything is allocated. Returns the
+/// catalogue.
 Catalogue checked_catalogue(const Model& model, const Layout& layout, const collective::Mesh& mesh,
                             const OptimizerOptions& optimizer) {
   require_model(model);
@@ -77,6 +78,7 @@ Parts::Parts(Model layers, const Layout& how, collective::Mesh& ranks, kernels::
 
 void Parts::require_sound() const {
   if (device.is_cpu() || mesh.world == nullptr || !mesh.world->is_over()) return;
+  // The group is over: any operation of it throws the error that ended it.
   mesh.world->barrier();
 }
 

@@ -8,7 +8,7 @@
 namespace troupe::train::internal {
 namespace {
 
-/// Shapes that a run meets are few: micro-batches of one size, a shorter one at the end.
+/// A run has few shapes: micro-batches of one size, and a shorter one at the end.
 constexpr std::size_t kMostPlans = 16;
 
 bool is_empty(const MicroBatch& micro) noexcept {
@@ -88,7 +88,7 @@ void Passes::make_room_for_losses(std::size_t count) {
     losses_.all = losses_.values;
   } else {
     const std::size_t bytes = count * sizeof(float);
-    if (losses_.pinned.bytes() < bytes) losses_.pinned = {};  // first the old
+    if (losses_.pinned.bytes() < bytes) losses_.pinned = {};  // free the old one first
     if (losses_.pinned.bytes() < bytes)
       losses_.pinned = parts_->device.allocate(bytes, kernels::Where::pinned);
     losses_.all = {static_cast<float*>(losses_.pinned.data()), count};
@@ -121,7 +121,7 @@ TensorView Passes::prediction_of(const Pass& pass) const {
 
 void Passes::make_room(kernels::Memory& staging, std::int64_t bytes) {
   if (parts_->device.is_cpu() || static_cast<std::int64_t>(staging.bytes()) >= bytes) return;
-  staging = {};  // first the old, so that both are never there
+  staging = {};  // frees the old one first, so that both never exist at once
   staging = parts_->device.allocate(static_cast<std::size_t>(bytes));
 }
 
@@ -147,7 +147,7 @@ Run Passes::run_of(const Turn* turn, const Targets* targets) const {
 template <class F>
 void Passes::on_device(const Turn& turn, F&& f) {
   if (shared_.micro != turn.micro || !parts_->stages().stages[turn.stage].has(shared_.layer))
-    shared_ = {};  // other passes use that memory in their own way
+    shared_ = {};  // other passes overwrite the shared saved memory
   Pass pass = turn.pass;
   Targets targets{{}, terms_.targets, terms_.scale};
   if (pass.plan != nullptr && parts_->stages().is_first(turn.stage))
@@ -167,10 +167,11 @@ TensorView Passes::input_of(const Turn& turn, int layer) const {
 }
 
 void Passes::initialize(const PassTerms& terms) {
-  const bool gathers = parts_->layout.compute == DType::f32;  // a master has slabs of its own
+  const bool gathers = parts_->layout.compute == DType::f32;  // with a master, begin_initial() has
+                                                              // slabs of its own
   begin(terms, PassMode::inference, gathers ? 1 : 0);
   Run run = run_of(nullptr, nullptr);
-  run.type = DType::f32;  // 16-bit weights are the same ones, rounded
+  run.type = DType::f32;  // 16-bit weights are these values, rounded
   Store& store = parts_->store;
   const Tensors initial(parts_->index, [&store](TensorId id) { return store.initial_of(id); });
   for (const Stage& stage : parts_->stages().stages)

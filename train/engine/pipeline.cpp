@@ -11,7 +11,7 @@ bool ends_backward(const Action& action) noexcept {
   return action.op == Action::B || action.op == Action::W;
 }
 
-/// What the transfer sends, or fills.
+/// Returns the memory that the transfer sends or fills.
 TensorView payload_of(const Turn& turn, Action::Op op) {
   const StagePlan& plan = turn.plan();
   switch (op) {
@@ -24,15 +24,15 @@ TensorView payload_of(const Turn& turn, Action::Op op) {
 
 }  // namespace
 
-/// A list on its way.
+/// The run of one list.
 struct Pipeline::Walk {
   const std::vector<Action>& list;
   const std::vector<Pass>& passes;
   StepTrace& trace;
   int ranks;
   Slots slots;
-  std::vector<std::size_t> ends;  // place in the list of each stage's last backward pass
-  std::size_t end = 0;            // of the last one
+  std::vector<std::size_t> ends;  // for each stage the index of its last backward action
+  std::size_t end = 0;            // the largest of `ends`
 
   Walk(const RankPlan& plan, const std::vector<Action>& actions, const std::vector<Pass>& all,
        StepTrace& times)
@@ -98,7 +98,7 @@ void Pipeline::transfer(Walk& walk, std::size_t at, std::size_t end) {
 
 void Pipeline::run(const std::vector<Action>& list, const std::vector<Pass>& passes, PassMode mode,
                    StepTrace& trace) {
-  const bool trains = mode == PassMode::training;  // else nothing outlives its action
+  const bool trains = mode == PassMode::training;  // in other modes no memory outlives its action
   Walk walk(parts_->pipeline, list, passes, trace);
   for (std::size_t at = 0; at < list.size();) {
     const std::size_t transfers = group_end(list, at), end = std::max(transfers, at + 1);

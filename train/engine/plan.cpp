@@ -24,12 +24,12 @@ class Layouter {
   std::int64_t end_ = 0;
 };
 
-/// What all layers share is as large as the largest wants it.
+/// Grows memory that layers share to the largest need.
 void raise(Extent& shared, std::int64_t bytes) noexcept {
   shared.bytes = std::max(shared.bytes, bytes);
 }
 
-/// Lays one stage out.
+/// Places the memory of one stage in its regions.
 class StageLayouter {
  public:
   StageLayouter(StagePlan& plan, bool first, bool last) noexcept
@@ -71,7 +71,7 @@ class StageLayouter {
   }
 
  private:
-  /// Outputs and saved memory; layers that compute forward again share one place for the latter.
+  /// Places outputs and saved memory. Layers with full recompute share one place for the latter.
   void place_kept() {
     Extent shared;
     for (LayerPlan& layer : plan_.layers) {
@@ -88,7 +88,8 @@ class StageLayouter {
     }
   }
 
-  /// W needs what I has read: gradients have places of their own, and so has what is carried.
+  /// Places gradients and carried memory when I and W are apart. W reads what I has read, so
+  /// nothing may be overwritten between them.
   void place_pairs() {
     for (std::size_t l = 0; l < plan_.layers.size(); ++l) {
       LayerPlan& layer = plan_.layers[l];
@@ -98,9 +99,10 @@ class StageLayouter {
     }
   }
 
-  /// A gradient that does not fit into the layer's output, or finds the gradient there that came
-  /// from the next stage, lies in one of two shared places: not in that of the gradient which the
-  /// layer reads.
+  /// Places gradients of inputs when the backward pass is one action. A gradient takes the place
+  /// of the layer's output, unless it does not fit or that place holds the gradient from the next
+  /// stage. Otherwise it takes one of two shared places in turn, because the layer still reads
+  /// the other.
   void place_gradients() {
     std::vector<LayerPlan>& layers = plan_.layers;
     Extent shared[2];
@@ -121,7 +123,8 @@ class StageLayouter {
     }
   }
 
-  /// An output that nobody reads: in its own place, or where dx comes next if dy is in the former.
+  /// Places the outputs of recomputed forward passes, which no layer reads. The last layer's
+  /// output place may hold dy, and then dx's place takes the output, since dx is written later.
   void place_second_outputs() {
     for (LayerPlan& layer : plan_.layers) layer.second_output = layer.output;
     LayerPlan& last = plan_.layers.back();
@@ -139,7 +142,7 @@ class StageLayouter {
       pair_{Region::pair};
 };
 
-/// The needs of all layers of the model, one after the other.
+/// Returns the needs of all layers of the model, and fills in their temporary bytes.
 std::vector<LayerPlan> plan_layers(const Model& model, const Layout& layout, const Spec& in,
                                    PassMode mode, std::vector<std::int64_t>& temporary) {
   const bool full = layout.recompute == Recompute::full && mode == PassMode::training;
@@ -222,7 +225,7 @@ std::int64_t ArenaPlan::base(std::size_t stage, Region region, int index) const 
 
 void Arena::grow(std::int64_t bytes) {
   if (bytes <= this->bytes()) return;
-  memory_ = {};  // first the old, so that both are never there
+  memory_ = {};  // frees the old one first, so that both never exist at once
   memory_ = device_->allocate(static_cast<std::size_t>(bytes));
 }
 

@@ -38,7 +38,7 @@ bool Reductions::has(int unit) const noexcept {
 }
 
 void Reductions::begin(int unit) {
-  while (has(unit)) finish_next();  // of the micro-batch before
+  while (has(unit)) finish_next();  // the previous micro-batch's
   store_->begin_gradients(unit);
 }
 

@@ -1,4 +1,4 @@
-// Whole tensors out of any layout, and back into any other.
+// Engine snapshots: assembles whole tensors from any layout, and cuts them for any other.
 #include "troupe/kernels/denormals/denormals.hpp"
 #include "troupe/train/engine/internal/state.hpp"
 #include "troupe/train/engine/internal/whole_tensors.hpp"
@@ -14,7 +14,7 @@
 namespace troupe::train {
 namespace {
 
-/// What a snapshot has of every tensor, in its order.
+/// One kind of tensor in a snapshot; each kind has every tensor, in the order of this table.
 struct Kind {
   Part part;
   std::string_view prefix;
@@ -27,7 +27,7 @@ std::span<const Kind> kinds_of(const OptimizerOptions& optimizer) {
   return std::span(kKinds).first(std::size_t{1} + static_cast<std::size_t>(optimizer.moments()));
 }
 
-/// Without bytes.
+/// Returns the tensor without its bytes.
 NamedTensor named(const Kind& kind, const internal::CatalogueTensor& tensor) {
   return {std::string(kind.prefix) + tensor.name,
           DType::f32,
@@ -47,8 +47,8 @@ std::vector<NamedTensor> wanted(const internal::Parts& parts) {
   return all;
 }
 
-/// The whole tensors of every unit of the model, kind after kind, on the rank `root`, or with -1 on
-/// all.
+/// Returns the whole tensors of every unit of the model, kind after kind, on the rank `root`, or
+/// on all with -1.
 std::vector<NamedTensor> read_all(internal::Parts& parts, internal::WholeTensors& whole, int root) {
   std::vector<NamedTensor> all;
   for (const Kind& kind : kinds_of(parts.optimizer))
@@ -69,7 +69,7 @@ std::vector<NamedTensor> read_all(internal::Parts& parts, internal::WholeTensors
   return all;
 }
 
-/// XXH64 of every tensor's weights in the order of the catalogue, on all ranks.
+/// Returns XXH64 of every tensor's weights in the order of the catalogue, on all ranks.
 std::vector<std::int64_t> hash_all(internal::Parts& parts, internal::WholeTensors& whole) {
   std::vector<std::int64_t> hashes;
   for (int unit = 0; unit < parts.unit_count(); ++unit) {
@@ -79,7 +79,7 @@ std::vector<std::int64_t> hash_all(internal::Parts& parts, internal::WholeTensor
     for (std::size_t t = 0; t < mine.size(); ++t)
       hashes[first + t] = static_cast<std::int64_t>(hash_floats(mine[t]));
   }
-  if (collective::Communicator* pp = parts.mesh.pp.get())  // 0 on all stages but one
+  if (collective::Communicator* pp = parts.mesh.pp.get())  // every stage but the unit's own adds 0
     pp->all_reduce(hashes, collective::Reduce::sum, {.purpose = collective::Purpose::count}).wait();
   return hashes;
 }
@@ -99,7 +99,8 @@ void require_same(const SnapshotView& snapshot, const internal::Parts& parts) {
   }
 }
 
-/// Of all that restore() takes, in whatever order the tensors are.
+/// Hashes everything that restore() reads. Sums over tensors, so that their order does not
+/// matter.
 std::uint64_t hash_of(const SnapshotView& snapshot) {
   std::uint64_t sum = 0;
   for (const TensorOf<BlobView>& tensor : snapshot.tensors) {
@@ -131,7 +132,7 @@ Snapshot Engine::State::snapshot(int root) {
 void Engine::State::restore(const SnapshotView& snapshot) {
   agree("restore()", "snapshots", [&] {
     require_same(snapshot, parts);
-    if (snapshot.loss_scale) LossScaler().restore(*snapshot.loss_scale);  // or throws
+    if (snapshot.loss_scale) LossScaler().restore(*snapshot.loss_scale);  // throws if it is invalid
     return internal::Counts{.common = parts.mesh.shape.ranks() == 1 ? 0 : hash_of(snapshot)};
   });
   std::map<std::string_view, const TensorOf<BlobView>*> by_name;

@@ -11,7 +11,7 @@ namespace {
 
 using internal::reject;
 
-/// The blocks: what lies between the layers that go with the first and the last stage.
+/// Returns the layers between those that belong to the first and to the last stage.
 Stage blocks_of(const Model& model) {
   Stage blocks{0, static_cast<int>(model.size())};
   const auto stays = [&](int l) { return model[static_cast<std::size_t>(l)]->keeps_saved(); };
@@ -20,7 +20,7 @@ Stage blocks_of(const Model& model) {
   return blocks;
 }
 
-/// "1, 2 or 4".
+/// Returns a text like "1, 2 or 4".
 std::string divisors_of(int n) {
   std::vector<int> all;
   for (int d = 1; d <= n; ++d)
@@ -33,12 +33,12 @@ std::string divisors_of(int n) {
   return text;
 }
 
-/// A tied use and the tensor that it shares, in an index of all layers.
+/// A tied use and the tensor whose weights it shares, in an index of all layers.
 struct Tie {
   TensorId use, tensor;
 };
 
-/// Ties that reach from the last rank of the pipeline to the first, in the order of their uses.
+/// Returns the ties from the last rank of the pipeline to the first, in the order of their uses.
 std::vector<Tie> remote_ties(const Index& whole, const std::vector<int>& rank_of_layer, int ranks) {
   std::vector<Tie> ties;
   for (const UnitPlace& unit : whole.units())

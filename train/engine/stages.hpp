@@ -1,11 +1,12 @@
-/// Stages of a pipeline: which layers of a model a rank has.
+/// Stages of a pipeline: divides the layers of a model among ranks.
 ///
 ///     const RankStages stages = rank_stages(model, layout.pp, /*v=*/1, mesh.pp_rank);
 ///     Index index = declare(model, layout, stages);   // of these layers
 ///
-/// Layers before the first and after the last block (those with keeps_saved(): embedding, loss) go
-/// with the first and the last stage. The blocks between are divided evenly over pp * v stages;
-/// stage s lies on rank s % pp (Narayanan et al. 2021, section 2.2).
+/// Blocks are the layers from the first to the last one without keeps_saved(). Layers before them
+/// (embedding) belong to the first stage, and layers after them (head, loss) to the last. The
+/// blocks are divided evenly over pp * v stages. Stage s lies on rank s % pp (Narayanan et al.
+/// 2021, section 2.2).
 #pragma once
 
 #include "troupe/train/layers/layer.hpp"
@@ -25,14 +26,14 @@ struct Stage {
   friend bool operator==(const Stage&, const Stage&) = default;
 };
 
-/// Throws InvalidArgument, one sentence that says which numbers would do, when the blocks do not
-/// divide by `count`.
+/// Divides the model into `count` stages. Throws InvalidArgument, one sentence with counts that
+/// fit, when `count` does not divide the blocks.
 TROUPE_API std::vector<Stage> stages_of(const Model& model, int count);
 
-/// One rank's.
+/// The stages of one rank.
 struct RankStages {
   int rank = 0, ranks = 1;
-  std::vector<Stage> stages;  ///< ascending: number i of the rank is stage i * ranks + rank of all
+  std::vector<Stage> stages;  ///< ascending; stage i of the rank is stage i * ranks + rank of all
 
   int number(std::size_t i) const noexcept { return static_cast<int>(i) * ranks + rank; }
   bool has_first() const noexcept { return rank == 0; }
@@ -40,18 +41,22 @@ struct RankStages {
   bool is_first(std::size_t i) const noexcept { return has_first() && i == 0; }
   bool is_last(std::size_t i) const noexcept { return has_last() && i + 1 == stages.size(); }
 };
-/// Of rank `rank` of p, with v stages a rank. Throws as stages_of().
+/// Returns the stages of rank `rank` of p, with v stages for each rank. Throws as stages_of().
 TROUPE_API RankStages rank_stages(const Model& model, int p, int v, int rank);
 
-/// The index of a rank, which is `tp_rank` of those that divide tensors: one unit for each layer of the whole model, and tensors of its own layers
-/// alone; not sealed. A tensor of the first rank that layers of the last one are tied to has a copy
-/// there, and a remote use here for each of them, in their order. Declares the layers as declare()
-/// does; layers of other ranks know nothing of this index. Throws InvalidArgument when other ranks
-/// share a tensor.
+/// Returns the index of a rank, not sealed. It has one unit for each layer of the whole model,
+/// with tensors of the rank's own layers alone. `tp_rank` is the rank's index in its
+/// tensor-parallel group.
+///
+/// Layers of the last rank may be tied to a tensor of the first rank. The last rank then has a
+/// copy of the tensor, and the first rank one remote use for each such layer, in their order.
+/// Declares the layers as declare() does; layers of other ranks do not record this index. Throws
+/// InvalidArgument when other ranks share a tensor.
 TROUPE_API Index declare(const Model& model, const Layout& layout, const RankStages& stages,
                          int tp_rank = 0);
 
-/// Forward passes of any number of micro-batches, with their transfers: one list a rank.
+/// Returns the schedule of forward passes alone with their transfers, for any number of
+/// micro-batches.
 TROUPE_API Schedule forward_schedule(int p, int v, int micros);
 
 }  // namespace troupe::train

@@ -5,7 +5,7 @@
 namespace troupe::train::internal {
 namespace {
 
-/// Ranks of the group of first and last stage.
+/// Ranks in the group of the first and the last stage.
 constexpr int kFirst = 0, kLast = 1;
 
 }  // namespace

@@ -29,7 +29,7 @@ std::string mismatch_of(std::span<const Counts> all, const collective::MeshShape
          ": give every rank of one dp index the same inputs, targets and sample numbers";
 }
 
-/// One after the other.
+/// Hashes the hashes of values that are added one after the other.
 class Hasher {
  public:
   void add(const void* data, std::size_t bytes) { hashes_.push_back(hash_bytes(data, bytes)); }
@@ -74,7 +74,7 @@ Totals tally(std::span<const Counts> all, const collective::MeshShape& shape, in
     if (rank >= last) totals.targets += counts.targets;
   }
   if (totals.refused_by < 0) return totals;
-  totals.mismatch.clear();  // who refuses has no numbers
+  totals.mismatch.clear();  // a rank that refuses has sent no counts
   totals.differs = -1;
   return totals;
 }

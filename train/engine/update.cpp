@@ -2,6 +2,7 @@
 
 namespace troupe::train::internal {
 
+/// Copies of weights and gradients lie in pinned memory; the CPU device runs the update.
 class Update::OnHost {
  public:
   explicit OnHost(Parts& parts) : parts_(&parts), cpu_(kernels::cpu_device()) {}

@@ -65,7 +65,7 @@ void WholeTensors::compare(const TensorPlace& tensor, std::span<const float> sha
 std::string WholeTensors::difference() {
   const collective::MeshShape& shape = parts_->mesh.shape;
   if (shape.tp == 1) return {};
-  // The tensor's number in the catalogue, or none: its name is the same on all ranks.
+  // Send the tensor's number in the catalogue, which is the same on all ranks; -1 for none.
   std::int64_t number = 0, mine = -1;
   for (const auto& unit : parts_->catalogue)
     for (const CatalogueTensor& tensor : unit) {

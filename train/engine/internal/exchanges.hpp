@@ -1,4 +1,4 @@
-/// What a rank of a model moves in a step, counted without running it.
+/// Counts the bytes that a rank of a model sends in a step, without running it, for the planner.
 #pragma once
 
 #include "troupe/train/engine/internal/plan.hpp"
@@ -6,8 +6,9 @@
 
 namespace troupe::train::internal {
 
-/// Over all but the data-parallel group, for micro-batches of the spec `in`. `index`: of the rank.
-/// Throws InvalidArgument when that is no 64-bit number, and as plan_pass().
+/// Counts traffic over all groups but the data-parallel one, for micro-batches of the spec `in`.
+/// `index` is the rank's. Throws InvalidArgument when a count overflows 64 bits, and as
+/// plan_pass().
 Exchanges count_exchanges(const Model& model, const Layout& layout, const RankPlan& rank,
                           const Index& index, const Spec& in);
 

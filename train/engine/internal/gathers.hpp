@@ -1,6 +1,5 @@
-/// Weights of units while layers run: gathered one visit ahead, released behind.
-///
-/// Below zero = 3 every unit is there at any time, and all of this does nothing.
+/// Gathers: all-gathers weights of units one layer ahead of the passes and releases them after
+/// use. With zero < 3 weights are not sharded, and it does nothing.
 #pragma once
 
 #include "troupe/train/internal/visits.hpp"
@@ -14,22 +13,25 @@ class Gathers {
  public:
   Gathers(Store& store, const UnitsOfLayers& units) noexcept : store_(&store), units_(&units) {}
 
-  /// Before the first of so many passes; asks for the units of the first visit.
+  /// Call it before the first of `passes` passes. Starts the gathers of the first layer that
+  /// reads units.
   void begin(Walk walk, int passes);
-  /// Asks for the units of the next visit that has any. The layer's own were asked for; the store
-  /// waits for them where they are read.
+  /// Call it before the layer runs. Starts the gathers of the next layer that reads units. The
+  /// layer's own gathers were started before, and the store waits for them when the layer reads
+  /// its weights.
   void enter(int layer);
+  /// Releases the units of the layer.
   void leave(int layer);
 
  private:
-  /// Whether weights are shared; then there is one stage, and passes walk over all layers.
+  /// Returns whether weights are sharded. Then there is one stage, and passes visit all layers.
   bool is_needed() const noexcept { return store_->options().zero == 3; }
   void ask_ahead();
 
   Store* store_;
   const UnitsOfLayers* units_;
   Visits visits_;
-  std::size_t asked_ = 0;  // visits whose units are asked for
+  std::size_t asked_ = 0;  // visits whose gathers have started
   std::size_t now_ = 0;
 };
 

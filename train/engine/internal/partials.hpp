@@ -1,5 +1,5 @@
-/// Gradients of replicated tensors of which every tensor-parallel rank has a part
-/// (TensorShard::partial).
+/// Partials: sums partial gradients over tensor-parallel ranks. A gradient is partial when its
+/// tensor is replicated and each rank has computed a part of the sum (TensorShard::partial).
 #pragma once
 
 #include "troupe/train/params/store.hpp"
@@ -10,21 +10,21 @@
 
 namespace troupe::train::internal {
 
-/// Sums them over the ranks: one message a unit (Korthikanti et al. 2022, section 4.2.2).
+/// One all-reduce for each unit (Korthikanti et al. 2022, section 4.2.2).
 class Partials {
  public:
-  /// `tp` may be null: there is nothing to do then.
+  /// `tp` may be null; then sum() does nothing.
   Partials(Store& store, kernels::Device& device, collective::Communicator* tp);
 
-  /// Replaces the unit's partial gradients by their sums. They must have begun. Every rank of tp
-  /// calls it; throws errors of the group.
+  /// Replaces the unit's partial gradients by their sums. Call it when gradients of the unit have
+  /// begun. Every rank of tp calls it. Throws errors of the group.
   void sum(int unit);
 
  private:
-  /// Of a gradient slab: the tensors whose gradients are partial.
+  /// The tensors of a gradient slab whose gradients are partial.
   using Ranges = std::vector<Range>;
 
-  /// The ranges one after the other in packed_, or back from there.
+  /// Copies the ranges side by side into packed_ (pack), or back (unpack).
   void pack(float* slab, const Ranges& ranges);
   void unpack(float* slab, const Ranges& ranges);
   void copy(float* to, const float* from, std::int64_t count);

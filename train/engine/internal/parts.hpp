@@ -1,4 +1,5 @@
-/// What an engine is made of, for its passes and its update.
+/// Parts: the model, layout, memory and plans of an engine, which its passes and its update
+/// share.
 #pragma once
 
 #include "troupe/actors/collective/mesh.hpp"
@@ -14,7 +15,7 @@
 
 namespace troupe::train::internal {
 
-/// A tensor of the model, in no layout.
+/// A tensor of the whole model, independent of the layout.
 struct CatalogueTensor {
   std::string name;
   Shape shape;
@@ -22,7 +23,8 @@ struct CatalogueTensor {
 using Catalogue = std::vector<std::vector<CatalogueTensor>>;
 
 struct Parts {
-  /// Checks, declares the model's tensors and makes their memory. Throws as Engine::Engine().
+  /// Checks the arguments, declares the model's tensors and allocates the store. Throws as
+  /// Engine::Engine().
   Parts(Model layers, const Layout& how, collective::Mesh& ranks, kernels::Device& where,
         const OptimizerOptions& rule);
   Parts(const Parts&) = delete;
@@ -33,7 +35,7 @@ struct Parts {
   collective::Mesh& mesh;
   kernels::Device& device;
   OptimizerOptions optimizer;
-  /// Tensors of the whole model by unit, whatever stage has them: what a snapshot has of them.
+  /// Tensors of the whole model by unit, of all stages; snapshots check against them.
   Catalogue catalogue;
   RankPlan pipeline;
   Index index;
@@ -45,8 +47,8 @@ struct Parts {
   bool has(int unit) const { return index.units()[static_cast<std::size_t>(unit)].size != 0; }
   int unit_count() const noexcept { return static_cast<int>(index.units().size()); }
   NormGroups norm_groups() const noexcept { return {mesh.dp.get(), mesh.tp.get(), mesh.pp.get()}; }
-  /// Throws what ended the mesh. Work::wait(device) tells nobody: on a device it is asked here, when
-  /// the results are on the host. A CPU's operations have told it themselves.
+  /// Throws the error that ended the mesh, if one did. On a CPU an operation's wait throws it. On
+  /// other devices Work::wait(device) does not, so call this once the results are on the host.
   void require_sound() const;
   int layer_count() const noexcept { return static_cast<int>(model.size()); }
   const Layer& layer(int l) const { return *model[static_cast<std::size_t>(l)]; }

@@ -1,6 +1,6 @@
-/// Runs a rank's list of a schedule: passes through its stages, and what goes to other stages and
-/// comes from them (Huang et al. 2019, Narayanan et al. 2019 and 2021). The plain run is the list F0
-/// B0 F1 B1 ... of one stage.
+/// Pipeline: interprets a rank's list of a schedule. It runs passes through the rank's stages and
+/// transfers activations and gradients between stages (Huang et al. 2019, Narayanan et al. 2019
+/// and 2021). A run without pipeline parallelism is the list F0 B0 F1 B1 ... of one stage.
 #pragma once
 
 #include "troupe/train/engine/internal/passes.hpp"
@@ -12,17 +12,18 @@
 namespace troupe::train::internal {
 
 /// All ranks of a pipeline make the same calls with micro-batches of the same shapes. An empty
-/// micro-batch passes through the stages without messages. Throws errors of the group and of
-/// layers.
+/// micro-batch is not transferred between stages. Calls throw errors of the group and of layers.
 class Pipeline {
  public:
   Pipeline(Parts& parts, Passes& passes);
 
-  /// Forward and backward of a step, up to the submission of all reductions. Adds to the trace.
+  /// Runs forward and backward of a step, until all reductions are submitted. Adds times to the
+  /// trace.
   void step(const PassTerms& terms, const std::vector<Pass>& passes, StepTrace& trace);
-  /// Forward alone: losses lie on the last stage's rank.
+  /// Runs forward passes alone. The losses lie on the last stage's rank.
   void forward(const PassTerms& terms, const std::vector<Pass>& passes);
-  /// Of one micro-batch; every rank of the pipeline has the result. No data for an empty one.
+  /// Predicts one micro-batch. Every rank of the pipeline gets the result, which has no data for
+  /// an empty micro-batch.
   TensorView predict(const PassTerms& terms, const std::vector<Pass>& one);
   Ties& ties() noexcept { return ties_; }
 

@@ -1,4 +1,4 @@
-/// Where the activations of passes over a rank's stages lie in an arena.
+/// Plans where the activations of a rank's passes lie in one arena.
 #pragma once
 
 #include "troupe/train/engine/internal/slots.hpp"
@@ -13,13 +13,13 @@
 
 namespace troupe::train::internal {
 
-/// Bytes that the first of anything in an arena is aligned to.
+/// Alignment in bytes of everything that lies in an arena.
 inline constexpr std::int64_t kArenaAlign = 256;
 
 enum class PassMode : std::uint8_t {
-  training,    ///< outputs and what layers save stay until backward
+  training,    ///< outputs and saved memory stay until backward
   inference,   ///< an output lives until the next layer has read it
-  prediction,  ///< the same, and the loss layer predicts
+  prediction,  ///< like inference, and the loss layer predicts
 };
 
 /// A part of a region.
@@ -28,25 +28,27 @@ struct Extent {
   Region region = Region::work;
 };
 
-/// Of one layer.
+/// Memory of one layer.
 struct LayerPlan {
   Spec in, out;
   Extent output, saved, carry;
-  /// Of the gradient of its input. It takes the place of the layer's output, which backward does
-  /// not read, where it fits and the backward pass is one action.
+  /// Memory for the gradient of the layer's input. It reuses the layer's output, which backward
+  /// does not read, if it fits there and the backward pass is one action.
   Extent dx;
-  /// Backward computes forward again first. Forward's own `saved` lies in a place that such layers
-  /// share: `saved` as well, unless I and W are apart.
+  /// Full recompute: backward runs the layer's forward pass again first. The first forward pass
+  /// then writes `first_saved`, which lies in memory that such layers share. So does `saved`,
+  /// unless the backward pass is split into I and W.
   bool again = false;
   Extent first_saved;
-  Extent second_output;  ///< of that forward: where no gradient lies that backward reads
+  Extent second_output;  ///< output of the recomputed forward: where no gradient lies that backward
+                         ///< reads
 };
 
-/// Of one stage.
+/// Memory of one stage.
 struct StagePlan {
   std::vector<LayerPlan> layers;
-  Extent input;  ///< from the stage before; none on the first
-  Extent dy;     ///< from the next stage: where the stage's output was; none on the last
+  Extent input;  ///< received from the stage before; none on the first
+  Extent dy;     ///< received from the next stage, in place of the stage's output; none on the last
   Extent temporary;
   std::array<std::int64_t, kRegions> bytes{};
 
@@ -54,29 +56,32 @@ struct StagePlan {
   const Spec& out() const { return layers.back().out; }
 };
 
-/// Of one micro-batch on one rank.
+/// Memory of one micro-batch on one rank.
 struct PassPlan {
-  Spec in;   ///< of the model's first layer
-  Spec out;  ///< of its last one: losses, or predictions
+  Spec in;   ///< input of the model's first layer
+  Spec out;  ///< output of its last layer: losses, or predictions
   PassMode mode = PassMode::training;
   std::vector<StagePlan> stages;  ///< the rank's, ascending
-  Extent prediction;              ///< of what the last stage predicts: there, and on other ranks
-  std::int64_t work = 0;          ///< bytes of the region
+  Extent prediction;              ///< of the last stage's prediction, which other ranks receive
+  std::int64_t work = 0;          ///< bytes of Region::work
 };
 
-/// Pure. `apart`: I and W are actions of their own. Throws InvalidArgument when a layer cannot take
-/// what comes to it, or when a region would have more than 2^58 bytes.
+/// Plans a pass; a pure function. `apart`: the backward pass is split into I and W actions.
+/// Throws InvalidArgument when a layer does not accept its input, or when a region would exceed
+/// 2^58 bytes.
 PassPlan plan_pass(const Model& model, const Layout& layout, const RankStages& stages,
                    const Spec& in, PassMode mode, bool apart = false);
 
-/// Where each region of each stage begins: as large as the largest of the plans that it holds.
+/// Where each region of each stage begins. A region is as large as the largest of the held plans
+/// needs it.
 class ArenaPlan {
  public:
   explicit ArenaPlan(std::vector<LiveParts> live) : live_(std::move(live)), sizes_(live_.size()) {}
   void hold(const PassPlan& plan);
-  /// Throws InvalidArgument past 2^58.
+  /// Throws InvalidArgument above 2^58 bytes.
   std::int64_t bytes() const;
-  /// First byte of the region's part `index`; `stage`: of the rank's, from 0.
+  /// Returns the first byte of part `index` of the region. `stage` is an index among the rank's
+  /// stages, from 0.
   std::int64_t base(std::size_t stage, Region region, int index) const;
 
  private:
@@ -85,11 +90,11 @@ class ArenaPlan {
   std::vector<std::array<std::int64_t, kRegions>> sizes_;
 };
 
-/// The memory that plans are laid over; grows to the largest.
+/// The memory that plans describe. Grows to the largest one.
 class Arena {
  public:
   explicit Arena(kernels::Device& device) noexcept : device_(&device) {}
-  /// What lies there is lost. Throws OutOfMemory.
+  /// Grows to `bytes` and invalidates the contents. Throws OutOfMemory.
   void grow(std::int64_t bytes);
   std::int64_t bytes() const noexcept { return static_cast<std::int64_t>(memory_.bytes()); }
   void* at(std::int64_t byte) const noexcept {
@@ -101,7 +106,7 @@ class Arena {
   kernels::Memory memory_;
 };
 
-/// The regions of one live micro-batch of a stage.
+/// Where the regions of one live micro-batch of a stage lie.
 class Place {
  public:
   Place() = default;

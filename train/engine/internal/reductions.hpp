@@ -1,4 +1,5 @@
-/// Gradients of units on their way through the data-parallel group, in the order of submission.
+/// Reductions: sums the gradients of units over the data-parallel group, in the order of
+/// submission.
 #pragma once
 
 #include "troupe/train/engine/internal/partials.hpp"
@@ -11,31 +12,32 @@
 
 namespace troupe::train::internal {
 
-/// With zero >= 2 at most kMostInFlight at one time.
+/// With zero >= 2, at most kMostInFlight reductions are in flight at one time.
 class Reductions {
  public:
   Reductions(Store& store, const UnitsOfLayers& units, kernels::Device& device,
              collective::Communicator* tp);
 
-  /// Before a backward adds to the unit's gradients.
+  /// Call it before a backward pass adds to the unit's gradients.
   void begin(int unit);
-  /// The layer has added all that it adds to gradients of this micro-batch, or of all of them. The
-  /// units that no other one adds to any more are submitted: partial gradients are summed over tp
-  /// first, and tied uses are added when it is the `last_micro`. Returns at once, unless too many
-  /// are in flight or there is something to sum.
+  /// Call it when the layer has added all its gradients of this micro-batch (zero >= 2), or of
+  /// all micro-batches. Submits the units to which no other layer still adds. Sums partial
+  /// gradients over tp first, and adds those of tied uses on `last_micro`. Returns at once,
+  /// unless too many reductions are in flight or partial gradients must be summed.
   void finish_layer(int layer, bool last_micro);
-  /// The same of the uses of the unit's tensors on other ranks of the pipeline: once a step.
+  /// Call it once a step when gradients of the unit's tensors from other pipeline ranks have been
+  /// added. Like finish_layer() otherwise.
   void finish_remote(int unit);
-  /// Waits for the next one in order of submission; result: its unit, or -1 when none is left.
+  /// Waits for the oldest reduction. Returns its unit, or -1 when none is in flight.
   int finish_next();
-  /// Bytes of what was submitted since reset().
+  /// Returns the bytes submitted since reset().
   std::int64_t submitted() const noexcept { return submitted_; }
   void reset();
 
  private:
   bool has(int unit) const noexcept;
   void count_down(int unit, bool last_micro);
-  /// Returns at once, unless too many are in flight.
+  /// Returns at once, unless too many reductions are in flight.
   void submit(int unit, bool last_micro);
 
   Store* store_;
@@ -43,9 +45,10 @@ class Reductions {
   Partials partials_;
   bool bounded_;
   std::int64_t submitted_ = 0;
-  std::vector<int> adders_;  // of each unit: layers, and one for all uses on other ranks
+  std::vector<int> adders_;  // for each unit: the number of layers that add to it, plus one for all
+                             // uses on other ranks
   std::vector<int> missing_;
-  std::deque<int> flights_;  // units
+  std::deque<int> flights_;  // units in flight
 };
 
 }  // namespace troupe::train::internal

@@ -1,4 +1,5 @@
-/// What a rank's list of actions keeps: which part of which region each live micro-batch has.
+/// Slots: assigns parts of the arena's regions to live micro-batches while a rank's list of
+/// actions runs.
 #pragma once
 
 #include "troupe/train/engine/stages.hpp"
@@ -11,35 +12,36 @@
 
 namespace troupe::train::internal {
 
-/// How long a part of an arena is in use. All but `work` are of one stage and one micro-batch.
+/// The lifetime of a part of an arena. All but `work` belong to one stage and one micro-batch.
 enum class Region : std::uint8_t {
   work,      ///< during one action; shared by all stages of the rank
   slot,      ///< from the forward pass to the end of the backward pass
   outgoing,  ///< the gradient of the stage's input, until it is sent
-  pair,      ///< from I to W, where these are apart
+  pair,      ///< from I to W, when the backward pass is split
 };
 inline constexpr std::size_t kRegions = 4;
 
-/// Most parts of each region of a stage that are in use at one time.
+/// For each region of a stage, the largest number of parts in use at one time.
 using LiveParts = std::array<int, kRegions>;
 
-/// Which part of each region a live micro-batch has. The interpreter moves it action by action; a
-/// scan of a list says what the list needs.
+/// The part of each region that a live micro-batch has. The interpreter updates it with each
+/// action. A dry run over a list gives the numbers of parts that the list needs.
 class Slots {
  public:
   Slots(int p, std::size_t stages, std::size_t micros, bool apart);
 
-  /// Takes what the action fills and what it needs from then on; gives back what none needs later.
+  /// before() takes the parts that the action fills. after() gives back the parts that no later
+  /// action needs.
   void before(const Action& action);
   void after(const Action& action);
-  /// Of a live one.
+  /// Returns the part of a live micro-batch; -1 for none.
   int of(Region region, int stage, int micro) const;
   const std::vector<LiveParts>& most() const noexcept { return most_; }
 
  private:
   struct Places {
     std::array<std::vector<int>, kRegions> held;   // by micro-batch; -1: none
-    std::array<std::vector<bool>, kRegions> used;  // by place
+    std::array<std::vector<bool>, kRegions> used;  // by part
   };
   void take(Region region, const Action& action);
   void give_back(Region region, const Action& action);
@@ -51,22 +53,22 @@ class Slots {
   std::vector<LiveParts> most_;
 };
 
-/// Whether a list has backward passes in two actions.
+/// Returns whether the list splits backward passes into I and W.
 bool is_apart(const std::vector<Action>& list) noexcept;
-/// Of the rank's stages, ascending.
+/// Returns the live parts of each of the rank's stages, ascending.
 std::vector<LiveParts> live_of(const std::vector<Action>& list, const RankStages& stages,
                                int micros);
 
-/// What a rank of a pipeline has and does in a step.
+/// The stages and the list of actions of one rank of a pipeline.
 struct RankPlan {
   RankStages stages;
   std::vector<Action> actions;
   std::vector<LiveParts> live;  ///< of each of its stages
-  bool apart = false;           ///< I and W are actions of their own
+  bool apart = false;           ///< backward passes are split into I and W
 };
-/// The plain run (pp = 1) is F0 B0 F1 B1 ... of one stage, whatever the schedule is. Reads the
-/// schedule's file. Throws InvalidArgument, one sentence, for a schedule that does not fit the
-/// layout or a model that its stages do not divide.
+/// Returns the plan of a rank. With pp = 1 it is F0 B0 F1 B1 ... of one stage, whatever the
+/// schedule. Reads the schedule's file. Throws InvalidArgument, one sentence, when the schedule
+/// does not fit the layout, or the stages do not divide the model.
 TROUPE_API RankPlan rank_plan(const Model& model, const Layout& layout, int pp_rank);
 
 }  // namespace troupe::train::internal

@@ -1,5 +1,5 @@
-/// An engine's state and its calls, each between a check that the engine still runs and a note of
-/// what stopped it.
+/// Engine::State: the state of an engine and its calls. Each call checks first that the engine is
+/// running, and records the error that stops it.
 #pragma once
 
 #include "troupe/kernels/denormals/denormals.hpp"
@@ -22,7 +22,7 @@ namespace troupe::train {
 
 namespace internal {
 
-/// What all ranks go on with: this one's passes, and the numbers of all.
+/// The input of a call once all ranks agree: this rank's passes, and the totals over all ranks.
 struct Batches {
   std::vector<Pass> passes;
   Totals totals;
@@ -40,9 +40,9 @@ struct Engine::State {
     if (layout.compute == DType::f16) scaler.emplace(optimizer.loss_scaler);
   }
 
-  /// Runs what talks with other ranks or changes values. An exception in it stops the engine: the
-  /// ranks may have come to different places. It ends the group, so that no rank waits. So does an
-  /// error of an operation that only the device has waited for.
+  /// Runs a call that communicates or changes values. An exception in it stops the engine,
+  /// because ranks may be at different places, and aborts the group so that no rank waits. An
+  /// error of an operation that only the device has waited for does the same.
   template <class F>
   auto guarded(const char* what, F&& call) {
     require_running();
@@ -62,25 +62,27 @@ struct Engine::State {
       throw;
     }
   }
-  /// The call's result; an OutOfMemory of it says the plan as well. `in`: as memory_sentence().
+  /// Returns the result of the call. Adds memory_sentence() for `in` to the message of an
+  /// OutOfMemory.
   template <class F>
   auto with_plan(const Spec* in, F&& call) {
     return internal::with_plan(parts.model, parts.layout, parts.place(), in, parts.optimizer,
                                std::forward<F>(call));
   }
   void require_running() const;
-  /// Inside a handler.
+  /// Records the exception in flight and aborts the group. Call it inside a catch block.
   void stop(const char* what) noexcept;
 
-  /// Before a call in which all ranks take part: `prepare` checks what this rank was given and says
-  /// its numbers. When it throws, its exception is thrown here and InvalidArgument on the other
-  /// ranks. All ranks throw one when Counts::common differs, which is what `common` names, or when
-  /// ranks of one dp index have different micro-batches. Then every rank has made the same calls,
-  /// nothing has changed and the engine goes on.
+  /// Agrees with all ranks before a collective call. `prepare` checks this rank's arguments and
+  /// returns its counts. When it throws, agree() rethrows the exception here and throws
+  /// InvalidArgument on the other ranks. All ranks throw InvalidArgument when Counts::common
+  /// differs (`common` names it), or when ranks of one dp index have different micro-batches.
+  /// After any of these nothing has changed and the engine stays usable, since every rank has
+  /// made the same calls.
   internal::Totals agree(const char* what, const char* common,
                          const std::function<internal::Counts()>& prepare);
-  /// The same for micro-batches, behind a check of other arguments, which returns Counts::common;
-  /// makes room for them.
+  /// Like agree(), for micro-batches, and makes room for them. `check` checks other arguments
+  /// first and returns Counts::common.
   internal::Batches agree_on(const char* what, std::span<const MicroBatch> micros,
                              internal::PassMode mode,
                              const std::function<std::uint64_t()>& check = {});
@@ -105,7 +107,7 @@ struct Engine::State {
   std::int64_t steps = 0;
   std::optional<LossScaler> scaler;  ///< f16
   StepTrace trace;
-  std::string stopped;  ///< why; empty while it runs
+  std::string stopped;  ///< why the engine stopped; empty while it runs
 };
 
 }  // namespace troupe::train

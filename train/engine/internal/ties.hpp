@@ -1,5 +1,6 @@
-/// A tensor that the first and the last rank of a pipeline share (Narayanan et al. 2021, section
-/// 2.2): the last one has a copy of the weights and the gradient of its uses, the first one updates.
+/// Ties: shares a tensor, such as a tied embedding, between the first and the last rank of a
+/// pipeline (Narayanan et al. 2021, section 2.2). The last rank has a copy of the weights and the
+/// gradients of its uses; the first rank updates the weights.
 #pragma once
 
 #include "troupe/train/engine/internal/parts.hpp"
@@ -9,24 +10,24 @@
 
 namespace troupe::train::internal {
 
-/// Does nothing on other ranks and for models that share nothing over ranks. Both calls are made by
-/// all ranks and block for the other end; they throw errors of the group.
+/// Does nothing on other ranks, and for models without shared tensors. All ranks make both calls.
+/// On the two ranks, calls block for each other and throw errors of the group.
 class Ties {
  public:
   explicit Ties(Parts& parts);
 
-  /// Behind the last backward pass of the step: gradients go from the last rank to the first, whose
-  /// units are whole then.
+  /// Sends gradients from the last rank to the first, whose units are complete then. Call it
+  /// after the last backward pass of the step.
   void reduce(Reductions& reductions);
-  /// Behind every change of the first rank's weights: the copies become them.
+  /// Sends the first rank's new weights to the copies. Call it after every change of the weights.
   void publish();
 
  private:
   collective::Terms terms() const;
 
   Parts* parts_;
-  std::vector<TensorId> uses_;     // gradients that are sent, or received
-  std::vector<TensorId> tensors_;  // weights that are received, or sent
+  std::vector<TensorId> uses_;     // tensors whose gradients are sent or received
+  std::vector<TensorId> tensors_;  // tensors whose weights are received or sent
 };
 
 }  // namespace troupe::train::internal

@@ -1,4 +1,5 @@
-/// The update of what this rank owns, and the new weights to all ranks.
+/// Update: applies the optimizer to what this rank owns, and publishes the new weights to all
+/// ranks.
 #pragma once
 
 #include "troupe/train/engine/internal/parts.hpp"
@@ -12,12 +13,13 @@ class Update {
   explicit Update(Parts& parts);
   ~Update();
 
-  /// Unit by unit; every rank calls it. Weights of others are under way when it returns: the store
-  /// waits for them where they are read. `step` counts from 1.
+  /// Updates unit by unit. Every rank calls it. Weights of other owners may still be in transit
+  /// when it returns; the store waits for them when they are read. `step` counts from 1.
   void apply(float rate, std::int64_t step, float gradient_scale);
 
  private:
-  /// One unit's update with its numbers on the host: gradients are copied out, weights both ways.
+  /// Updates one unit on the host, for offloaded optimizer state: copies gradients to the host,
+  /// and weights there and back.
   class OnHost;
 
   Parts* parts_;

@@ -1,4 +1,4 @@
-/// Whole tensors out of the shards of a stage.
+/// WholeTensors: assembles whole tensors from the shards of a stage, for snapshots and hashes.
 #pragma once
 
 #include "troupe/train/engine/internal/parts.hpp"
@@ -14,23 +14,25 @@ class WholeTensors {
  public:
   explicit WholeTensors(Parts& parts);
 
-  /// The rank of pp that has the unit.
+  /// Returns the pp rank that has the unit.
   int rank_of(int unit) const { return ranks_[static_cast<std::size_t>(unit)]; }
 
-  /// The whole values of the unit's tensors, in its order; none on ranks of pp that do not have it.
-  /// Every rank of dp and tp calls it. Notes a replicated tensor whose bytes differ over tp.
+  /// Returns the whole values of the unit's tensors in its order; nothing on pp ranks that do not
+  /// have the unit. Every rank of dp and tp calls it. Records a replicated tensor whose bytes
+  /// differ over tp.
   std::vector<std::vector<float>> read(int unit, Part part);
-  /// A sentence on all ranks when any of them noted a difference; else empty. Every rank calls it.
+  /// Returns a sentence, on all ranks, when any rank recorded a difference; otherwise an empty
+  /// text. Every rank calls it.
   std::string difference();
 
  private:
   void compare(const TensorPlace& tensor, std::span<const float> shards);
 
   Parts* parts_;
-  std::vector<int> ranks_;         // of pp, by unit
-  std::vector<float> slab_, all_;  // of one unit: this rank's, those of all tp ranks
-  std::string differs_;            // the first tensor that was noted
-  int differing_rank_ = 0;         // of tp
+  std::vector<int> ranks_;         // pp rank by unit
+  std::vector<float> slab_, all_;  // one unit's values: this rank's, and those of all tp ranks
+  std::string differs_;            // the first recorded tensor
+  int differing_rank_ = 0;         // tp rank that differs
 };
 
 }  // namespace troupe::train::internal

@@ -1,4 +1,4 @@
-/// Errors of memory that say what a layout needs and which others need less.
+/// Adds to OutOfMemory errors what a layout needs, and which layouts need less.
 #pragma once
 
 #include "troupe/runtime/base/error.hpp"
@@ -10,7 +10,7 @@
 
 namespace troupe::train::internal {
 
-/// memory_sentence(), or nothing when the model cannot be planned.
+/// Returns memory_sentence(), or an empty text when the model cannot be planned.
 inline std::string plan_sentence(const Model& model, const Layout& layout, const RankPlace& rank,
                                  const Spec* in, const OptimizerOptions& optimizer) {
   try {
@@ -20,7 +20,7 @@ inline std::string plan_sentence(const Model& model, const Layout& layout, const
   }
 }
 
-/// The call's result; an OutOfMemory of it says the plan as well.
+/// Returns the result of the call. Adds the plan to the message of an OutOfMemory.
 template <class F>
 auto with_plan(const Model& model, const Layout& layout, const RankPlace& rank, const Spec* in,
                const OptimizerOptions& optimizer, F&& call) {
