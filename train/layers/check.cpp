@@ -45,12 +45,12 @@ std::string text(double value) {
   return digits;
 }
 
-/// One of the tensors that are varied.
+/// One of the tensors whose elements are varied.
 struct Variable {
   std::string name;
   std::span<double> values;
   std::vector<double> gradient;
-  double largest = 0;  // of its gradient
+  double largest = 0;  // largest magnitude in its gradient
 };
 
 class Checker {
@@ -86,7 +86,8 @@ class Checker {
       *bench_.targets().as<std::int32_t>() = kernels::kIgnore;
     bench_.initialize();
     std::uint64_t stream = 4;
-    for (const TensorId id : bench_.tensors()) {  // away from ones, zeros and flat starts
+    for (const TensorId id : bench_.tensors()) {  // move away from ones and zeros, where gradients
+                                                  // can vanish
       const std::span<double> w = numbers(bench_.weights(id));
       const std::vector<double> noise = random_numbers(std::ssize(w), seed, stream++);
       for (std::size_t i = 0; i < w.size(); ++i) w[i] += 0.2 * noise[i];
@@ -134,7 +135,7 @@ class Checker {
     return all;
   }
 
-  /// Weight gradients are added to, and do not depend on dx.
+  /// Checks that weight gradients are added to, and do not depend on dx.
   void check_sums() {
     bench_.backward(/*with_input=*/false);
     std::size_t i = 0;
@@ -150,7 +151,7 @@ class Checker {
     }
   }
 
-  /// Moves the variable along `direction` and back; result: the derivative.
+  /// Moves the variable along `direction` and back. Returns the derivative.
   double difference(Variable& v, const std::vector<double>& direction, double step) {
     const std::vector<double> kept(v.values.begin(), v.values.end());
     double ends[2] = {0, 0};
@@ -163,7 +164,8 @@ class Checker {
     return (ends[0] - ends[1]) / (2 * step);
   }
 
-  /// A kink of an activation between the two ends spoils a difference; a shorter one passes it by.
+  /// Compares with finite differences, and on a mismatch again with a shorter step: a kink of an
+  /// activation between the two ends spoils a difference, and a shorter step may avoid it.
   GradientError compare(Variable& v, const std::vector<double>& direction, std::int64_t element,
                         double got, double scale) {
     GradientError error{v.name, element, 0, got, 0};
@@ -192,7 +194,7 @@ class Checker {
     return worst;
   }
 
-  /// A random direction of length 1, so that no element goes unseen.
+  /// Compares along a random direction of length 1, which involves every element.
   GradientError compare_direction(Variable& v) {
     std::vector<double> direction = random_numbers(std::ssize(v.values), options_.seed, 1000);
     double length = 0, got = 0, norm = 0;

@@ -1,4 +1,4 @@
-/// Dense and Flatten: the layers of a plain network.
+/// Dense and Flatten: layers of a multilayer perceptron.
 ///
 ///     Dense hidden("layers.0", {.in = 784, .out = 256, .activation = Activation::relu});
 #pragma once
@@ -16,7 +16,7 @@ struct DenseConfig {
   float deviation = 0;  ///< of the initial weights; 0: sqrt(2 / in) (He et al. 2015)
 };
 
-/// y = act(x W^T + b) over the last dimension of x. The same on every tensor-parallel rank.
+/// Computes y = act(x W^T + b) over the last dimension of x. Replicated under tensor parallelism.
 class TROUPE_API Dense final : public Layer {
  public:
   /// Throws InvalidArgument for sizes below 1.
@@ -40,7 +40,7 @@ class TROUPE_API Dense final : public Layer {
   parts::Linear linear_;
 };
 
-/// [batch, ...] to [batch, product of the rest].
+/// Reshapes [batch, ...] to [batch, product of the other dimensions].
 class TROUPE_API Flatten final : public Layer {
  public:
   using Layer::Layer;

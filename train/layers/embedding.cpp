@@ -61,7 +61,8 @@ void Embedding::forward(const Run& run, const Tensors& w, TensorView x, TensorVi
   const TensorView whole = y.parts == 1 ? y : Carve(temporary).take(y.type, y.shape);
   kernels::Embedding embedding = describe(run, w, x);
   embedding.table = w[tokens_].data;
-  embedding.positions = adds_positions ? w[positions_].data : nullptr;  // one rank's are in the sum
+  embedding.positions = adds_positions ? w[positions_].data : nullptr;  // only one rank adds the
+                                                                        // positions to the sum
   embedding.out = whole.data;
   run.k().embedding(run.queue(), embedding);
   parts::sum(run, whole, y);

@@ -1,4 +1,4 @@
-/// Embedding: from token ids to rows, with or without learned positions.
+/// Embedding: turns token ids into rows of channels, with or without learned positions.
 ///
 ///     Embedding embedding("transformer", {.vocabulary = 50257, .context = 1024, .channels = 768});
 #pragma once
@@ -9,19 +9,20 @@ namespace troupe::train::layers {
 
 struct EmbeddingConfig {
   std::int64_t vocabulary = 0;
-  std::int64_t context = 0;  ///< positions, and the longest row; 0: none, and any length
+  std::int64_t context = 0;  ///< learned positions, and the longest row; 0: no positions, and rows
+                             ///< of any length
   std::int64_t channels = 0;
   float dropout = 0;
   float deviation = 0.02f;
-  /// Names of the tables, after the layer's own.
+  /// Names of the two tables, appended to the layer's name.
   std::string tokens = "wte", positions = "wpe";
 };
 
-/// i32 [batch, time] to [batch, time, channels]. It has no input gradient: dx is not written.
-/// Tensor-parallel ranks divide the vocabulary, rounded up; the sum of what each looks up is the
-/// output, with Layout::sequence this rank's rows of it. All have the positions.
-/// On the CPU forward() throws InvalidArgument, naming the first token outside the vocabulary; a
-/// device's memory is not read, and gives zero rows for such a token.
+/// Maps i32 [batch, time] to [batch, time, channels]. It has no input gradient and never writes
+/// dx. Under tensor parallelism ranks divide the vocabulary, rounded up, and every rank has the
+/// positions. The output is the sum of the ranks' look-ups; with Layout::sequence a rank gets its
+/// own rows of it. On the CPU forward() throws InvalidArgument that names the first token outside
+/// the vocabulary. On a device ids are not checked, and such a token gives a row of zeros.
 class TROUPE_API Embedding final : public Layer {
  public:
   /// Throws InvalidArgument for sizes below 1 (context: below 0), or dropout outside [0, 1).
@@ -43,7 +44,7 @@ class TROUPE_API Embedding final : public Layer {
 
  private:
   kernels::Embedding describe(const Run& run, const Tensors& of, const TensorView& x) const;
-  /// The output's gradient behind dropout, all rows: dy itself, or carried.
+  /// Returns the output's gradient before dropout, all rows: dy itself, or the carried memory.
   TensorView gradient(const Run& run, const TensorView& dy, const TensorView& carry) const;
   EmbeddingConfig config_;
   parts::Dropout dropout_;

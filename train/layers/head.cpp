@@ -11,7 +11,7 @@ namespace {
 using parts::gradient_type;
 using parts::Rows;
 
-/// Refuses targets that are not one for each row, or none of `classes`.
+/// Throws unless there is one target for each row, and each is a class or ignored.
 void check_targets(const Layer& layer, const Run& run, std::int64_t rows, std::int64_t classes) {
   internal::require(run.targets != nullptr, "a loss needs Run::targets");
   const TensorView& targets = run.targets->values;
@@ -21,7 +21,7 @@ void check_targets(const Layer& layer, const Run& run, std::int64_t rows, std::i
   internal::check_ids(layer, run, targets, kernels::kIgnore, classes);
 }
 
-/// Of rows of logits that lie one behind another; there may be no columns.
+/// Describes contiguous rows of logits; there may be no columns.
 kernels::CrossEntropy describe(const Run& run, const TensorView& logits, const TensorView& losses) {
   const std::int64_t classes = logits.columns();
   return {.type = logits.type,
@@ -35,7 +35,7 @@ kernels::CrossEntropy describe(const Run& run, const TensorView& logits, const T
           .scale = run.targets->scale / static_cast<double>(run.targets->total)};
 }
 
-/// Where statistics [3, rows] are.
+/// Points the description to statistics [3, rows].
 void point_to(kernels::CrossEntropy& o, const TensorView& stats) {
   std::byte* first = stats.as<std::byte>();
   const std::int64_t bytes = stats.bytes() / 3;
@@ -44,12 +44,12 @@ void point_to(kernels::CrossEntropy& o, const TensorView& stats) {
   o.target_logit = first + 2 * bytes;
 }
 
-/// Of logits [batch, time, columns], where there may be no columns.
+/// Returns the rows of logits [batch, time, columns]; there may be no columns.
 Rows rows_of(const TensorView& logits) {
   return {logits.data, logits.shape[0] * logits.shape[1], logits.columns()};
 }
 
-/// Columns of a rank's logits: the same on all ranks.
+/// Returns the columns of a rank's logits with padding, the same on all ranks.
 std::int64_t local_columns(std::int64_t vocabulary, const Layout& layout) {
   return (vocabulary + layout.tp - 1) / layout.tp;
 }
@@ -63,7 +63,7 @@ struct LmHead::Saved {
         normed(carve.take(in.type, in.shape)),
         logits(carve.take(
             in.type, {in.shape[0], in.shape[1], local_columns(head.config_.vocabulary, layout)})) {}
-  /// Without the columns of padding.
+  /// Returns the logits without the columns of padding.
   TensorView logits_of(const TensorPlace& projection) const {
     TensorView mine = logits;
     mine.shape.set(2, projection.size(0));
@@ -71,7 +71,8 @@ struct LmHead::Saved {
   }
 };
 
-/// Maximum, sum and target's logit of every row: of each rank, and of all of them together.
+/// Maximum, sum and target's logit of every row: of each rank (`each`), and of all ranks combined
+/// (`all`).
 struct LmHead::Stats {
   TensorView each, all;
   Stats(Carve& carve, const Spec& in, const Layout& layout) {
@@ -135,7 +136,7 @@ void LmHead::divided_losses(const Run& run, const TensorPlace& projection, const
                             const TensorView& losses, const TensorView& temporary) const {
   Carve carve(temporary);
   const Stats stats(carve, {logits.type, logits.shape}, run.layout);
-  TensorView own = stats.all;  // of this rank alone, among those of each
+  TensorView own = stats.all;  // this rank's statistics, at its place in stats.each
   own.data = stats.each.as<std::byte>() + projection.shard.index * own.bytes();
   kernels::CrossEntropy o = describe(run, logits, losses);
   o.first = projection.shard.index * projection.local[0];
@@ -209,7 +210,7 @@ Need LmHead::prediction_need(const Spec& in, const Layout& layout) const {
           .temporary = temporary.bytes()};
 }
 
-/// Each rank writes its columns between zeros, and the sum has all of them.
+/// Sums over ranks: each rank writes its columns into zeros.
 void LmHead::predict(const Run& run, const Tensors& w, TensorView x, TensorView y,
                      TensorView temporary) const {
   Carve carve(temporary);

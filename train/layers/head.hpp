@@ -1,12 +1,12 @@
-/// Losses that end a model: LmHead for language models, SoftmaxLoss for classifiers. Both give one
-/// loss per row, in nats; ignored targets (kernels::kIgnore) have loss 0 and gradient 0.
+/// Losses that end a model: LmHead for language models, SoftmaxLoss for classifiers. Both return
+/// one loss for each row, in nats. Ignored targets (kernels::kIgnore) have loss 0 and gradient 0.
 ///
 ///     LmHead head("transformer.ln_f", {.vocabulary = 65, .channels = 128,
 ///                                      .tied_to = "transformer.wte.weight"});
 ///
-/// The gradient is that of sum(y) * run.targets->scale / run.targets->total. forward() prepares it
-/// when run.training.
-/// On the CPU forward() throws InvalidArgument, naming the first target that is no class.
+/// The gradient is that of sum(y) * run.targets->scale / run.targets->total. forward() prepares
+/// it when run.training is true. On the CPU forward() throws InvalidArgument that names the first
+/// target outside the classes.
 #pragma once
 
 #include "troupe/train/layers/parts/norm.hpp"
@@ -16,22 +16,23 @@ namespace troupe::train::layers {
 struct LmHeadConfig {
   std::int64_t vocabulary = 0;
   std::int64_t channels = 0;
-  bool rms = false;  ///< the norm
+  bool rms = false;  ///< RMS norm instead of layer norm
   bool bias = true;  ///< of the norm
   float epsilon = 1e-5f;
-  /// Name of the tensor [vocabulary, channels] that is the projection as well; empty: `projection`.
+  /// Name of the tensor [vocabulary, channels] that also serves as projection; empty: the layer
+  /// has a projection of its own, `projection`.
   std::string tied_to = {};
-  std::string projection = "lm_head";  ///< name of the projection of its own
+  std::string projection = "lm_head";  ///< name of its own projection
   float deviation = 0.02f;
 };
 
-/// Final norm, projection to the vocabulary, and cross entropy over it. [batch, time, channels] to
-/// losses [batch, time], f32 or f64; targets are i32 [batch, time]. Its name is the norm's. Keeps
-/// batch * time * vocabulary numbers: the logits, which become their gradient.
+/// Final norm, projection to the vocabulary, and cross entropy. Maps [batch, time, channels] to
+/// losses [batch, time], f32 or f64; targets are i32 [batch, time]. The layer's name is the
+/// norm's. Saves batch * time * vocabulary numbers: the logits, which their gradient overwrites.
 ///
-/// Tensor-parallel ranks divide the vocabulary, rounded up, and each keeps the logits of its part;
-/// padding has none. They gather three numbers a row for the losses, which all ranks get whole. With
-/// Layout::sequence the input is this rank's rows.
+/// Under tensor parallelism ranks divide the vocabulary, rounded up, and each keeps the logits of
+/// its part, without padding. For the losses ranks gather three numbers for each row, and every
+/// rank gets all losses. With Layout::sequence the input is this rank's rows.
 class TROUPE_API LmHead final : public Layer {
  public:
   LmHead(std::string name, const LmHeadConfig& config);
@@ -50,7 +51,7 @@ class TROUPE_API LmHead final : public Layer {
   double flops(const Spec& in) const override;
   PassExchanges exchanges(const Spec& in, const Layout& layout) const override;
   bool is_loss() const noexcept override { return true; }
-  /// Logits [batch, time, vocabulary], on every rank.
+  /// Returns the need of predict(): logits [batch, time, vocabulary], on every rank.
   Need prediction_need(const Spec& in, const Layout& layout) const override;
   void predict(const Run& run, const Tensors& w, TensorView x, TensorView y,
                TensorView temporary) const override;
@@ -58,10 +59,11 @@ class TROUPE_API LmHead final : public Layer {
  private:
   struct Saved;
   struct Stats;
-  /// Losses of this rank's logits, which become their gradient when the run trains.
+  /// Computes all losses from this rank's logits, whose gradient overwrites them when the run
+  /// trains.
   void divided_losses(const Run& run, const TensorPlace& projection, const TensorView& logits,
                       const TensorView& losses, const TensorView& temporary) const;
-  /// All rows of the norm of x.
+  /// Writes the norm of all rows of x.
   void norm_rows(const Run& run, const Tensors& w, const TensorView& x, const TensorView& normed,
                  const TensorView& statistics) const;
   LmHeadConfig config_;
@@ -69,8 +71,8 @@ class TROUPE_API LmHead final : public Layer {
   parts::Linear projection_;
 };
 
-/// Cross entropy over logits [rows, classes], without weights; losses [rows], targets i32 [rows].
-/// The same on every tensor-parallel rank.
+/// Cross entropy of logits [rows, classes], without weights. Losses are [rows], targets i32
+/// [rows]. Replicated under tensor parallelism.
 class TROUPE_API SoftmaxLoss final : public Layer {
  public:
   using Layer::Layer;

@@ -29,7 +29,7 @@ void transpose(const Run& run, std::int64_t outer, std::int64_t a, std::int64_t 
 
 }  // namespace
 
-/// What the layer works with: matrices of one row per pixel of the output.
+/// The layer as matrix products: one row for each pixel of the output.
 struct Conv2d::Pixels {
   std::int64_t batch, height, width, out, patch;
   DType type;

@@ -18,9 +18,10 @@ struct Conv2dConfig {
   float deviation = 0;  ///< of the initial weights; 0: sqrt(2 / (in * kernel^2)) (He et al. 2015)
 };
 
-/// Cross-correlation with weights [out, in, kernel, kernel], a bias and an activation, by products
-/// over unfolded images (Chellapilla et al. 2006). Temporary memory: in * kernel^2 numbers per
-/// pixel of the output, unfolded twice instead of kept.
+/// Cross-correlation with weights [out, in, kernel, kernel], a bias and an activation, as matrix
+/// products over unfolded images (im2col, Chellapilla et al. 2006). Needs in * kernel^2 temporary
+/// numbers for each pixel of the output. Unfolds the image again in backward instead of saving
+/// it.
 class TROUPE_API Conv2d final : public Layer {
  public:
   /// Throws InvalidArgument for sizes below 1, or a negative padding.
@@ -47,7 +48,8 @@ class TROUPE_API Conv2d final : public Layer {
   parts::Linear linear_;
 };
 
-/// The largest of each window x window pixels; what is left over at the edges is not read.
+/// Takes the maximum of each window x window pixels. Pixels that fill no window at the edges are
+/// ignored.
 class TROUPE_API MaxPool final : public Layer {
  public:
   /// Throws InvalidArgument for a window below 1.

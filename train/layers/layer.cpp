@@ -13,26 +13,27 @@ namespace {
 
 constexpr std::int64_t kPartAlign = 256;
 
-/// A run of consecutive elements: its first one in the whole tensor, and in this rank's shard.
+/// A run of consecutive elements: its first element in the whole tensor and in this rank's shard.
 struct Piece {
   std::int64_t global = 0, local = 0, count = 0;
 };
 
-/// Row-major number of an element.
+/// Returns the row-major number of an element.
 std::int64_t element_of(const Shape& at, const Shape& shape) {
   std::int64_t element = 0;
   for (int axis = 0; axis < shape.rank(); ++axis) element = element * shape[axis] + at[axis];
   return element;
 }
 
-/// The axis from which on a box is one run of memory on both sides: all later ones are whole.
+/// Returns the axis from which on a box is contiguous in both tensors, because all later axes are
+/// whole.
 int run_axis(const Box& box, const Shape& global, const Shape& local) {
   int axis = box.size.rank() - 1;
   while (axis > 0 && box.size[axis] == global[axis] && box.size[axis] == local[axis]) --axis;
   return axis;
 }
 
-/// Steps `at` to the next place of the box's axes below `end`; false after the last.
+/// Steps `at` to the next place of the box in the axes below `end`. Returns false after the last.
 bool advance(Shape& at, const Shape& size, int end) {
   for (int axis = end; axis-- > 0;) {
     if (at[axis] + 1 < size[axis]) {
@@ -63,7 +64,7 @@ void for_each_piece(const Box& box, const TensorPlace& place, const Shape& local
   } while (advance(at, box.size, axis));
 }
 
-/// Calls f(Piece) for all of a tensor that this rank has.
+/// Calls f(Piece) for all elements of a tensor that this rank has.
 template <class F>
 void for_each_piece(const Index& index, TensorId id, F&& f) {
   const TensorPlace& place = index[id];
@@ -89,10 +90,10 @@ void convert(const std::vector<float>& from, DType type, void* to) {
   }
 }
 
-/// Elements that are made at once on their way to a device or to another type.
+/// Elements that are generated at a time on the way to a device or to another type.
 constexpr std::int64_t kStaged = 1 << 16;
 
-/// Writes a run of normal numbers through memory of the host.
+/// Writes a run of normal numbers through host memory.
 void stage_normal(const Run& run, const TensorView& to, const Piece& piece, std::uint64_t stream,
                   float deviation) {
   std::vector<float> values;
@@ -106,7 +107,7 @@ void stage_normal(const Run& run, const TensorView& to, const Piece& piece, std:
     convert(values, to.type, bytes.data());
     run.device.copy(run.queue(), to.as<std::byte>() + (piece.local + done) * size, bytes.data(),
                     bytes.size());
-    run.queue().synchronize();  // the bytes are made anew
+    run.queue().synchronize();  // the next round overwrites the bytes
   }
 }
 

@@ -1,6 +1,6 @@
-/// Layer: what a model is made of, and what a user writes for a layer of their own. Explicit: no
-/// tape. Input and weight gradients are two calls, so that a schedule may send the first on and do
-/// the second later.
+/// Layer: the interface of the parts of a model, which users implement for layers of their own.
+/// There is no autograd tape: each layer has explicit backward calls. Input and weight gradients
+/// are two calls, so a schedule can send the input gradient to the previous stage first.
 ///
 ///     class Scale : public Layer {                                  // y = x * w, elementwise
 ///       void declare(Index& index, int unit, const Layout&) override {
@@ -9,16 +9,18 @@
 ///       ...
 ///     };
 ///
-/// A layer holds names and sizes, no values: weights, gradients and activations come as views.
+/// A layer holds names and sizes, but no values: weights, gradients and activations come as
+/// views.
 ///
-/// Tensor parallelism: with layout.tp > 1 every rank of Run::tp makes the same calls with the same
-/// inputs. A layer that says nothing of it is replicated: it declares whole tensors, and must write
-/// equal bits on all ranks, gradients too. A layer that divides its tensors declares shards
-/// (TensorShard) and communicates over Run::tp; layers/parts/parallel.hpp has the operations. With
-/// layout.sequence the input may come as this rank's rows (Spec::parts). Then either need() refuses
-/// it, or the layer computes these rows and declares its whole tensors `partial`.
+/// Tensor parallelism: with layout.tp > 1 every rank of Run::tp makes the same calls with the
+/// same inputs. By default a layer is replicated: it declares whole tensors, and must write equal
+/// bits on all ranks, gradients too. A layer that divides its tensors declares shards
+/// (TensorShard) and communicates over Run::tp; layers/parts/parallel.hpp has the operations.
+/// With layout.sequence the input may be this rank's rows (Spec::parts). Then either need()
+/// refuses it, or the layer computes these rows and declares its whole tensors `partial`.
 ///
-/// `tests/train/layers` and train::check_gradients() hold each layer against finite differences.
+/// train::check_gradients() (layers/check.hpp) compares a layer's gradients with finite
+/// differences.
 #pragma once
 
 #include "troupe/actors/collective/communicator.hpp"
@@ -35,34 +37,35 @@
 
 namespace troupe::train {
 
-/// What a loss compares with, and what its gradient is divided by.
+/// The targets that a loss compares with, and the factors of its gradient.
 struct Targets {
-  TensorView values;       ///< i32 ids, kernels::kIgnore for none; or of Layer::target_type()
-  std::int64_t total = 1;  ///< targets of the whole step, over all ranks and micro-batches
-  double scale = 1;        ///< multiplies the gradient, not the loss: the loss scale of an f16 run
+  TensorView values;       ///< i32 ids, kernels::kIgnore for none; or values of
+                           ///< Layer::target_type()
+  std::int64_t total = 1;  ///< counted targets of the whole step, over all ranks and micro-batches
+  double scale = 1;        ///< the loss scale of an f16 run: multiplies the gradient, not the loss
 };
 
-/// How a pass runs: the same for all layers of it.
+/// The settings of a pass, the same for all its layers.
 struct Run {
   kernels::Device& device;
   const Layout& layout;
   collective::Communicator* tp = nullptr;  ///< of layout.tp ranks; null for one
-  /// Of weights and activations; f64 in check_gradients. Gradients of weights are f32 beside f32,
-  /// bf16 and f16, and so are statistics and losses.
+  /// Type of weights and activations; f64 in check_gradients. For f32, bf16 and f16, the
+  /// gradients of weights, statistics and losses are f32.
   DType type = DType::f32;
   std::uint64_t seed = 0;
   std::int64_t step = 0;
   std::span<const std::int64_t> samples =
       {};                            ///< numbers of the batch's samples in the step's order
   const Targets* targets = nullptr;  ///< for losses
-  /// Dropout is on, and a loss prepares its gradient. When false, no backward follows.
+  /// Whether dropout is on and a loss prepares its gradient. When false, no backward follows.
   bool training = true;
 
   kernels::Queue& queue() const { return device.compute(); }
   const kernels::Kernels& k() const { return device.kernels(); }
 };
 
-/// Some unit's weights or gradients, by tensor.
+/// Views of weights or gradients, by tensor.
 class Tensors {
  public:
   using Find = std::function<TensorView(TensorId)>;
@@ -76,15 +79,15 @@ class Tensors {
   Find find_;
 };
 
-/// What a layer needs for one pass over an input; bytes of its type.
+/// The output and the bytes of memory that a layer needs for one pass over an input.
 struct Need {
   Spec out;
-  std::int64_t saved = 0;      ///< written by forward, read by both backwards
+  std::int64_t saved = 0;      ///< written by forward, read by both backward calls
   std::int64_t carry = 0;      ///< written by backward_input, read by backward_weight
-  std::int64_t temporary = 0;  ///< of any one call
+  std::int64_t temporary = 0;  ///< for the duration of any one call
 };
 
-/// Bytes that tensor-parallel ranks exchange: of the larger side of each operation.
+/// Bytes that tensor-parallel ranks exchange; for each operation the size of its larger side.
 struct Exchanged {
   std::int64_t all_reduce = 0, reduce_scatter = 0, all_gather = 0;
   Exchanged& operator+=(const Exchanged& more) noexcept {
@@ -94,7 +97,7 @@ struct Exchanged {
     return *this;
   }
 };
-/// In one forward pass and in both backward calls together.
+/// Exchanges of one forward pass, and of both backward calls together.
 struct PassExchanges {
   Exchanged forward, backward;
 };
@@ -106,45 +109,50 @@ class TROUPE_API Layer {
   Layer& operator=(const Layer&) = delete;
   virtual ~Layer();
 
-  /// Begins the names of its tensors: "transformer.h.0".
+  /// The prefix of its tensors' names, such as "transformer.h.0".
   const std::string& name() const noexcept { return name_; }
 
-  /// Adds its tensors to the unit. It may be called again, for another index: then it forgets the
-  /// ids of the earlier one.
+  /// Adds the layer's tensors to the unit and stores their ids. A call for another index must
+  /// replace the ids of the earlier one.
   virtual void declare(Index& index, int unit, const Layout& layout) = 0;
-  /// Writes the initial weights, which are f32 (f64 in check_gradients): a function of (run.seed,
-  /// tensor name, global element) alone; see fill_normal().
+  /// Writes the initial weights in f32 (f64 in check_gradients). They must be a function of
+  /// (run.seed, tensor name, global element) alone; see fill_normal().
   virtual void initialize(const Run& run, const Tensors& w) const = 0;
-  /// Throws InvalidArgument when it cannot take such an input.
+  /// Returns the need for an input. Throws InvalidArgument when the layer does not accept the
+  /// input.
   virtual Need need(const Spec& in, const Layout& layout) const = 0;
 
-  /// All views are as need() says; `saved`, `carry` and `temporary` are bytes, 256-byte aligned.
+  /// Writes y and `saved`. All views are as need() says; `saved`, `carry` and `temporary` are
+  /// bytes, 256-byte aligned.
   virtual void forward(const Run& run, const Tensors& w, TensorView x, TensorView y,
                        TensorView saved, TensorView temporary) const = 0;
-  /// Writes dx, unless dx.data is null (the first layer). dy and dx are apart. A loss layer has no
-  /// dy: its gradient is that of sum(y) * run.targets->scale / run.targets->total.
+  /// Writes dx, unless dx.data is null (in the first layer). dy and dx do not overlap. A loss
+  /// layer has no dy: its gradient is that of sum(y) * run.targets->scale / run.targets->total.
   virtual void backward_input(const Run& run, const Tensors& w, TensorView dy, TensorView x,
                               TensorView saved, TensorView carry, TensorView temporary,
                               TensorView dx) const = 0;
   /// Adds to the gradients g. Needs no weights.
   virtual void backward_weight(const Run& run, const Tensors& g, TensorView dy, TensorView x,
                                TensorView saved, TensorView carry, TensorView temporary) const = 0;
-  /// Of one forward pass, of all tensor-parallel ranks; backward counts twice that.
+  /// Returns the floating-point operations of one forward pass on all tensor-parallel ranks
+  /// together; backward counts twice as many.
   virtual double flops(const Spec& in) const = 0;
-  /// What it moves over Run::tp for an input that need() takes, so that a plan can say it. By
-  /// default nothing, as a replicated layer does.
+  /// Returns what the layer exchanges over Run::tp for an input that need() accepts, so that a
+  /// plan can count it. By default nothing, as in a replicated layer.
   virtual PassExchanges exchanges(const Spec& in, const Layout& layout) const;
-  /// Whether its output is a loss per row, and it ends a model.
+  /// Returns whether its output is one loss for each row, which ends a model.
   virtual bool is_loss() const noexcept { return false; }
-  /// Losses only: the type of its targets.
+  /// Losses only: returns the type of the targets.
   virtual DType target_type() const noexcept { return DType::i32; }
-  /// Whether full recompute keeps its saved memory all the same: embeddings, heads.
+  /// Returns whether its saved memory is kept even under full recompute, as in embeddings and
+  /// heads.
   virtual bool keeps_saved() const noexcept { return is_loss(); }
 
-  /// Losses only: what predict() writes and its temporary bytes; saved and carry are 0. By default
-  /// the output is the input.
+  /// Losses only: returns the output and temporary bytes of predict(); saved and carry are 0. By
+  /// default the output is the input.
   virtual Need prediction_need(const Spec& in, const Layout& layout) const;
-  /// Losses only: what is compared with targets (logits), for inference. Reads no targets.
+  /// Losses only: writes what forward compares with targets (logits), for inference. Reads no
+  /// targets.
   virtual void predict(const Run& run, const Tensors& w, TensorView x, TensorView y,
                        TensorView temporary) const;
 
@@ -152,28 +160,29 @@ class TROUPE_API Layer {
   std::string name_;
 };
 
-/// In the order of forward. The last one is a loss.
+/// Layers in the order of forward. The last one is a loss.
 using Model = std::vector<std::unique_ptr<Layer>>;
 
-/// The tensors of a model and their places on rank `tp_rank` of those that divide tensors, one unit
-/// a layer, in the order of its layers; not sealed. Declares the layers' tensors: from then on the
-/// layers know those of this index.
+/// Declares the layers of a model. Returns the index, not sealed, with one unit for each layer in
+/// order. `tp_rank` is the rank's index in its tensor-parallel group. From then on the layers
+/// refer to the tensors of this index.
 TROUPE_API Index declare(const Model& model, const Layout& layout = {}, int tp_rank = 0);
 
-/// Normal numbers by (run.seed, tensor name, element of the whole tensor), so that every layout
-/// begins with the same weights.
+/// Fills a tensor with normal numbers by (run.seed, tensor name, element of the whole tensor), so
+/// that every layout begins with the same weights.
 TROUPE_API void fill_normal(const Run& run, const Tensors& w, TensorId id, float deviation);
 TROUPE_API void fill_value(const Run& run, const Tensors& w, TensorId id, float value);
 
-/// Hands out aligned parts of a layer's bytes, the same in need() (over a null pointer) and in use.
+/// Cuts aligned parts from a layer's bytes. Over a null pointer it only counts, so need() and the
+/// passes can share the same code.
 ///
 ///     Carve carve(saved);
 ///     TensorView norm = carve.take(run.type, {rows, channels});
 class TROUPE_API Carve {
  public:
-  Carve() = default;  ///< counts only
+  Carve() = default;  ///< counts bytes only
   explicit Carve(const TensorView& bytes) : next_(bytes.as<std::byte>()) {}
-  /// Throws InvalidArgument when that is more than 2^58 bytes in all.
+  /// Returns the next part. Throws InvalidArgument above 2^58 bytes in all.
   TensorView take(const Spec& spec);
   TensorView take(DType type, const Shape& shape) { return take(Spec{type, shape}); }
   std::int64_t bytes() const noexcept { return bytes_; }

@@ -1,14 +1,14 @@
-/// The blocks of transformers: GptBlock as in GPT-2 (Radford et al. 2019), LlamaBlock as in Llama
+/// Transformer blocks: GptBlock as in GPT-2 (Radford et al. 2019), LlamaBlock as in Llama
 /// (Touvron et al. 2023).
 ///
 ///     model.push_back(std::make_unique<GptBlock>("transformer.h.0",
 ///                                                GptBlockConfig{.channels = 768, .heads = 12}));
 ///
-/// Both take and give [batch, time, channels] of the layout's type. Matrices are [out, in]: those
-/// of Hugging Face's GPT-2 (Conv1D) are [in, out] and must be transposed; its Llama has [out, in].
-/// Rows of up to 512 tokens keep attention's probabilities, batch * heads * time^2 numbers; longer
-/// ones use an online softmax (Dao et al. 2022). Recompute::selective makes the probabilities again
-/// in backward and gives the same bits.
+/// Both map [batch, time, channels] of the layout's type to the same shape. Matrices are [out,
+/// in], as in Hugging Face's Llama; its GPT-2 (Conv1D) stores [in, out], which must be
+/// transposed. For rows of up to 512 tokens, blocks save the attention probabilities, batch *
+/// heads * time^2 numbers. Longer rows use an online softmax (Dao et al. 2022).
+/// Recompute::selective computes the probabilities again in backward and gives the same bits.
 #pragma once
 
 #include "troupe/train/layers/parts/block.hpp"
@@ -19,7 +19,8 @@ struct GptBlockConfig {
   std::int64_t channels = 0, heads = 0;
   std::int64_t inner = 0;  ///< of the MLP; 0: 4 * channels
   bool bias = true;        ///< in matrices and norms
-  float dropout = 0;       ///< of what attention and MLP add to the residual stream
+  float dropout = 0;       ///< on the outputs of attention and MLP, before they are added to the
+                           ///< residual stream
   float deviation = 0.02f;
   float residual_deviation = 0.02f;  ///< of the two projections into the residual stream
 };

@@ -10,7 +10,7 @@ namespace {
 
 using kernels::Activation;
 
-/// Logits begin small, so that the first loss is about log(classes).
+/// Returns a deviation for small logits, so that the first loss is about log(classes).
 float last_deviation(std::int64_t in) {
   return 0.1f / std::sqrt(static_cast<float>(in < 1 ? 1 : in));
 }
@@ -19,7 +19,7 @@ void add_dense(Model& model, std::string name, const layers::DenseConfig& config
   model.push_back(std::make_unique<layers::Dense>(std::move(name), config));
 }
 
-/// Adds a convolution that keeps the size, and a pool that halves it.
+/// Adds a convolution with ReLU, and a pool that halves height and width.
 void add_convolution(Model& model, const std::string& number, std::int64_t in, std::int64_t out,
                      const CnnConfig& c) {
   model.push_back(std::make_unique<layers::Conv2d>(
@@ -31,7 +31,7 @@ void add_convolution(Model& model, const std::string& number, std::int64_t in, s
   model.push_back(std::make_unique<layers::MaxPool>("pool" + number, 2));
 }
 
-/// Of an edge, after a convolution and a pool.
+/// Returns an edge's size after a convolution and a pool.
 std::int64_t halved(std::int64_t size, const CnnConfig& c) {
   return (size + 2 * c.padding - c.kernel + 1) / 2;
 }

@@ -1,13 +1,13 @@
-/// Models: lists of layers for an Engine or for train::check_gradients().
+/// Models: lists of layers for an Engine, or for train::check_gradients().
 ///
 ///     Model model = models::gpt2(models::gpt2_preset("gpt2"));  // 124,439,808 parameters
 ///     Model small = models::gpt2({.vocabulary = 65, .context = 64, .layers = 4, .heads = 4,
 ///                                 .channels = 128});
 ///
-/// Names of tensors are Hugging Face's. Matrices are [out, in]: those of its GPT-2 (attn.c_attn,
-/// attn.c_proj, mlp.c_fc, mlp.c_proj) are stored [in, out] and must be transposed, also where they
-/// are square; its Llama is [out, in] as here. Every function throws InvalidArgument, naming the
-/// layer, for sizes that make no model.
+/// Tensors have Hugging Face's names. Matrices are [out, in], as in its Llama. Its GPT-2 stores
+/// attn.c_attn, attn.c_proj, mlp.c_fc and mlp.c_proj as [in, out]: transpose them, even square
+/// ones. Every function throws InvalidArgument that names the layer, for sizes that make no
+/// model.
 #pragma once
 
 #include "troupe/train/layers/layer.hpp"
@@ -24,15 +24,16 @@ struct Gpt2Config {
   std::int64_t layers = 12, heads = 12, channels = 768;
   bool bias = true;   ///< in matrices and norms
   bool tied = true;   ///< the head's projection is the token embedding
-  float dropout = 0;  ///< of the embedding, and of what blocks add to the residual stream
+  float dropout = 0;  ///< of the embedding, and of the outputs that blocks add to the residual
+                      ///< stream
 };
-/// "gpt2" (124M), "gpt2-medium", "gpt2-large", "gpt2-xl"; "char" (10.7M) and "char-small" (0.8M):
-/// nanoGPT's models of 65 characters, without biases. Throws InvalidArgument, listing them, for
-/// another name.
+/// Returns the configuration "gpt2" (124M), "gpt2-medium", "gpt2-large" or "gpt2-xl", or one of
+/// nanoGPT's models of 65 characters without biases, "char" (10.7M) or "char-small" (0.8M).
+/// Throws InvalidArgument that lists the names, for another name.
 TROUPE_API Gpt2Config gpt2_preset(std::string_view name);
-/// GPT-2 (Radford et al. 2019): layers "transformer", "transformer.h.0", ..., "transformer.ln_f".
-/// Takes i32 [batch, time]. Weights begin normal with deviation 0.02, the projections into the
-/// residual stream divided by sqrt(2 * layers).
+/// Makes a GPT-2 (Radford et al. 2019): layers "transformer", "transformer.h.0", ...,
+/// "transformer.ln_f". It takes i32 [batch, time]. Initial weights are normal with deviation
+/// 0.02, divided by sqrt(2 * layers) for the projections into the residual stream.
 TROUPE_API Model gpt2(const Gpt2Config& config);
 
 struct LlamaConfig {
@@ -43,8 +44,9 @@ struct LlamaConfig {
   float rope_theta = 10000.0f;
   float epsilon = 1e-5f;
 };
-/// Llama (Touvron et al. 2023) with grouped-query attention: layers "model", "model.layers.0", ...,
-/// "model.norm"; the projection is "lm_head". Takes i32 [batch, time]. Initial weights as gpt2().
+/// Makes a Llama (Touvron et al. 2023) with grouped-query attention: layers "model",
+/// "model.layers.0", ..., "model.norm"; the projection is "lm_head". It takes i32 [batch, time].
+/// Initial weights are as in gpt2().
 TROUPE_API Model llama(const LlamaConfig& config);
 
 struct MlpConfig {
@@ -52,7 +54,8 @@ struct MlpConfig {
   std::vector<std::int64_t> hidden = {256, 256};
   std::int64_t classes = 10;
 };
-/// A classifier of dense layers with ReLU: "layers.0", "layers.1", ... Takes [batch, in].
+/// Makes a classifier of dense layers with ReLU: "layers.0", "layers.1", ... It takes [batch,
+/// in].
 TROUPE_API Model mlp(const MlpConfig& config);
 
 struct CnnConfig {
@@ -62,8 +65,8 @@ struct CnnConfig {
   std::int64_t hidden = 120;
   std::int64_t classes = 10;
 };
-/// A classifier like LeNet-5 (LeCun et al. 1998) with ReLU and max pooling: conv1, pool1, conv2,
-/// pool2, flatten, fc1, fc2. Takes [batch, channels, height, width].
+/// Makes a classifier like LeNet-5 (LeCun et al. 1998) with ReLU and max pooling: conv1, pool1,
+/// conv2, pool2, flatten, fc1, fc2. It takes [batch, channels, height, width].
 TROUPE_API Model cnn(const CnnConfig& config);
 
 }  // namespace troupe::train::models

@@ -1,4 +1,4 @@
-/// What layers share: refusals in one sentence each, and elementwise calls over views.
+/// Helpers for layers: errors in one sentence each, and elementwise calls over views.
 #pragma once
 
 #include "troupe/train/internal/reject.hpp"
@@ -8,7 +8,7 @@
 
 namespace troupe::train::internal {
 
-/// "transformer.h.0 takes f32 [batch, time, 384], not f32 [3, 5]".
+/// Throws a sentence like "transformer.h.0 takes f32 [batch, time, 384], not f32 [3, 5]".
 [[noreturn]] inline void reject_input(const Layer& layer, const Spec& in,
                                       const std::string& wants) {
   const std::string divided =
@@ -17,8 +17,8 @@ namespace troupe::train::internal {
          " " + in.shape.text() + divided);
 }
 
-/// Whether `in` has numbers of the layout's type, and so many dimensions with such a last one
-/// (below 0: any), all rows of them.
+/// Returns whether `in` has the layout's type, `rank` dimensions, the last one of size `last`
+/// (below 0: any), and all rows.
 inline bool fits(const Spec& in, const Layout& layout, int rank, std::int64_t last) {
   return in.type == layout.compute && in.shape.rank() == rank && in.parts == 1 &&
          (last < 0 || in.shape[rank - 1] == last);
@@ -28,13 +28,13 @@ inline std::string type_text(const Layout& layout) {
   return std::string(kernels::name_of(layout.compute));
 }
 
-/// For layers that are neither divided nor the same on every rank.
+/// Throws unless tp is 1. For layers that are neither divided nor replicated.
 inline void refuse_tensor_parallel(const Layer& layer, const Layout& layout) {
   if (layout.tp != 1)
     reject(layer.name() + " is not divided over tensor-parallel ranks: use a layout with tp = 1");
 }
 
-/// Refuses rows that the layout's ranks do not divide evenly.
+/// Throws when the layout's ranks do not divide the rows evenly.
 inline void require_even_rows(const Layer& layer, const Shape& shape, const Layout& layout) {
   const int ranks = parts::row_parts(layout);
   if (shape[0] * shape[1] % ranks != 0)
@@ -43,7 +43,7 @@ inline void require_even_rows(const Layer& layer, const Shape& shape, const Layo
            std::to_string(shape[1]) + ": choose other sizes, or sequence = false");
 }
 
-/// Refuses what is no [batch, time, channels], divided as the layout says.
+/// Throws unless the input is [batch, time, channels], its rows divided as the layout says.
 inline void require_stream(const Layer& layer, Spec in, const Layout& layout,
                            std::int64_t channels) {
   if (in.parts == parts::row_parts(layout)) in.parts = 1;
@@ -63,7 +63,7 @@ inline void add(const Run& run, const TensorView& a, const TensorView& b, const 
               {.type = run.type, .n = out.count(), .a = a.data, .b = b.data, .out = out.data});
 }
 
-/// Refuses the first id outside [least, end). Does nothing on a device, whose memory it cannot
+/// Throws for the first id outside [least, end). Does nothing on a device, whose memory it cannot
 /// read.
 inline void check_ids(const Layer& layer, const Run& run, const TensorView& ids, std::int32_t least,
                       std::int64_t end) {

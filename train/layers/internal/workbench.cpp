@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kGuard = 256;
 constexpr std::byte kGuardByte{0xa5};
-constexpr std::byte kPoison{0xff};  // no number in f64; -1 in i32
+constexpr std::byte kPoison{0xff};  // NaN in f64; -1 in i32
 
 Spec bytes_of(std::int64_t bytes) {
   return {DType::u8, {bytes}};
@@ -76,7 +76,8 @@ Workbench::Workbench(std::vector<Layer*> layers, const WorkbenchOptions& options
   make_memory();
 }
 
-/// Twice: first for an index with other tensors in front, whose ids a layer must not keep.
+/// Declares twice, first in an index with other tensors in front, to catch layers that keep its
+/// ids.
 void Workbench::declare() {
   constexpr int kOthers = 1000;
   Index earlier(index_.tp_rank());
@@ -115,7 +116,8 @@ void Workbench::make_memory() {
   Spec targets = options_.targets;
   if (targets.shape.rank() == 0) targets.shape = spec.shape;
   target_memory_ = Guarded(targets);
-  targets_ = {target_memory_.view(), spec.count() + 3,  // not the number of rows
+  targets_ = {target_memory_.view(), spec.count() + 3,  // differs from the number of rows on
+                                                        // purpose
               options_.loss_scale};
 }
 

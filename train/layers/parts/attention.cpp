@@ -11,13 +11,13 @@ bool keeps_probabilities(const Pass& pass) {
   return pass.time <= kKeptProbabilities;
 }
 
-/// Probabilities are made again in backward, from the same queries and keys by the same kernel, so
-/// that the bits are those of the kept ones.
+/// Returns whether backward computes the probabilities again. It uses the kernel of forward on
+/// equal queries and keys, so the bits equal those of saved probabilities.
 bool makes_again(const Pass& pass) {
   return pass.recompute == Recompute::selective && keeps_probabilities(pass);
 }
 
-/// Of one rank: its heads, and columns of them.
+/// The heads of one rank, and the columns that they take.
 struct Heads {
   std::int64_t queries = 0, keys = 0, size = 0;
   Heads(const AttentionConfig& c, const Pass& pass)
@@ -37,7 +37,7 @@ Shape attended_shape(const AttentionConfig& c, const Pass& pass) {
 
 /// Temporary memory of one call.
 struct Scratch {
-  TensorView probabilities;  // of Recompute::selective
+  TensorView probabilities;  // only with Recompute::selective
   TensorView dattended, attended;
   std::int64_t bytes = 0;
 

@@ -7,7 +7,7 @@
 namespace troupe::train::parts {
 namespace {
 
-/// A residual stream, or what becomes one: this rank's rows of it, or all.
+/// Take memory for a residual stream or a branch: this rank's rows (own), or all rows (whole).
 TensorView take_own(Carve& carve, const BlockConfig& c, const Pass& pass) {
   return carve.take(Spec{pass.type, {pass.batch, pass.time, c.attention.channels}, pass.row_parts});
 }
@@ -15,7 +15,7 @@ TensorView take_whole(Carve& carve, const BlockConfig& c, const Pass& pass) {
   return carve.take(pass.type, {pass.batch, pass.time, c.attention.channels});
 }
 
-/// Its parts have no names: what they would refuse is refused here, with the block's.
+/// Checks the configuration under the block's name, because its parts have no names.
 BlockConfig checked(const std::string& name, const BlockConfig& c) {
   check(c.attention, name);
   if (c.mlp.channels < 1 || c.mlp.inner < 1)
@@ -27,7 +27,7 @@ BlockConfig checked(const std::string& name, const BlockConfig& c) {
 
 template <class Inner>
 struct PreNormBlock<Inner>::Saved {
-  TensorView statistics1, normed1;  // normed1 and normed2: all rows
+  TensorView statistics1, normed1;  // normed1 and normed2 have all rows
   Attention::Saved attention;
   TensorView middle;  // the residual stream between attention and MLP
   TensorView statistics2, normed2;
@@ -48,7 +48,7 @@ struct PreNormBlock<Inner>::Carry {
   Attention::Carry attention;
   typename Inner::Carry inner;
   TensorView dnormed1, dmiddle, dnormed2;
-  TensorView branch1, branch2;  // all rows of what comes into a branch, if it is not dy itself
+  TensorView branch1, branch2;  // all rows of dy of a branch, unless it is dy itself
 
   Carry(Carve& carve, const PreNormBlock& b, const Pass& pass)
       : attention(carve, b.attention_.config(), pass),
@@ -62,7 +62,7 @@ struct PreNormBlock<Inner>::Carry {
   }
 };
 
-/// All rows of a sum before they are divided, and what a part needs.
+/// Memory for all rows of a sum before it is scattered, and the temporary memory of a part.
 template <class Inner>
 struct PreNormBlock<Inner>::Temporary {
   TensorView whole, rest;
@@ -72,7 +72,7 @@ struct PreNormBlock<Inner>::Temporary {
     rest = carve.take(DType::u8, {std::max(Attention::temporary_bytes(b.config_.attention, pass),
                                            Inner::temporary_bytes(b.config_.mlp, pass))});
   }
-  /// Where the sum of own rows is made.
+  /// Returns where to sum when the result is the rows `own`.
   TensorView sum_for(const TensorView& own) const { return whole.data == nullptr ? own : whole; }
 };
 
@@ -126,7 +126,7 @@ template <class Branch>
 void PreNormBlock<Inner>::add_branch(const Run& run, const Dropout& dropout, const TensorView& x,
                                      const TensorView& y, const TensorView& whole,
                                      Branch&& branch) const {
-  if (run.layout.tp == 1 && !dropout.is_on(run)) {  // the branch's last product adds
+  if (run.layout.tp == 1 && !dropout.is_on(run)) {  // the branch's last product adds to y
     internal::copy(run, x, y);
     return branch(y, true);
   }
@@ -215,7 +215,7 @@ double PreNormBlock<Inner>::flops(const Spec& in) const {
   return attention_.flops(rows, in.shape[1]) + inner_.flops(rows);
 }
 
-/// Attention and MLP gather what they read and sum what they make, forward and backward.
+/// Attention and MLP gather their inputs and sum their outputs, in forward and in backward.
 template <class Inner>
 PassExchanges PreNormBlock<Inner>::exchanges(const Spec& in, const Layout& layout) const {
   const std::int64_t whole = Spec{in.type, in.shape}.bytes();

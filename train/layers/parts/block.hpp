@@ -1,5 +1,5 @@
-/// PreNormBlock: a transformer block, x + attention(norm(x)) and then the same with an MLP (Xiong
-/// et al. 2020), over the kind of its MLP.
+/// PreNormBlock: a transformer block with norms before its parts (Xiong et al. 2020). It computes
+/// x + attention(norm(x)), and then the same with an MLP, whose kind is a template parameter.
 ///
 ///     PreNormBlock<Mlp> block("h.0", {.attention = attention, .norm = norm, .mlp = mlp});
 #pragma once
@@ -12,14 +12,16 @@ struct BlockConfig {
   AttentionConfig attention;
   NormConfig norm;
   MlpConfig mlp;
-  float dropout = 0;  ///< of what attention and MLP add to the residual stream
-  /// Names of the parts, after the block's own.
+  float dropout = 0;  ///< on the outputs of attention and MLP, before they are added to the
+                      ///< residual stream
+  /// Names of the parts, appended to the block's name.
   std::string norm1 = "ln_1", core = "attn", norm2 = "ln_2", inner = "mlp";
 };
 
-/// Takes and gives [batch, time, channels]; with Layout::sequence this rank's rows of it. Moves
-/// between tensor-parallel ranks what two sums in forward and two in backward move: it keeps all
-/// rows of both norms' outputs, so that backward does not gather them again.
+/// Maps [batch, time, channels] to the same shape; with Layout::sequence both are this rank's
+/// rows. Tensor-parallel ranks exchange the bytes of two all-reduces in forward and two in
+/// backward. The block saves all rows of both norms' outputs, so that backward does not gather
+/// them again.
 template <class Inner>
 class TROUPE_API PreNormBlock : public Layer {
  public:
@@ -43,12 +45,12 @@ class TROUPE_API PreNormBlock : public Layer {
   struct Carry;
   struct Temporary;
   Pass pass_of(const Spec& in, const Layout& layout) const;
-  /// y = x + dropout(branch), where branch(to, add) writes this rank's part of a sum to `whole`, or
+  /// Computes y = x + dropout(branch). branch(to, add) writes this rank's addend to `whole`, or
   /// adds to y.
   template <class Branch>
   void add_branch(const Run& run, const Dropout& dropout, const TensorView& x, const TensorView& y,
                   const TensorView& whole, Branch&& branch) const;
-  /// The gradient that comes into a branch, all rows: dy itself, or `memory`.
+  /// Returns the gradient of a branch's output, all rows: dy itself, or `memory`.
   TensorView enter_branch(const Run& run, const Dropout& dropout, const TensorView& dy,
                           const TensorView& memory) const;
 

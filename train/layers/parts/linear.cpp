@@ -9,7 +9,7 @@ using kernels::Op;
 
 namespace {
 
-/// Of this rank's part of the matrix.
+/// Sizes of this rank's part of the matrix.
 struct Sizes {
   std::int64_t out = 0, in = 0;
   explicit Sizes(const TensorPlace& weight)

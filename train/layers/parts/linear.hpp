@@ -1,15 +1,15 @@
-/// Linear: y = x W^T + b, W [out, in], with what comes before or after in the same product.
+/// Linear: y = x W^T + b with W [out, in], optionally fused with an activation or a sum.
 ///
 ///     Linear up({.in = c, .out = 4 * c});
 ///     up.declare(index, unit, "h.0.mlp.c_fc");
 ///     up.forward(run, w, x, y, {.activation = Activation::gelu, .aux = sum});
 ///
-/// A part of layers: it holds tensor ids and sizes, no values. Calls enqueue on run.queue().
+/// A part of layers: it holds tensor ids and sizes, but no values. Calls enqueue on run.queue().
 ///
-/// Several ranks divide W by its outputs or by its inputs (Split). Divided by outputs, y has this
-/// rank's columns, and dx is its part of a sum; divided by inputs, x has this rank's columns, and y
-/// is its part of a sum. The caller brings rows together before and sums after: gather() and sum()
-/// of parallel.hpp.
+/// Tensor-parallel ranks may divide W by its outputs or by its inputs (Split). Divided by
+/// outputs, y has this rank's columns and dx is its addend of a sum. Divided by inputs, x has
+/// this rank's columns and y is its addend of a sum. The caller gathers rows before and sums
+/// after, with gather() and sum() of parallel.hpp.
 #pragma once
 
 #include "troupe/train/layers/parts/parallel.hpp"
@@ -21,12 +21,13 @@ namespace troupe::train::parts {
 
 using kernels::Activation;
 
-/// The type of gradients and statistics beside activations of a type: f32, or f64 for f64.
+/// Returns the type of weight gradients and statistics for activations of a type: f64 for f64,
+/// else f32.
 constexpr DType gradient_type(DType type) noexcept {
   return type == DType::f64 ? DType::f64 : DType::f32;
 }
 
-/// Rows of a matrix that may be some columns of a wider one.
+/// Rows of a matrix, which may be a range of columns of a wider one.
 struct Rows {
   void* data = nullptr;
   std::int64_t rows = 0;
@@ -36,7 +37,7 @@ struct Rows {
   Rows(void* memory, std::int64_t count, std::int64_t step) noexcept
       : data(memory), rows(count), stride(step) {}
   Rows(const TensorView& view) noexcept : Rows(view.data, view.rows(), view.columns()) {}
-  /// The same rows from a later column on.
+  /// Returns the same rows from a later column on.
   Rows from(std::int64_t column, DType type) const noexcept {
     return {static_cast<std::byte*>(data) + column * kernels::size_of(type), rows, stride};
   }
@@ -44,18 +45,18 @@ struct Rows {
 
 /// How tensor-parallel ranks divide a matrix.
 enum class Split : std::uint8_t {
-  none,     ///< all have the matrix; each multiplies its own rows
-  outputs,  ///< and the bias
-  inputs,   ///< all have the bias; the first adds it, so that the sum has it once
+  none,     ///< no division: all have the matrix, and each multiplies its own rows
+  outputs,  ///< outputs are divided, and the bias with them
+  inputs,   ///< inputs are divided; all have the bias, and the first rank adds it once
 };
 
 struct LinearConfig {
-  std::int64_t in = 0, out = 0;  ///< of the whole
+  std::int64_t in = 0, out = 0;  ///< sizes of the whole matrix
   bool bias = true;
   float deviation = 0.02f;  ///< of the initial weights; biases are 0
   Split split = Split::none;
-  int groups = 1;       ///< of the outputs that are divided each: 3 for query, key and value
-  bool padded = false;  ///< the ranks need not divide `out`
+  int groups = 1;       ///< groups of outputs, each of which is divided: 3 for query, key and value
+  bool padded = false;  ///< `out` need not be a multiple of the ranks
 };
 
 class TROUPE_API Linear {
@@ -63,18 +64,19 @@ class TROUPE_API Linear {
   explicit Linear(const LinearConfig& config) : config_(config) {}
   /// Adds `name`.weight and, with a bias, `name`.bias.
   void declare(Index& index, int unit, const std::string& name, const Layout& layout = {});
-  /// The same with a weight of another shape of out * in elements: a convolution's.
+  /// Like declare() above, with a weight of another shape with out * in elements, as for a
+  /// convolution.
   void declare(Index& index, int unit, const std::string& name, const Shape& weight);
-  /// Uses another unit's matrix [out, in]; has no bias then. Throws InvalidArgument for a tensor of
-  /// another shape, or divided in another way.
+  /// Uses another unit's matrix [out, in], without a bias. Throws InvalidArgument for a tensor of
+  /// another shape, or with another division.
   void tie(Index& index, int unit, TensorId tensor, const Layout& layout = {});
-  /// Does nothing for a tied matrix.
+  /// Writes the initial weights. Does nothing for a tied matrix.
   void initialize(const Run& run, const Tensors& w) const;
 
   struct Forward {
     Activation activation = Activation::none;
-    void* aux = nullptr;  ///< gets the sum before the activation; rows as y
-    bool add = false;     ///< to y, before the activation
+    void* aux = nullptr;  ///< receives the sum before the activation; rows as y
+    bool add = false;     ///< add to y, before the activation
   };
   void forward(const Run& run, const Tensors& w, const Rows& x, const Rows& y,
                const Forward& options) const;
@@ -83,22 +85,23 @@ class TROUPE_API Linear {
   }
 
   struct Backward {
-    Activation activation = Activation::none;  ///< that made x
-    void* aux = nullptr;                       ///< its input; rows as dx
-    bool add = false;                          ///< to dx
+    Activation activation = Activation::none;  ///< the activation that made x
+    void* aux = nullptr;                       ///< the activation's input; rows as dx
+    bool add = false;                          ///< add to dx
   };
-  /// dx = dy W, then times the derivative of the activation.
+  /// Computes dx = dy W, then multiplies by the derivative of the activation.
   void backward_input(const Run& run, const Tensors& w, const Rows& dy, const Rows& dx,
                       const Backward& options) const;
   void backward_input(const Run& run, const Tensors& w, const Rows& dy, const Rows& dx) const {
     backward_input(run, w, dy, dx, Backward());
   }
-  /// g(W) += dy^T x, g(b) += column sums of dy. With a bias, rows of dy lie one behind another.
-  /// Where rows are divided and W by its inputs, dy has all rows, and g(b) gets this rank's.
+  /// Computes g(W) += dy^T x and g(b) += column sums of dy. With a bias, rows of dy must be
+  /// contiguous. When rows are divided over ranks and W by its inputs, dy has all rows, and g(b)
+  /// gets only this rank's.
   void backward_weight(const Run& run, const Tensors& g, const Rows& dy, const Rows& x) const;
 
   const LinearConfig& config() const noexcept { return config_; }
-  /// Of all ranks.
+  /// Floating-point operations of forward on all ranks.
   double flops(std::int64_t rows) const noexcept;
   TensorId weight() const noexcept { return weight_; }
 

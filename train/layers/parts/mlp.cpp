@@ -31,7 +31,7 @@ Linear outward(const MlpConfig& c) {
                  .split = Split::inputs});
 }
 
-/// Of one rank.
+/// Inner channels of one rank.
 std::int64_t inner_columns(const MlpConfig& c, const Pass& pass) {
   return c.inner / pass.tp;
 }

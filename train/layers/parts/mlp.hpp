@@ -1,4 +1,5 @@
-/// Mlp and SwiGlu: the second half of a transformer block, between its norm and its residual sum.
+/// Mlp and SwiGlu: the feed-forward part of a transformer block, between its norm and its
+/// residual sum.
 ///
 ///     Mlp mlp({.channels = c, .inner = 4 * c});
 ///     mlp.declare(index, unit, "h.0.mlp");
@@ -17,13 +18,13 @@ struct MlpConfig {
   float deviation = 0.02f, residual_deviation = 0.02f;
 };
 
-/// Throws InvalidArgument, with `name` in front, when the layout's ranks cannot divide the inner
-/// channels among them.
+/// Throws InvalidArgument that begins with `name` when the layout's ranks cannot divide the inner
+/// channels.
 TROUPE_API void check(const MlpConfig& config, const std::string& name, const Layout& layout);
 
-/// gelu(x A^T + a) B^T + b, as in GPT-2 ("c_fc", "c_proj"). Tensor-parallel ranks divide its inner
-/// channels. x and y have all rows; y, and the dx of backward_input(), are this rank's part of a
-/// sum.
+/// Computes gelu(x A^T + a) B^T + b, as in GPT-2 ("c_fc", "c_proj"). Under tensor parallelism
+/// ranks divide the inner channels. x and y have all rows. y and the dx of backward_input() are
+/// this rank's addend of a sum over ranks.
 class TROUPE_API Mlp {
  public:
   explicit Mlp(const MlpConfig& config);
@@ -41,7 +42,7 @@ class TROUPE_API Mlp {
   };
   static std::int64_t temporary_bytes(const MlpConfig&, const Pass&) noexcept { return 0; }
 
-  /// Adds to y with `add`.
+  /// Writes y, or adds to it with `add`.
   void forward(const Run& run, const Tensors& w, const TensorView& x, const TensorView& y, bool add,
                const Saved& saved) const;
   /// Writes dx.
@@ -58,8 +59,8 @@ class TROUPE_API Mlp {
   Linear up_, down_;
 };
 
-/// (silu(x G^T) * (x U^T)) D^T without biases (Shazeer 2020), as in Llama ("gate_proj", "up_proj",
-/// "down_proj"). Divided as Mlp.
+/// Computes (silu(x G^T) * (x U^T)) D^T without biases (Shazeer 2020), as in Llama ("gate_proj",
+/// "up_proj", "down_proj"). Divided as Mlp.
 class TROUPE_API SwiGlu {
  public:
   explicit SwiGlu(const MlpConfig& config);
@@ -78,7 +79,7 @@ class TROUPE_API SwiGlu {
   };
   static std::int64_t temporary_bytes(const MlpConfig& config, const Pass& pass) noexcept;
 
-  /// Adds to y with `add`.
+  /// Writes y, or adds to it with `add`.
   void forward(const Run& run, const Tensors& w, const TensorView& x, const TensorView& y, bool add,
                const Saved& saved) const;
   /// Writes dx.

@@ -1,4 +1,4 @@
-/// Norm and Dropout: what stands around the matrices of a block.
+/// Norm and Dropout: the parts of a block that are not matrix products.
 ///
 ///     Norm norm({.channels = c});
 ///     norm.declare(index, unit, "h.0.ln_1");
@@ -16,19 +16,19 @@ struct NormConfig {
   float epsilon = 1e-5f;
 };
 
-/// Layer norm, or RMS norm. Weights begin as 1, biases as 0; neither decays. With
-/// Layout::sequence its rows are this rank's own.
+/// Layer norm, or RMS norm. Weights begin as 1 and biases as 0, without weight decay. With
+/// Layout::sequence it works on this rank's own rows.
 class TROUPE_API Norm {
  public:
   explicit Norm(const NormConfig& config);
   void declare(Index& index, int unit, const std::string& name, const Layout& layout = {});
   void initialize(const Run& run, const Tensors& w) const;
 
-  /// Room for a mean and a reciprocal deviation per row, which backward reads.
+  /// Takes memory for each row's mean and reciprocal standard deviation, which backward reads.
   TensorView take_statistics(Carve& carve, DType type, std::int64_t rows) const;
   void forward(const Run& run, const Tensors& w, const TensorView& x, const TensorView& y,
                const TensorView& statistics) const;
-  /// Writes dx, or adds to it.
+  /// Writes dx, or adds to it with `add`.
   void backward_input(const Run& run, const Tensors& w, const TensorView& dy, const TensorView& x,
                       const TensorView& statistics, const TensorView& dx, bool add) const;
   void backward_weight(const Run& run, const Tensors& g, const TensorView& dy, const TensorView& x,
@@ -40,17 +40,18 @@ class TROUPE_API Norm {
   TensorId weight_ = -1, bias_ = -1;
 };
 
-/// Dropout of rows of a batch [batch, time], or of this rank's where they are divided
-/// (TensorView::parts). Which elements stay is a function of (run.seed, the name, run.step, the
-/// sample's number, its time, the column).
+/// Dropout of the rows of a batch [batch, time], or of this rank's rows where they are divided
+/// (TensorView::parts). The mask is a function of (run.seed, the name, run.step, the sample's
+/// number, its time, the column).
 class TROUPE_API Dropout {
  public:
   Dropout(std::string name, float p);
   bool is_on(const Run& run) const noexcept { return run.training && p_ > 0; }
-  /// Whether some run may use it, so that memory must be there.
+  /// Returns whether some run may use dropout, so that memory must be reserved.
   bool may_be_on() const noexcept { return p_ > 0; }
-  /// out may be in. With gradients it is its own backward. Without run.samples they are numbered
-  /// from 0. Throws InvalidArgument when run.samples has another number of samples.
+  /// Applies the mask; `out` may be `in`. Applied to gradients, it is its own backward. Without
+  /// run.samples, samples are numbered from 0. Throws InvalidArgument when run.samples has
+  /// another size than the batch.
   void apply(const Run& run, const TensorView& in, const TensorView& out, std::int64_t time) const;
 
  private:

@@ -16,8 +16,9 @@ Communicator& group(const Run& run) {
   return *run.tp;
 }
 
-/// What is enqueued later waits for the work: the device does, where it carries it out, and the
-/// host elsewhere. Throws the work's error where it has ended, and later calls do else.
+/// Makes later work of the queue wait for `work`: on the device if it carries the work out,
+/// otherwise on the host. Throws the work's error if it has failed by now; later calls throw
+/// later errors.
 void order(const Run& run, Work work) {
   work.wait(run.device);
 }
