@@ -8,8 +8,8 @@ namespace {
 
 using internal::CountedRange;
 
-/// Adds the squares of one unit's owned elements to `chunks`, by chunk. Ranges of one chunk each
-/// need a place of their own until the device has made them.
+/// Adds the squares of one unit's owned elements to `chunks`, by chunk. Each range keeps results
+/// of its own until the device has written them, since two ranges may belong to one chunk.
 class UnitSquares {
  public:
   UnitSquares(kernels::Device& device, const Store::Owned& owned, std::vector<CountedRange> counted)
@@ -26,7 +26,7 @@ class UnitSquares {
       out += chunks_of(each);
     }
   }
-  /// When the device's queue has been synchronised.
+  /// Call it after the device's queue has been synchronised.
   void add_to(std::span<double> chunks) const {
     std::size_t next = 0;
     for (const CountedRange& each : counted_)
@@ -42,7 +42,7 @@ class UnitSquares {
   std::vector<double> squares_;
 };
 
-/// Of the chunks that this rank owns: of all units in their order.
+/// Returns the squares of the chunks that this rank owns, of all units in their order.
 std::vector<double> own_squares(kernels::Device& device, Store& store, int tp_rank) {
   std::vector<UnitSquares> units;
   std::vector<std::size_t> chunks;
@@ -61,7 +61,7 @@ std::vector<double> own_squares(kernels::Device& device, Store& store, int tp_ra
   return squares;
 }
 
-/// Every rank's numbers, rank after rank.
+/// Returns every rank's numbers, rank after rank.
 std::vector<double> gather(collective::Communicator* group, std::vector<double> mine) {
   if (group == nullptr) return mine;
   std::vector<double> all(mine.size() * static_cast<std::size_t>(group->size()));
@@ -69,8 +69,8 @@ std::vector<double> gather(collective::Communicator* group, std::vector<double> 
   return all;
 }
 
-/// Appends the elements [first, end) of a range that was asked for, cut so that a piece lies in one
-/// chunk or in whole ones.
+/// Appends the elements [first, end) to `ranges`, cut so that each piece lies in one chunk or
+/// consists of whole chunks.
 void append(std::vector<CountedRange>& ranges, std::int64_t first, std::int64_t end) {
   while (first < end) {
     std::int64_t stop = first % kChunk == 0 ? end / kChunk * kChunk : 0;
@@ -87,7 +87,7 @@ namespace internal {
 std::vector<CountedRange> counted_ranges(const Index& index, int unit, const Range& owned,
                                          int tp_rank) {
   std::vector<CountedRange> ranges;
-  std::int64_t next = owned.first;  // of the slab: up to here it is decided
+  std::int64_t next = owned.first;  // the slab is handled up to here
   for (const TensorId id : index.units().at(static_cast<std::size_t>(unit)).tensors) {
     const TensorPlace& tensor = index[id];
     if (tp_rank == 0 || tensor.shard.axis >= 0) continue;

@@ -1,4 +1,4 @@
-/// The norm of a gradient whose parts lie on several ranks, and the clip by it.
+/// The global norm of a gradient whose parts lie on several ranks, and clipping by it.
 ///
 ///     const double norm = global_norm(device, store, {mesh.dp.get(), mesh.tp.get()});
 ///     const float clip = clip_factor(norm, options.max_norm);
@@ -14,44 +14,47 @@
 
 namespace troupe::train {
 
-/// The groups that share a model's gradients; null where a group has one rank.
+/// The groups over which a model's gradients are divided; null where a group has one rank.
 struct NormGroups {
   collective::Communicator* dp = nullptr;
   collective::Communicator* tp = nullptr;
   collective::Communicator* pp = nullptr;
 };
 
-/// The root of the sum of squares of all gradients after their reduction. Squares are summed in f64
-/// over chunks of kChunk elements of a unit's slab, chunks over the shard of a unit, and shards in
-/// the order of (unit, tp index): equal bits for every dp, zero and pp, and on all ranks. Tensors
-/// that tensor parallelism replicates count on tp index 0 alone. Not finite when a gradient is not.
-/// Under pp the index has the units of the whole model, and those of other stages are empty.
-/// Every rank calls it; finishes all reductions; blocks for the others' sums, which count as
-/// Purpose::norm.
+/// Returns the square root of the sum of squares of all gradients. Every rank calls it. It
+/// finishes all reductions, and blocks for the other ranks' sums, which count as Purpose::norm.
+///
+/// Squares are summed in f64: over chunks of kChunk elements of a unit's slab, then over the
+/// chunks of a unit's shard, then over shards in the order of (unit, tp index). This order gives
+/// equal bits for every dp, zero and pp, and on all ranks. Tensors that tensor parallelism
+/// replicates count on tp index 0 alone. The result is not finite when a gradient is not. Under
+/// pp the index has the units of the whole model, and those of other stages are empty.
 TROUPE_API double global_norm(kernels::Device& device, Store& store, const NormGroups& groups);
 
-/// What gradients are multiplied with so that their norm is at most max_norm; 1 for max_norm <= 0.
+/// Returns the factor for the gradients that makes their norm at most max_norm; 1 for max_norm <=
+/// 0.
 TROUPE_API float clip_factor(double norm, double max_norm);
 
 namespace internal {
 
-/// Elements of a slab whose squares count, inside of one chunk or over several whole ones.
+/// Elements of a slab whose squares count, within one chunk or over several whole chunks.
 struct CountedRange {
-  Range range;             ///< of what the rank owns
-  std::int64_t chunk = 0;  ///< that it begins in, from the first that the rank owns
+  Range range;             ///< relative to the first element that the rank owns
+  std::int64_t chunk = 0;  ///< the chunk in which it begins, counted from the first that the rank
+                           ///< owns
   friend bool operator==(const CountedRange&, const CountedRange&) = default;
 };
-/// Pure. Of the range `owned` of a unit on this tp index, ascending.
+/// Returns the ranges of `owned` that count on this tp index, ascending. A pure function.
 TROUPE_API std::vector<CountedRange> counted_ranges(const Index& index, int unit,
                                                     const Range& owned, int tp_rank);
 
-/// Pure. `squares` has those of the chunks of each owner one after the other, and an owner's by
-/// unit. Result: the sum of every unit, of its chunks in ascending order.
+/// Returns the sum of every unit over its chunks in ascending order. `squares` has one number for
+/// each chunk, owner after owner, and in each owner unit after unit. A pure function.
 TROUPE_API std::vector<double> sums_of_units(const Index& index, int owners,
                                              std::span<const double> squares);
 
-/// Pure. `sums` has one number of each unit for every tp index of every stage, stage after stage; 0
-/// for units of other stages. Adds them in the order of (unit, tp index).
+/// Adds `sums` in the order of (unit, tp index). `sums` has one number for each unit, for every
+/// tp index of every stage, stage after stage, and 0 for units of other stages. A pure function.
 TROUPE_API double add_units(std::span<const double> sums, std::size_t units);
 
 }  // namespace internal

@@ -10,7 +10,7 @@ namespace {
 
 using internal::reject;
 
-/// Not a NaN, not infinite, in [least, most).
+/// Throws unless the value is finite and in [least, most).
 void check_number(const char* name, double value, double least, double most) {
   if (std::isfinite(value) && value >= least && value < most) return;
   reject("OptimizerOptions." + std::string(name) + " is " + std::to_string(value) +
@@ -20,7 +20,7 @@ void check_number(const char* name, double value, double least, double most) {
 
 /// The part of a tensor that a rank owns.
 struct Segment {
-  std::int64_t first = 0;  // from the first of the owned elements
+  std::int64_t first = 0;  // from the first owned element
   std::int64_t count = 0;
   bool decay = false;
 };

@@ -1,4 +1,4 @@
-/// Optimizers over owned ranges of slabs, and the clip by global norm.
+/// Optimizers (AdamW, SGD) over the owned ranges of slabs.
 ///
 ///     OptimizerOptions options{.kind = OptimizerKind::adamw, .rate = 3e-4f};
 ///     update_owned(device, index, unit, store.owned(unit), options, options.rate, step, clip);
@@ -19,26 +19,26 @@ enum class OptimizerKind : std::uint8_t { adamw, sgd };
 
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::adamw;
-  float rate = 1e-3f;  ///< StepOptions::rate overrides it for a step
+  float rate = 1e-3f;  ///< learning rate; StepOptions::rate overrides it for a step
   float beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f;  ///< AdamW
   float momentum = 0;                                  ///< SGD
   bool nesterov = false;
   float decay = 0.1f;
   bool decay_all = false;              ///< also tensors of Group::no_decay
-  double max_norm = 1.0;               ///< of the gradient; 0: no clip
-  LossScalerOptions loss_scaler = {};  ///< for Layout::compute = f16; else not used
+  double max_norm = 1.0;               ///< for clipping the gradient; 0: no clipping
+  LossScalerOptions loss_scaler = {};  ///< for Layout::compute = f16; otherwise unused
 
-  /// Slabs that it keeps beside the weights.
+  /// Returns how many moments it keeps for each weight.
   int moments() const noexcept {
     return kind == OptimizerKind::adamw ? 2 : (momentum == 0 ? 0 : 1);
   }
 };
 
-/// Throws InvalidArgument, naming the member, for values that make no optimizer.
+/// Throws InvalidArgument that names the member, for values out of range.
 TROUPE_API void check(const OptimizerOptions& options);
 
-/// One update of what this rank owns of a unit. `step` counts from 1. Tensors of a range that ends
-/// inside of them are updated in part. Padding stays zero.
+/// Updates the part of a unit that this rank owns. `step` counts from 1. A tensor that only
+/// partly lies in the range is updated in part. Padding stays zero.
 TROUPE_API void update_owned(kernels::Device& device, const Index& index, int unit,
                              const Store::Owned& owned, const OptimizerOptions& options, float rate,
                              std::int64_t step, float gradient_scale);

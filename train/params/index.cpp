@@ -24,7 +24,7 @@ void check_shape(const std::string& name, const Shape& shape) {
   }
 }
 
-/// The shape of this rank's part.
+/// Returns the shape of this rank's part of the tensor.
 Shape local_shape(const std::string& name, const Shape& global, const TensorShard& shard) {
   if (shard.axis < 0) return global;
   const auto refuse = [&](const std::string& why) { reject("tensor " + name + ": " + why); };

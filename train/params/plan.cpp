@@ -22,7 +22,7 @@ std::int64_t tied_bytes(const Index& index) {
   return count * kFloatBytes;
 }
 
-/// Sharded kinds are 1/dp of the slabs.
+/// Returns the bytes of a store. Sharded kinds have 1/dp of the slabs.
 Store::Bytes store_bytes(const Index& index, const Layout& layout, int moments) {
   const int zero = layout.dp == 1 ? 0 : layout.zero;
   const std::int64_t weight = kernels::size_of(layout.compute), floats = kFloatBytes;
@@ -48,7 +48,8 @@ Store::Bytes store_bytes(const Index& index, const Layout& layout, int moments) 
   return bytes;
 }
 
-/// Of the unit that has the most, if it has several that must be made one.
+/// Returns the memory to pack partial gradients in: that of the largest unit with several of
+/// them.
 std::int64_t partial_bytes(const Index& index, const Layout& layout) {
   if (layout.tp == 1) return 0;
   std::int64_t most = 0;
@@ -71,13 +72,14 @@ std::int64_t largest_unit(const Index& index) {
   return largest;
 }
 
-/// With zero >= 2 they lie where a step has gradients in flight.
+/// Returns the memory of initial values that is allocated beside the store. With zero >= 2 they
+/// lie in slabs of the pool instead.
 std::int64_t initial_bytes(const Index& index, const Layout& layout) {
   const bool shares_master = layout.compute != DType::f32 && layout.dp > 1 && layout.zero == 1;
   return shares_master ? kFloatBytes * largest_unit(index) : 0;
 }
 
-/// Weights and gradients of the largest part of a unit that a rank updates.
+/// Returns the bytes for weights and gradients of the largest part of a unit that a rank updates.
 std::int64_t staging_bytes(const Index& index, const Layout& layout) {
   if (layout.offload == Offload::none) return 0;
   const std::int64_t largest = largest_unit(index);
@@ -95,7 +97,7 @@ collective::Traffic traffic_of(const internal::Moved& moved, int ranks) {
           .padding = bytes(moved.padding)};
 }
 
-/// In the order of what costs the least time.
+/// Returns the layouts of a mesh, the ones that cost the least time first.
 std::vector<Layout> layouts_to_try(const Layout& mesh, bool moments) {
   std::vector<Layout> all;
   for (const Offload offload : {Offload::none, Offload::optimizer})
@@ -111,7 +113,7 @@ std::vector<Layout> layouts_to_try(const Layout& mesh, bool moments) {
   return all;
 }
 
-/// All ways to make up the ranks: data parallel first.
+/// Returns all meshes of the ranks: data parallelism first.
 std::vector<Layout> meshes_of(const PlanSearch& search, int ranks) {
   std::vector<Layout> meshes;
   for (int divided = 1; divided <= ranks; ++divided)
@@ -128,10 +130,10 @@ std::vector<Layout> meshes_of(const PlanSearch& search, int ranks) {
   return meshes;
 }
 
-/// Whether the model can be divided so, with sequence parallelism where that goes; `mesh` is
-/// changed to say so.
+/// Returns whether the model can be divided over the mesh. Sets mesh.sequence where sequence
+/// parallelism is possible.
 bool can_divide(const PlannedModel& model, Layout& mesh) {
-  if (mesh.tp == 1 && mesh.pp == 1) return true;  // what is wrong then is wrong in every layout
+  if (mesh.tp == 1 && mesh.pp == 1) return true;  // an error here would be an error in every layout
   for (const bool sequence : {true, false}) {
     if (sequence && mesh.tp == 1) continue;
     mesh.sequence = sequence;
@@ -191,7 +193,7 @@ Row row_of(const Plan& plan) {
           moved(plan.exchanges.pp.payload() + plan.exchanges.tied.payload())};
 }
 
-/// "weights 4.00 GiB, gradients 4.00 GiB": what is not 0.
+/// Returns a text like "weights 4.00 GiB, gradients 4.00 GiB", without the kinds of 0 bytes.
 std::string parts_of(const Plan& plan) {
   const Store::Bytes& store = plan.store;
   const std::pair<const char*, std::int64_t> parts[] = {

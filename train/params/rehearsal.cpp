@@ -10,7 +10,8 @@ namespace {
 constexpr std::int64_t kGradientBytes = sizeof(float);
 constexpr const char* kTraffic = "the traffic of a step";
 
-/// The first, one between, the last: all between are alike.
+/// Micro-batches that are played: the first, one in the middle and the last. All in the middle
+/// are alike.
 constexpr int kRehearsed = 3;
 
 }  // namespace
@@ -37,7 +38,7 @@ Rehearsal::Rehearsal(const Index& index, int zero, int micro, DType weights)
   update();
 }
 
-/// Counts what was moved since `before` so many times again.
+/// Adds the traffic since `before` another `times` times.
 void Rehearsal::repeat(const Moved& before, std::int64_t times) {
   for (std::int64_t Moved::* kind : {&Moved::all_reduce, &Moved::reduce_scatter, &Moved::all_gather,
                                      &Moved::norm, &Moved::padding})
@@ -48,7 +49,8 @@ std::int64_t Rehearsal::bytes_of(std::size_t unit, std::int64_t element) const {
   return index_.units()[unit].size * element;
 }
 
-/// An operation over the unit's slab that counts so many times (ranks - 1) / ranks of it.
+/// Counts an operation over the unit's slab that transfers factor * (ranks - 1) / ranks of its
+/// bytes.
 void Rehearsal::count(std::int64_t& counter, std::size_t unit, std::int64_t factor,
                       std::int64_t element) {
   const UnitPlace& place = index_.units()[unit];

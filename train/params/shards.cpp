@@ -7,7 +7,7 @@
 namespace troupe::train {
 namespace {
 
-/// Elements that follow each other on both sides.
+/// A run of elements that is contiguous in the shard and in the whole tensor.
 struct Stretch {
   std::int64_t local = 0, whole = 0, count = 0;
 };
@@ -18,8 +18,8 @@ std::int64_t product(const Shape& shape, int first, int end) {
   return count;
 }
 
-/// Calls f(Stretch) for what rank `index` has of the tensor. Along the axis each of the groups is
-/// divided for itself; a shard that would reach beyond its group ends with padding.
+/// Calls f(Stretch) for each run of the shard of rank `index`. Along the axis each group is
+/// divided by itself. A shard that reaches beyond the end of its group ends with padding.
 template <class F>
 void for_each_stretch(const TensorPlace& tensor, int index, F&& f) {
   const TensorShard& shard = tensor.shard;

@@ -34,7 +34,7 @@ Buffer buffer(float* data, std::int64_t count) {
   return {data, DType::f32, count};
 }
 
-/// Bytes of a parameter that every rank holds whole; the others are shared.
+/// Returns the bytes of a parameter that every rank holds whole; the other bytes are sharded.
 std::int64_t whole_bytes(int zero, std::int64_t weight, std::int64_t all) {
   if (zero == 0) return all;
   return (zero < 3 ? weight : 0) + (zero < 2 ? kSize : 0);
@@ -43,12 +43,13 @@ std::int64_t whole_bytes(int zero, std::int64_t weight, std::int64_t all) {
 }  // namespace
 
 struct Store::State {
-  /// What changes of a unit. A Work that has not ended borrows the memory above it.
+  /// State of a unit. A Work in flight borrows the unit's memory, which is declared above it so
+  /// that it is freed later.
   struct Unit {
     std::int64_t offset = 0;  // in slabs of all units
-    int gathered = 0;         // zero = 3: gather() without release()
-    bool fresh = true;        // zero >= 2: nothing was reduced in this step
-    Memory weights;           // zero = 3: while it is gathered
+    int gathered = 0;         // zero = 3: calls of gather() without release()
+    bool fresh = true;        // zero >= 2: nothing was reduced in this step yet
+    Memory weights;           // zero = 3: while the unit is gathered
     Memory gradients;         // zero >= 2: from begin_gradients() to finish_reduce()
     bool reducing = false;
     Work weights_work, gradients_work;
@@ -65,15 +66,15 @@ struct Store::State {
   std::int64_t first_of(int unit) const { return share_of(unit) * options.dp_rank; }
 
   std::byte* weight_slab(int unit);
-  /// The part of the weights that this rank gives to the others.
+  /// Returns the part of the weights that this rank contributes to a gather.
   std::byte* given_weights(int unit);
   float* gradient_slab(int unit);
-  /// In f32: what this rank updates.
+  /// Returns the part in f32 that this rank updates.
   float* owned_part(int unit, Part part);
   float* owned_gradients(int unit);
-  /// Whole, while initial values are written.
+  /// Returns the unit's whole slab while initial values are written.
   float* initial_slab(int unit);
-  /// The unit's part of a slab of shares.
+  /// Returns the unit's part of a slab of shares.
   float* share_in(const Memory& slab, int unit) { return floats(slab) + at(unit).offset / parts; }
 
   void allocate();
@@ -90,18 +91,18 @@ struct Store::State {
   StoreOptions options;
   collective::Communicator* dp;
   int parts;                 // ranks
-  int zero;                  // with one rank there is nothing to share
-  bool mixed;                // 16-bit weights beside a master
-  std::int64_t weight_size;  // bytes of an element
+  int zero;                  // 0 with one rank, which has nothing to shard
+  bool mixed;                // 16-bit weights with f32 master weights
+  std::int64_t weight_size;  // bytes of an element of the weights
   std::int64_t whole = 0, share = 0;
   Memory weights, master, gradients, tied, copies;
-  Memory initial;  // of a shared master
+  Memory initial;  // of sharded master weights
   int initial_unit = -1;
   std::array<Memory, 2> moments;
   std::vector<std::int64_t> tied_offsets;  // by tensor
   std::int64_t tied_count = 0;             // aligned
   internal::SlabPool<Memory> pool;
-  std::vector<Unit> units;  // last: what is under way ends before memory goes
+  std::vector<Unit> units;  // declared last: operations in flight end before memory is freed
 };
 
 Store::State::State(const Index& places, kernels::Device& on, const StoreOptions& with,
@@ -208,7 +209,7 @@ void Store::State::copy(float* to, const float* from, std::int64_t count) {
   device.copy(device.compute(), to, from, static_cast<std::size_t>(count * kSize));
 }
 
-/// Begins to make the slab of a unit whole from the ranks' parts.
+/// Starts to gather the whole slab of a unit from the ranks' parts.
 void Store::State::gather_into(int unit) {
   Unit& state = at(unit);
   state.weights_work =
@@ -222,7 +223,7 @@ void Store::State::round(const float* from, std::byte* to, std::int64_t count) {
       {.from = DType::f32, .to = options.weights, .n = count, .in = from, .out = to});
 }
 
-/// Whole initial values become the master and the weights.
+/// Copies whole initial values to the master weights and rounds them to the weights.
 void Store::State::keep_initial(int unit) {
   const float* values = initial_slab(unit);
   at(unit).weights_work.wait();
@@ -231,13 +232,13 @@ void Store::State::keep_initial(int unit) {
     round(values + first_of(unit), given_weights(unit), share_of(unit));
   else
     round(values, weight_slab(unit), place(unit).size);
-  device.compute().synchronize();  // the slab goes
+  device.compute().synchronize();  // the slab is freed next
   if (zero >= 2) pool.give_back(std::move(initial));
   initial = {};
   initial_unit = -1;
 }
 
-/// What a reduction of one micro-batch gave joins that of the earlier ones.
+/// Adds the reduced gradients of one micro-batch to those of the earlier ones.
 void Store::State::accumulate(int unit) {
   Unit& state = at(unit);
   float* sum = owned_gradients(unit);
@@ -279,7 +280,7 @@ void Store::release(int unit) {
   State::Unit& state = s.at(unit);
   if (state.gathered == 0) reject("unit " + s.place(unit).name + " is released, but not gathered");
   if (--state.gathered > 0) return;
-  state.weights_work = {};  // waits
+  state.weights_work = {};  // waits for the gather
   if (state.weights.data() != nullptr) s.pool.give_back(std::move(state.weights));
 }
 

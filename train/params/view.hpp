@@ -1,4 +1,4 @@
-/// Shape and TensorView: typed memory with a shape, owned by somebody else.
+/// Shape and TensorView: typed memory with a shape, borrowed from its owner.
 ///
 ///     TensorView x(memory, DType::f32, {batch, time, channels});
 ///     x.rows();      // batch * time
@@ -29,9 +29,9 @@ class TROUPE_API Shape {
     return sizes_[static_cast<std::size_t>(axis)];
   }
   void set(int axis, std::int64_t size) noexcept { sizes_[static_cast<std::size_t>(axis)] = size; }
-  /// Throws InvalidArgument past kMost.
+  /// Throws InvalidArgument above kMost.
   void push_back(std::int64_t size);
-  /// Product of all, or the largest number where that is none; 1 for a shape without dimensions.
+  /// Returns the product of all sizes; 1 without dimensions, and the largest int64 on overflow.
   std::int64_t count() const noexcept;
   const std::int64_t* begin() const noexcept { return sizes_.data(); }
   const std::int64_t* end() const noexcept { return sizes_.data() + rank_; }
@@ -44,19 +44,19 @@ class TROUPE_API Shape {
   int rank_ = 0;
 };
 
-/// Of so many elements, or the largest number where that is none.
+/// Returns the bytes of `count` elements, or the largest int64 on overflow.
 constexpr std::int64_t size_in_bytes(std::int64_t count, DType type) noexcept {
   std::int64_t bytes = 0;
   const bool overflows = __builtin_mul_overflow(count, kernels::size_of(type), &bytes);
   return overflows ? std::numeric_limits<std::int64_t>::max() : bytes;
 }
 
-/// What a tensor is, without memory.
+/// The type and shape of a tensor, without memory.
 struct Spec {
   DType type = DType::f32;
   Shape shape;
-  /// Its rows are divided over so many ranks, in order. This one has count() elements; the shape is
-  /// that of the whole.
+  /// Number of ranks over which the rows are divided, in order. count() is that of one rank; the
+  /// shape is the whole tensor's.
   int parts = 1;
   std::int64_t count() const noexcept { return shape.count() / parts; }
   std::int64_t bytes() const noexcept { return size_in_bytes(count(), type); }
@@ -79,13 +79,14 @@ struct TensorView {
   }
   std::int64_t count() const noexcept { return shape.count() / parts; }
   std::int64_t bytes() const noexcept { return size_in_bytes(count(), type); }
-  /// Size of the last dimension, and how many of them this rank has.
+  /// columns() is the size of the last dimension, and rows() the number of such rows on this
+  /// rank.
   std::int64_t columns() const noexcept { return shape.rank() == 0 ? 1 : shape[shape.rank() - 1]; }
   std::int64_t rows() const noexcept { return columns() == 0 ? 0 : count() / columns(); }
   Spec spec() const noexcept { return {type, shape, parts}; }
 };
 
-/// The view's memory as collectives take it.
+/// Returns the view's memory in the form that collective operations take.
 inline kernels::Buffer buffer_of(const TensorView& view) noexcept {
   return {view.data, view.type, view.count()};
 }

@@ -1,4 +1,4 @@
-/// A step of the engine with sizes instead of memory.
+/// Rehearsal: plays a step of the engine with sizes instead of memory, for plan().
 #pragma once
 
 #include "troupe/train/internal/visits.hpp"
@@ -11,20 +11,21 @@
 
 namespace troupe::train::internal {
 
-/// What the data-parallel group of a rank moves: bytes times ranks, so that nothing is rounded.
+/// Traffic of a rank's data-parallel group, in bytes times ranks, so that nothing is rounded.
 struct Moved {
   std::int64_t all_reduce = 0, reduce_scatter = 0, all_gather = 0, norm = 0, padding = 0;
 };
 
-/// Makes the calls of Store that train/engine makes in a step, in their order: units are gathered
-/// one layer ahead of where they are read, and with zero >= 2 kMostInFlight reductions are under way
-/// before the next one waits.
+/// Makes the calls of Store that the engine makes in a step, in the same order. Units are
+/// gathered one layer before they are read. With zero >= 2, at most kMostInFlight reductions are
+/// in flight.
 class Rehearsal {
  public:
-  /// `weights`: their type. Throws InvalidArgument when the traffic is no 64-bit number.
+  /// `weights` is the type of the weights. Throws InvalidArgument when the traffic overflows 64
+  /// bits.
   Rehearsal(const Index& index, int zero, int micro, DType weights);
 
-  /// Most bytes of units in use and gradients in flight.
+  /// Returns the most bytes of units in use and gradients in flight.
   std::int64_t peak() const noexcept { return pool_.peak(); }
   const Moved& moved() const noexcept { return moved_; }
 
@@ -34,7 +35,7 @@ class Rehearsal {
     std::int64_t bytes() const noexcept { return size; }
   };
   struct Unit {
-    std::vector<int> completed;  // units whose gradients are whole behind its backward
+    std::vector<int> completed;  // units whose gradients are complete after this unit's backward
     int gathered = 0;
     bool in_flight = false;
   };
@@ -56,7 +57,7 @@ class Rehearsal {
 
   const Index& index_;
   int zero_;
-  std::int64_t weight_bytes_;  // of an element
+  std::int64_t weight_bytes_;  // per element
   SlabPool<Slab> pool_;
   UnitsOfLayers read_;
   std::vector<Unit> units_;

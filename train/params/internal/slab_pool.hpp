@@ -1,4 +1,4 @@
-/// Memory for units in use: gathered weights, gradients in flight.
+/// SlabPool: memory for units in use, which are gathered weights and gradients in flight.
 #pragma once
 
 #include <algorithm>
@@ -9,15 +9,15 @@
 
 namespace troupe::train::internal {
 
-/// Keeps what was given back for the next one of the same size. It never holds more than was once in
-/// use at the same time: where an allocation would, the longest idle slabs are freed first. A Slab
-/// has bytes() and frees its memory when it goes.
+/// Keeps returned slabs for later requests of the same size. The pool never holds more bytes than
+/// were in use at one time: before an allocation that would exceed this peak, it frees the slabs
+/// that were idle longest. A Slab has bytes() and frees its memory in its destructor.
 template <class Slab>
 class SlabPool {
  public:
   explicit SlabPool(std::function<Slab(std::int64_t)> allocate) : allocate_(std::move(allocate)) {}
 
-  /// Its content is whatever was there. Throws what `allocate` throws.
+  /// Returns a slab with undefined content. Throws what `allocate` throws.
   Slab take(std::int64_t bytes) {
     const auto found = std::find_if(idle_.begin(), idle_.end(),
                                     [&](const Slab& slab) { return bytes_of(slab) == bytes; });
@@ -47,7 +47,7 @@ class SlabPool {
   }
 
   std::function<Slab(std::int64_t)> allocate_;
-  std::vector<Slab> idle_;  // in the order in which they came back
+  std::vector<Slab> idle_;  // in the order in which they were returned
   std::int64_t held_ = 0, peak_ = 0;
 };
 
