@@ -48,7 +48,8 @@ std::optional<FileType> find_type(std::string_view name) {
   return std::nullopt;
 }
 
-/// Bytes of a tensor, or nullopt when a dimension is negative or the product overflows.
+/// Returns the bytes of a tensor, or nullopt when a dimension is negative or the product
+/// overflows.
 std::optional<std::uint64_t> byte_size(FileType type, const std::vector<std::int64_t>& shape) {
   auto size = static_cast<std::uint64_t>(size_of(type));
   bool empty = false;

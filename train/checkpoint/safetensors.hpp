@@ -1,5 +1,6 @@
-/// Reads and writes the safetensors format (Hugging Face, README of the format): a JSON header of
-/// names, types, shapes and places, then the bytes. PyTorch, NumPy and others read it.
+/// Reads and writes the safetensors format (Hugging Face, README of the format): a JSON header
+/// with names, types, shapes and offsets, followed by the bytes. PyTorch, NumPy and others read
+/// it.
 ///
 ///     std::vector<FileTensor> tensors = {{"w", FileType::f32, {2, 3}, bytes}};
 ///     write_safetensors_file("step-100.safetensors", tensors, {{"step", "100"}}).value();
@@ -20,8 +21,8 @@
 
 namespace troupe::train {
 
-/// The format's element types with a whole number of bytes. (The format's F4 and F6 types are
-/// refused.)
+/// The format's element types with a whole number of bytes. The format's F4 and F6 types are
+/// refused.
 enum class FileType : std::uint8_t {
   boolean,
   u8,
@@ -43,12 +44,12 @@ enum class FileType : std::uint8_t {
   i64,
   u64
 };
-/// "F32"; the format's name of a type.
+/// Returns the format's name of a type, such as "F32".
 TROUPE_API std::string_view name_of(FileType type) noexcept;
-/// Bytes of one element.
+/// Returns the bytes of one element.
 TROUPE_API std::int64_t size_of(FileType type) noexcept;
 
-/// A named tensor whose bytes (row-major, little-endian) belong to somebody else.
+/// A named tensor with borrowed bytes (row-major, little-endian).
 struct FileTensor {
   std::string name;
   FileType type = FileType::f32;
@@ -70,30 +71,31 @@ struct TROUPE_API SafetensorsFile {
   std::vector<FileTensor> tensors;  ///< in the order of their bytes
   Metadata metadata;
 
-  /// nullptr when there is none of that name.
+  /// Returns the tensor of that name, or nullptr.
   const FileTensor* find(std::string_view name) const;
 };
 
-/// The bytes of a file: tensors ordered by type (widest first), then name; header padded with
-/// spaces to a multiple of 8. Throws InvalidArgument for two equal names, the name "__metadata__",
-/// names that are not UTF-8, or bytes that do not fit type and shape.
+/// Returns the bytes of a file. Tensors are ordered by type (widest first), then by name; the
+/// header is padded with spaces to a multiple of 8. Throws InvalidArgument for two equal names,
+/// the name "__metadata__", names that are not UTF-8, and bytes that do not fit type and shape.
 TROUPE_API Blob write_safetensors(std::span<const FileTensor> tensors,
                                   const Metadata& metadata = {});
 
-/// Checks and indexes a file's bytes. Errors (invalid_argument) say what is wrong: a header past
-/// 100,000,000 bytes or the end, bad JSON, an unknown type, a duplicate key, a negative or
-/// overflowing size, holes, overlaps, or bytes left over.
+/// Checks and indexes the bytes of a file. Errors (invalid_argument) say what is wrong: a header
+/// longer than 100,000,000 bytes or than the file, bad JSON, an unknown type or a duplicate key.
+/// Also a negative or overflowing size, holes, overlaps, or bytes left over.
 TROUPE_API Result<SafetensorsFile> parse_safetensors(Blob bytes);
 
-/// Writes to a new file beside the path, syncs, renames over path, syncs the folder: a crash leaves
-/// the old file or the new, and perhaps a file PATH.PID-N.tmp. Of several writers of one path the
-/// last one wins. Errors: out_of_disk, unavailable.
+/// Writes a new file beside the path, syncs it, renames it over the path and syncs the folder. A
+/// crash leaves the old file or the new one, and perhaps a file PATH.PID-N.tmp. The last one of
+/// several writers of a path wins. Errors: out_of_disk, unavailable.
 TROUPE_API Result<void> write_safetensors_file(const std::string& path,
                                                std::span<const FileTensor> tensors,
                                                const Metadata& metadata = {});
-/// Reads a file of at most max_size. Its header is checked against its size before memory is taken
-/// for its data. Errors: unavailable (cannot be read, or is no regular file, such as a FIFO, which
-/// is not waited for), out_of_memory (the machine has not so much free), and those of parse.
+/// Reads a file of at most max_size. Checks the header against the file's size before it
+/// allocates memory for the data. Errors: unavailable when the file cannot be read or is not a
+/// regular file (opening a FIFO does not block); out_of_memory when the machine has not enough
+/// free memory; and those of parse_safetensors().
 TROUPE_API Result<SafetensorsFile> read_safetensors_file(const std::string& path,
                                                          Bytes max_size = {16ull << 30});
 

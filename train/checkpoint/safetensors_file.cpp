@@ -42,7 +42,7 @@ Result<void> sync_folder_of(const std::string& path) {
   return {};
 }
 
-/// A new file beside the path, of a name that no other write has.
+/// A new file beside the path, with a name that no other write uses.
 struct Temporary {
   std::string path;
   Fd file;
@@ -50,7 +50,7 @@ struct Temporary {
 
 Result<Temporary> create_beside(const std::string& path) {
   static std::atomic<std::uint64_t> writes{0};
-  constexpr int kTries = 1000;  // a process of the same id may have left files there
+  constexpr int kTries = 1000;  // a former process with the same id may have left files
   for (int i = 0; i < kTries; ++i) {
     Temporary made{
         path + "." + std::to_string(::getpid()) + "-" + std::to_string(writes++) + ".tmp", {}};
@@ -72,7 +72,7 @@ Result<void> write_file(const Temporary& to, const internal::FilePlan& plan) {
   return {};
 }
 
-/// Reads up to `size` bytes from there; fewer only at the end of the file.
+/// Reads up to `size` bytes from offset `from`; fewer only at the end of the file.
 Result<std::size_t> read_some(const Fd& file, void* to, std::size_t size, std::uint64_t from,
                               const std::string& path) {
   std::size_t have = 0;
@@ -92,8 +92,9 @@ Error no_file(const std::string& why) {
   return Error(Code::invalid_argument, "not a safetensors file: " + why);
 }
 
-/// Reads a header of that length in pieces. JSON has no bytes below a space but three, so a hole in
-/// a sparse file ends the reading with the first piece.
+/// Reads a header of that length in pieces, and stops at the first byte that JSON cannot contain:
+/// a control character other than tab, newline and carriage return. The zeros of a hole in a
+/// sparse file therefore end the reading with the first piece.
 Result<std::string> read_header(const Fd& file, std::uint64_t length, const std::string& path) {
   constexpr std::uint64_t kPiece = 1 << 16;
   std::string text;
@@ -112,7 +113,7 @@ Result<std::string> read_header(const Fd& file, std::uint64_t length, const std:
   return text;
 }
 
-/// Fills in all but file, path and size.
+/// Fills in everything but file, path and size.
 Result<void> read_index(internal::FileReader& reader) {
   std::uint64_t length = 0;
   const Result<std::size_t> first = read_some(reader.file, &length, sizeof length, 0, reader.path);
@@ -130,7 +131,7 @@ Result<void> read_index(internal::FileReader& reader) {
   return {};
 }
 
-/// What the machine has free now; 2^64 - 1 where that cannot be known.
+/// Returns the free memory of the machine; 2^64 - 1 when it is unknown.
 std::uint64_t free_memory() {
   std::ifstream machine("/proc/meminfo");
   std::string name;
@@ -162,7 +163,7 @@ Result<void> write_safetensors_file(const std::string& path, std::span<const Fil
 Result<internal::FileReader> internal::open_safetensors(const std::string& path,
                                                         std::uint64_t max_size) {
   FileReader reader;
-  // A FIFO is opened at once and then refused.
+  // O_NONBLOCK: opening a FIFO does not block, and the check below refuses it.
   reader.file = make_fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   reader.path = path;
   struct stat status{};
@@ -198,7 +199,7 @@ Result<SafetensorsFile> read_safetensors_file(const std::string& path, Bytes max
     return Error(Code::out_of_memory,
                  "no memory for the " + std::to_string(reader->size) + " bytes of " + path);
   }
-  // A file that shrank meanwhile is short, and the parser sees that.
+  // If the file has shrunk meanwhile, the parser reports it.
   const Result<std::size_t> have = read_some(reader->file, bytes.data(), bytes.size(), 0, path);
   if (!have) return have.error();
   bytes.resize(*have);

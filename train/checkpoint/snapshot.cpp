@@ -42,7 +42,7 @@ DType type_of(const std::string& name, FileType type) {
          ", which no snapshot has");
 }
 
-/// The error, with the path in front.
+/// Returns the error with the path in front of its message.
 Error at_path(const std::string& path, const Error& error) {
   const std::string& message = error.message();
   if (message.find(path) != std::string::npos) return error;
@@ -56,7 +56,7 @@ const std::string& entry_of(const Metadata& metadata, const char* key) {
   return found->second;
 }
 
-/// Whether all of the text is a number of that type.
+/// Parses a number from the whole text. Returns false for any other text.
 template <class T>
 bool parse(const std::string& text, T& number) {
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -86,11 +86,11 @@ std::optional<LossScale> loss_scale_of(const Metadata& metadata) {
   if (!parse(scale->second, read.scale) || !parse(steps->second, read.good_steps))
     reject("its loss scale is no number: \"" + scale->second.substr(0, 40) + "\" behind \"" +
            steps->second.substr(0, 40) + "\" steps");
-  LossScaler().restore(read);  // or throws
+  LossScaler().restore(read);  // throws if it is invalid
   return read;
 }
 
-/// The shortest text that is read as the same number.
+/// Returns the shortest text that parses to the same number.
 std::string text_of(float value) {
   std::array<char, 32> text{};
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
@@ -135,7 +135,7 @@ std::map<std::string_view, const TensorOf<BlobView>*> by_name(
   return names;
 }
 
-/// The first name that the list has twice.
+/// Returns the first name that occurs twice; empty: none.
 std::string duplicate(const std::vector<TensorOf<BlobView>>& tensors) {
   std::map<std::string_view, int> seen;
   for (const TensorOf<BlobView>& tensor : tensors)

@@ -1,10 +1,11 @@
-/// Snapshot: the state of a run by tensor name, in no layout.
+/// Snapshot: the state of a training run by tensor name, independent of any layout.
 ///
 ///     Snapshot snapshot = engine.snapshot();  // every rank calls it, and has all of it
 ///     if (mesh.rank() == 0) write_snapshot("step-1000.safetensors", snapshot);
 ///     engine.restore(read_snapshot("step-1000.safetensors"));
 ///
-/// A value: it may cross processes, be put into the object store and be copied by a trial.
+/// A value type: it can be sent to other processes, put into the object store, and copied between
+/// trials.
 #pragma once
 
 #include "troupe/runtime/base/units.hpp"
@@ -19,7 +20,7 @@
 
 namespace troupe::train {
 
-/// One whole tensor; row-major.
+/// One whole tensor, row-major.
 template <class Bytes>
 struct TensorOf {
   std::string name;  ///< "transformer.wte.weight"; moments: "optimizer.m.transformer.wte.weight"
@@ -28,21 +29,21 @@ struct TensorOf {
   Bytes bytes;
 };
 
-/// `Bytes` is a run of std::byte that owns its memory or borrows it.
+/// `Bytes` is a contiguous range of std::byte that owns or borrows its memory.
 template <class Bytes>
 struct SnapshotOf {
   std::int64_t step = 0;
-  std::uint64_t seed = 0;  ///< of the run: what dropout depends on beside the step
+  std::uint64_t seed = 0;  ///< of the run; dropout depends on it and on the step
   std::vector<TensorOf<Bytes>> tensors;
   std::optional<LossScale> loss_scale = {};  ///< of an f16 run
 };
 
 using NamedTensor = TensorOf<std::vector<std::byte>>;
 using Snapshot = SnapshotOf<std::vector<std::byte>>;
-/// One whose bytes lie in somebody else's memory: a file's, an object's.
+/// A snapshot that borrows its bytes, from a file or an object.
 using SnapshotView = SnapshotOf<BlobView>;
 
-/// The same tensors, or the same state, in the memory of these, which must outlive the views.
+/// Return the same tensors or the same state as borrowed views. The arguments must outlive them.
 template <class Bytes>
 std::vector<TensorOf<BlobView>> views_of(const std::vector<TensorOf<Bytes>>& tensors) {
   std::vector<TensorOf<BlobView>> views;
@@ -59,19 +60,20 @@ SnapshotView view_of(const SnapshotOf<Bytes>& snapshot) {
           .loss_scale = snapshot.loss_scale};
 }
 
-/// Writes beside the path, flushes and renames: a crash leaves the old file or the new. One process
-/// at a time writes a path. Blocks. The file is a safetensors file whose
-/// metadata has the step, the seed, the loss scale where there is one and the version of this format. Throws OutOfDisk, Unavailable or
-/// InvalidArgument (two tensors of a name, bytes that do not fit a shape), with the path.
+/// Writes the snapshot to a new file beside the path, flushes and renames it: a crash leaves the
+/// old file or the new one. Only one process at a time may write a path. Blocks. The file is a
+/// safetensors file, whose metadata has the step, the seed, the loss scale where there is one,
+/// and the version of this format. Throws OutOfDisk, Unavailable or InvalidArgument (two tensors
+/// of one name, bytes that do not fit a shape), with the path.
 TROUPE_API void write_snapshot(const std::string& path, const Snapshot& snapshot);
-/// Tensors come in the order of the file: wide types first, then by name. Blocks; takes no memory
-/// before it has checked the header, then as much as the tensors have. Throws InvalidArgument,
-/// saying what and where, for a file that is none (one without a seed has 0); Unavailable when it cannot be read; OutOfMemory.
+/// Reads a snapshot. Tensors come in the order of the file: wide types first, then by name.
+/// Blocks. Allocates only after it has checked the header, and then as much as the tensors have.
+/// A file without a seed gives seed 0. Throws InvalidArgument that says what is wrong for a file
+/// that is no snapshot, Unavailable when it cannot be read, and OutOfMemory.
 TROUPE_API Snapshot read_snapshot(const std::string& path);
 
-/// What differs between two lists of tensors, in a sentence that names the first one; empty when
-/// names, shapes and types are the same, in whatever order. "tensor a is f32[2], and f32[3] is
-/// wanted".
+/// Returns the first difference between two lists of tensors as a sentence, such as "tensor a is
+/// f32[2], and f32[3] is wanted". Empty when names, shapes and types are the same, in any order.
 TROUPE_API std::string difference(const std::vector<TensorOf<BlobView>>& have,
                                   const std::vector<TensorOf<BlobView>>& want);
 template <class A, class B>

@@ -28,9 +28,9 @@ class Player {
   struct Rank {
     std::size_t at = 0;
     double time = 0;
-    bool posted = false;       // its group of transfers has been asked for
-    Blocked blocked;           // while it is not at its end
-    std::vector<int> waiting;  // ranks to look at again when this one has gone on
+    bool posted = false;       // its group of transfers has been posted
+    Blocked blocked;           // its position, until it is at its end
+    std::vector<int> waiting;  // ranks to advance again when this one has moved
   };
 
   void match_transfers();
@@ -52,7 +52,8 @@ class Player {
   const Schedule& schedule_;
   PipelineShape shape_;
   Costs costs_;
-  // Of each action: the other end of a transfer, or what a computation reads of another one.
+  // For each action the other end of a transfer, or the computation on another stage whose result
+  // it reads.
   std::vector<std::vector<ActionPlace>> needs_;
   std::vector<Rank> ranks_;
   std::vector<int> ready_;
@@ -161,7 +162,8 @@ void Player::post(int r, std::size_t end) {
   wake(r);
 }
 
-/// A transfer's start is the time at which its rank asked for it, until both ends have.
+/// Completes a group if all its peers have posted. Until then a transfer's span.start is the time
+/// at which its own rank posted it.
 bool Player::transfer(int r) {
   Rank& self = rank(r);
   const std::vector<ActionPlace>& needs = needs_[static_cast<std::size_t>(r)];

@@ -23,28 +23,28 @@ void check_kind(ScheduleKind kind, const PipelineShape& shape) {
            std::to_string((shape.m / shape.p + 1) * shape.p) + ", or 1f1b");
 }
 
-/// The k-th forward pass of a rank goes through its stages in rounds of p micro-batches (Narayanan et
-/// al. 2021, section 2.2).
+/// Returns the k-th forward pass of a rank: it walks through its stages in rounds of p
+/// micro-batches (Narayanan et al. 2021, section 2.2).
 Action forward_of(const PipelineShape& shape, int rank, int k) {
   const int round = k / (shape.p * shape.v), chunk = k / shape.p % shape.v;
   return {Action::F, chunk * shape.p + rank, round * shape.p + k % shape.p};
 }
 
-/// The same with the stages from the last to the first.
+/// Returns the k-th backward pass: like forward_of(), with the stages from last to first.
 Action backward_of(const PipelineShape& shape, int rank, int k) {
   const Action forward = forward_of(shape, rank, k);
   const int chunk = forward.stage / shape.p;
   return {Action::B, (shape.v - 1 - chunk) * shape.p + rank, forward.micro};
 }
 
-/// Forward passes before the first backward pass.
+/// Returns the number of forward passes before the first backward pass.
 int warm_up(ScheduleKind kind, const PipelineShape& shape, int rank) {
   const int all = shape.m * shape.v, behind = shape.p - rank - 1;
   if (kind == ScheduleKind::gpipe) return all;
   return std::min(all, shape.v == 1 ? behind : 2 * behind + (shape.v - 1) * shape.p);
 }
 
-/// With v = 1 a round's boundaries change nothing: micro-batches ascend.
+/// Returns a rank's computations. With v = 1 rounds have no effect, and micro-batches ascend.
 std::vector<Action> computations_of(ScheduleKind kind, const PipelineShape& shape, int rank) {
   const int all = shape.m * shape.v, ahead = warm_up(kind, shape, rank);
   std::vector<Action> actions;
@@ -56,13 +56,13 @@ std::vector<Action> computations_of(ScheduleKind kind, const PipelineShape& shap
   return actions;
 }
 
-/// A send and its receive, at the time at which the receiver begins to need it.
+/// A send and its receive, at the time at which the receiver begins to need the data.
 struct Handover {
   double time = 0;
   Action send, receive;
 };
 
-/// What an action reads of another rank.
+/// Adds the transfer of the data that an action reads from another rank.
 void add_handover(std::vector<Handover>& all, const Action& action, double time, int stages) {
   const auto [op, stage, micro] = action;
   if (op == Action::F && stage > 0)
@@ -82,8 +82,8 @@ std::vector<Handover> handovers(const Schedule& schedule, const internal::Played
   return all;
 }
 
-/// One order in time of everything, in which a send and its receive are neighbours, and of which
-/// each rank's list is a part: so no rank waits for one that waits for it.
+/// Merges all actions into one order of time, in which a send and its receive are neighbours.
+/// Each rank's list is a part of this order, so ranks cannot wait for each other in a cycle.
 Schedule merge(const Schedule& computations, const internal::Played& played,
                const std::vector<Handover>& all) {
   const int p = static_cast<int>(computations.size());
@@ -129,7 +129,7 @@ Schedule lower(const Schedule& computations) {
         "validate this one");
   const PipelineShape shape = internal::shape_of(computations);
   internal::check_actions(computations, shape, internal::With::computations);
-  // Numbers of ticks: exact, and F takes as long as B.
+  // Integral times: they are exact, and F takes as long as B.
   const internal::Played played =
       internal::play(computations, shape, {.forward = 2, .input = 1, .weight = 1});
   internal::check_ends(computations, played);

@@ -26,7 +26,7 @@ PipelineShape checked_shape(const Schedule& schedule) {
   return shape;
 }
 
-/// How many micro-batches are kept, as a rank goes through its list.
+/// Counts live micro-batches while a rank walks through its list.
 class Count {
  public:
   void change(int by) {

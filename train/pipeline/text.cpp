@@ -26,7 +26,8 @@ bool is_digit(char c) noexcept {
   return c >= '0' && c <= '9';
 }
 
-/// A number at the text's beginning, which it takes away; -1: none that is at most kMostNumber.
+/// Removes a number from the beginning of the text and returns it; -1 when there is none up to
+/// kMostNumber.
 int take_number(std::string_view& text) {
   int number = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -46,7 +47,7 @@ bool parse_action(std::string_view word, Action& action) {
   return action.micro >= 0 && word.empty();
 }
 
-/// Goes through one line of a file.
+/// Parses one line of a file.
 class Line {
  public:
   Line(std::string_view text, int number)

@@ -11,12 +11,12 @@ namespace troupe::train {
 namespace internal {
 namespace {
 
-/// "schedule: rank 1: ".
+/// Returns a text like "schedule: rank 1: ".
 std::string on_rank(int rank) {
   return "schedule: rank " + std::to_string(rank) + ": ";
 }
 
-/// Which transfers each stage has, and what may not come in another order.
+/// Checks which transfers each stage has, and the order of the actions of each rank.
 class Checker {
  public:
   Checker(const Schedule& schedule, const PipelineShape& shape, With with)
@@ -130,7 +130,7 @@ Action other_end(const Action& send) {
   return {send.op == Action::SendF ? Action::RecvF : Action::RecvB, peer_stage(send), send.micro};
 }
 
-/// "rank 0 stands at 0SendF1 until rank 1 comes to 1RecvF1".
+/// Returns a text like "rank 0 stands at 0SendF1 until rank 1 comes to 1RecvF1".
 std::string text_of_blocked(const Schedule& schedule, const Blocked& blocked) {
   const auto action = [&](const ActionPlace& place) {
     return text_of(

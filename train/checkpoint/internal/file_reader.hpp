@@ -1,4 +1,4 @@
-/// A safetensors file that is read tensor by tensor, without a copy of the whole.
+/// FileReader: reads a safetensors file tensor by tensor, without a copy of the whole.
 #pragma once
 
 #include "troupe/runtime/base/fd.hpp"
@@ -14,17 +14,17 @@
 
 namespace troupe::train::internal {
 
-/// A header that fits its data: entries in the order of their bytes, and the type of each.
+/// A checked header: entries in the order of their bytes, and the type of each.
 struct FileIndex {
   Header header;
   std::vector<FileType> types;
 };
 
-/// Whether so many bytes of data after this header make a file: every type, shape, offset, hole and
-/// overlap. Needs none of the data.
+/// Checks whether `data_size` bytes of data after this header make a valid file: every type,
+/// shape, offset, hole and overlap. Reads none of the data.
 Result<FileIndex> index_of_file(std::string_view text, std::uint64_t data_size);
 
-/// An open file whose header is checked against its size.
+/// An open file whose header was checked against its size.
 struct FileReader {
   Fd file;
   std::string path;
@@ -32,13 +32,13 @@ struct FileReader {
   std::uint64_t data = 0;  ///< first byte of the data
   FileIndex index;
 
-  /// The bytes of index.header.entries[tensor]; out is as long. Error: invalid_argument when the
-  /// file has become shorter, unavailable.
+  /// Reads the bytes of index.header.entries[tensor] into `out`, which has their size. Errors:
+  /// invalid_argument when the file has become shorter, and unavailable.
   Result<void> read(std::size_t tensor, std::span<std::byte> out) const;
 };
 
-/// Errors: those of read_safetensors_file(); out_of_memory when the machine has not so many bytes
-/// free as the file has.
+/// Opens a file and checks its header. Errors: those of read_safetensors_file(), and
+/// out_of_memory when the machine has fewer free bytes than the file has.
 Result<FileReader> open_safetensors(const std::string& path, std::uint64_t max_size);
 
 }  // namespace troupe::train::internal

@@ -13,7 +13,7 @@ using nlohmann::json;
 
 constexpr const char* kMetadata = "__metadata__";
 
-/// Follows the grammar event by event, so that neither depth nor duplicates get past.
+/// Checks the grammar event by event, which bounds the depth and detects duplicate keys.
 class Reader : public nlohmann::json_sax<json> {
  public:
   Header header;
@@ -50,8 +50,8 @@ class Reader : public nlohmann::json_sax<json> {
   At at_ = At::outside;
   std::string key_;
   std::set<std::string> names_;
-  unsigned seen_ = none;  // fields of the tensor being read
-  Field field_ = none;    // the one whose value comes next
+  unsigned seen_ = none;  // fields of the tensor that is being read
+  Field field_ = none;    // the field whose value comes next
   int offsets_read_ = 0;
 };
 

@@ -1,4 +1,5 @@
-/// The JSON header of a safetensors file, apart so that the JSON library is met in one unit only.
+/// The JSON header of a safetensors file. It is separate so that only one unit includes the JSON
+/// library.
 #pragma once
 
 #include "troupe/runtime/base/result.hpp"
@@ -12,7 +13,7 @@
 
 namespace troupe::train::internal {
 
-/// One tensor as the header describes it; nothing but the JSON types is checked.
+/// One tensor as the header describes it. Only the JSON types have been checked.
 struct HeaderEntry {
   std::string name;
   std::string type;
@@ -25,16 +26,17 @@ struct Header {
   std::map<std::string, std::string> metadata;
 };
 
-/// Throws InvalidArgument for two equal names, a reserved name, or text that is not UTF-8.
+/// Returns the header as JSON. Throws InvalidArgument for two equal names, a reserved name, or
+/// text that is not UTF-8.
 std::string write_header(std::span<const HeaderEntry> entries,
                          const std::map<std::string, std::string>& metadata);
 
-/// Accepts exactly: {"name": {"dtype": string, "shape": [integers], "data_offsets": [begin, end]},
-/// ..., "__metadata__": {string: string}}, every key once, first byte '{'. Memory stays within a
-/// small multiple of the text.
+/// Parses a header. Accepts exactly {"name": {"dtype": string, "shape": [integers],
+/// "data_offsets": [begin, end]}, ..., "__metadata__": {string: string}}, with every key once and
+/// '{' as first byte. Needs memory of a small multiple of the text.
 Result<Header> parse_header(std::string_view text);
 
-/// Bytes that a header may have.
+/// Largest size of a header in bytes.
 inline constexpr std::uint64_t kMaxHeader = 100'000'000;
 
 }  // namespace troupe::train::internal

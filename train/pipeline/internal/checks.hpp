@@ -1,4 +1,4 @@
-/// The parts of validate().
+/// The steps of validate(), which lower() and simulate() share.
 #pragma once
 
 #include "troupe/train/pipeline/internal/play.hpp"
@@ -6,15 +6,16 @@
 namespace troupe::train::internal {
 
 enum class With : std::uint8_t {
-  computations,  ///< F, B, I, W alone
-  transfers,     ///< all that neighbours on other ranks need
+  computations,  ///< the schedule has F, B, I and W alone
+  transfers,     ///< the schedule has all transfers between neighbours on different ranks
 };
 
-/// Each action is where it belongs, occurs once and stands in an order that its rank can follow.
+/// Checks that each action is on its rank, occurs once, and comes after the actions of its rank
+/// that it needs.
 void check_actions(const Schedule& schedule, const PipelineShape& shape, With with);
-/// The n-th send of a rank to another is the n-th receive there.
+/// Checks that the n-th send of a rank to another one is what the other receives n-th from it.
 void check_pairs(const Schedule& schedule, const PipelineShape& shape);
-/// No rank is blocked.
+/// Throws for a deadlock: unless every rank has come to its end.
 void check_ends(const Schedule& schedule, const Played& played);
 
 }  // namespace troupe::train::internal

@@ -1,4 +1,4 @@
-/// Where each action of a schedule stands.
+/// Places: the position of each action in its rank's list.
 #pragma once
 
 #include "troupe/train/pipeline/schedule.hpp"
@@ -9,33 +9,36 @@
 
 namespace troupe::train::internal {
 
-/// p ranks, m micro-batches, v stages a rank.
+/// A pipeline of p ranks, m micro-batches, and v stages on each rank.
 struct PipelineShape {
   int p = 1, m = 1, v = 1;
   int stages() const noexcept { return p * v; }
-  /// Rejects sizes below 1 and more than 2^20 pairs of a stage and a micro-batch.
+  /// Throws for sizes below 1, and for more than 2^20 pairs of a stage and a micro-batch.
   void check() const;
 };
-/// The smallest that holds every action. Rejects as check() does, and an empty schedule.
+/// Returns the smallest shape that holds every action. Throws like check(), and for an empty
+/// schedule.
 PipelineShape shape_of(const Schedule& schedule);
 
 bool has_transfers(const Schedule& schedule) noexcept;
 
-/// An index for actions whose stage and micro-batch are in the shape.
+/// Positions of actions whose stage and micro-batch are in the shape.
 class Places {
  public:
   static constexpr int kNone = -1;
-  /// Every action must be in the shape and on its stage's rank. Of equal ones the last counts.
+  /// Every action must be in the shape and on its stage's rank. The last one of equal actions
+  /// counts.
   Places(const Schedule& schedule, const PipelineShape& shape);
   explicit Places(const PipelineShape& shape);
 
-  /// In the list of the stage's rank; kNone: it has none.
+  /// Returns the position in the list of the stage's rank; kNone when there is no such action.
   int operator()(Action::Op op, int stage, int micro) const { return at_[index(op, stage, micro)]; }
   int operator()(const Action& action) const {
     return (*this)(action.op, action.stage, action.micro);
   }
   void set(const Action& action, int at) { at_[index(action.op, action.stage, action.micro)] = at; }
-  /// B, or I where there is no B: what has the gradient of the stage's input.
+  /// Returns B, or I where there is no B: the action that computes the gradient of the stage's
+  /// input.
   Action backward(int stage, int micro) const {
     return {(*this)(Action::B, stage, micro) != kNone ? Action::B : Action::I, stage, micro};
   }

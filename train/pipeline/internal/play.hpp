@@ -1,4 +1,5 @@
-/// Runs a schedule without computing: when each action would begin and end, or what waits for ever.
+/// Plays a schedule without computing: finds when each action begins and ends, or which ranks
+/// deadlock.
 #pragma once
 
 #include "troupe/train/pipeline/internal/places.hpp"
@@ -8,30 +9,30 @@
 
 namespace troupe::train::internal {
 
-/// An action of a schedule.
+/// The position of an action in a schedule.
 struct ActionPlace {
   int rank = -1;
   int at = -1;
 };
 
-/// A rank that cannot go on: it stands at one action until another one has begun or ended.
+/// A blocked rank: it stands at the action `at` until the action `waits_for` has begun or ended.
 struct Blocked {
   ActionPlace at, waits_for;
 };
 
 struct Played {
-  std::vector<std::vector<Span>> spans;  ///< as the schedule
+  std::vector<std::vector<Span>> spans;  ///< one for each action of the schedule
   std::vector<Blocked> blocked;          ///< one for each rank that did not come to its end
 };
 
-/// Actions are in the shape, on the ranks of their stages, and each occurs once; the n-th send of a
-/// rank to another has an n-th receive there. Ranks exchange with rendezvous, group by group. A
-/// schedule without transfers hands over at once what a computation has made. Costs time in
-/// proportion to the actions.
+/// Plays a schedule. Actions must be in the shape and on the ranks of their stages, and each must
+/// occur once; the n-th send of a rank to another one must have an n-th receive there. Transfers
+/// are rendezvous, group by group. In a schedule without transfers a computation's result is
+/// available everywhere at once. Costs time in proportion to the actions.
 Played play(const Schedule& schedule, const PipelineShape& shape, const Costs& costs);
 
-/// A circle among ranks that are blocked, each waiting for the next and the last for the first.
-/// `blocked` must not be empty.
+/// Returns a cycle among the blocked ranks, each waiting for the next one and the last for the
+/// first. `blocked` must not be empty.
 std::vector<Blocked> circle_of(const std::vector<Blocked>& blocked);
 
 }  // namespace troupe::train::internal
