@@ -8,6 +8,7 @@ GangNeed need_of(int workers, double cpus_per_worker, double gpus_per_worker) no
   const auto n = static_cast<double>(workers);
   GangNeed need{n * cpus_per_worker, n * gpus_per_worker};
   if (gpus_per_worker > 0 && gpus_per_worker < 1)
+    // floor(1 / share) workers fit on one GPU. The 1e-9 absorbs the rounding of 1 / share.
     need.gpus = std::ceil(n / std::floor(1 / gpus_per_worker + 1e-9));
   return need;
 }

@@ -78,8 +78,7 @@ std::vector<std::uint64_t> Sampler::next(int rank, int world) {
 void Sampler::skip(std::uint64_t batches) {
   const std::uint64_t per_epoch = batches_per_epoch();
   if (position_ == 0 && per_epoch != 0 && batches > per_epoch) {
-    const std::uint64_t whole = (batches - 1) / per_epoch;  // keeps the last epoch for the loop
-                                                            // below
+    const std::uint64_t whole = (batches - 1) / per_epoch;  // the loop below skips the last epoch
     epoch_ += whole;
     batches -= whole * per_epoch;
   }

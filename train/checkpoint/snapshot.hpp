@@ -68,8 +68,8 @@ SnapshotView view_of(const SnapshotOf<Bytes>& snapshot) {
 TROUPE_API void write_snapshot(const std::string& path, const Snapshot& snapshot);
 /// Reads a snapshot. Tensors come in the order of the file: wide types first, then by name.
 /// Blocks. Allocates only after it has checked the header, and then as much as the tensors have.
-/// A file without a seed gives seed 0. Throws InvalidArgument that says what is wrong for a file
-/// that is no snapshot, Unavailable when it cannot be read, and OutOfMemory.
+/// A file without a seed gives seed 0. Throws InvalidArgument, saying what is wrong, for a file
+/// that is no snapshot. Throws Unavailable when it cannot be read, and OutOfMemory.
 TROUPE_API Snapshot read_snapshot(const std::string& path);
 
 /// Returns the first difference between two lists of tensors as a sentence, such as "tensor a is

@@ -51,8 +51,7 @@ struct WorkerEvent {
   Metrics metrics;
   SavedModel saved;
   std::uint64_t hash = 0;
-  std::vector<ToldError> error;  ///< ended: the error that left the loop; empty when the loop
-                                 ///< returned
+  std::vector<ToldError> error;  ///< ended: the loop's error; empty when it returned
   bool missed_others = false;    ///< ended: a collective operation failed because other ranks had
                                  ///< ended
   int missed_rank = -1;          ///< the rank that had left before that operation; -1: none

@@ -58,8 +58,7 @@ class TROUPE_API PassBook {
   using Data = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;
   PassCursor resumed_;
   std::map<Data, std::uint64_t> epochs_;  // epochs begun, by samples, batch and seed
-  std::uint64_t planned_steps_ = 0;       // steps of all passes begun, as if each had run to its
-                                          // end
+  std::uint64_t planned_steps_ = 0;       // of all passes begun, as if each had run to its end
   std::uint64_t begun_ = 0;
   std::uint64_t batches_ = 0;  // done in the present pass
   bool open_ = false;

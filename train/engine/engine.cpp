@@ -229,8 +229,8 @@ double Engine::State::evaluate(std::span<const MicroBatch> micros) {
   const Totals& totals = batches.totals;
   std::vector<Pass>& all = batches.passes;
   require_targets(totals);
-  all.resize(static_cast<std::size_t>(totals.batches));  // takes part when other ranks have more
-                                                         // batches and gather weights for them
+  // This rank takes part when other ranks have more batches and gather weights for them.
+  all.resize(static_cast<std::size_t>(totals.batches));
   const std::vector<std::int64_t> numbers = number_samples(all, totals.first_sample);
   return guarded("evaluate()", [&] {
     pipeline.forward({.seed = seed, .step = steps, .targets = totals.targets}, all);

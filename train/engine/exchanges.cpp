@@ -141,6 +141,7 @@ Exchanges count_exchanges(const Model& model, const Layout& layout, const RankPl
   Counter counter(model, layout, rank, in);
   counter.run();
   Exchanged over_tp = counter.over_tp();
+  // With zero >= 2 every micro-batch is reduced, so its partial gradients are summed each time.
   add(over_tp, {.all_reduce = partial_bytes(index)}, layout.zero >= 2 ? layout.micro : 1);
   Exchanges moved{.tp = traffic_of(over_tp, layout.tp)};
   moved.pp.send = static_cast<std::uint64_t>(counter.sent());

@@ -88,8 +88,7 @@ PlannedModel planned(std::function<Model()> model, std::function<Spec(const Layo
   };
   planned.activations = [model, input](const Layout& layout, const RankPlace& rank) {
     const Model layers = model();
-    index_of(layers, layout, rank);  // layers must know their tensors before activations are
-                                     // planned
+    index_of(layers, layout, rank);  // layers must know their tensors first
     return activation_bytes(layers, layout, input(layout), rank);
   };
   planned.exchanges = [model, input = std::move(input)](const Layout& layout,

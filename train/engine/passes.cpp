@@ -167,8 +167,8 @@ TensorView Passes::input_of(const Turn& turn, int layer) const {
 }
 
 void Passes::initialize(const PassTerms& terms) {
-  const bool gathers = parts_->layout.compute == DType::f32;  // with a master, begin_initial() has
-                                                              // slabs of its own
+  // With master weights, begin_initial() has slabs of its own, and nothing is gathered.
+  const bool gathers = parts_->layout.compute == DType::f32;
   begin(terms, PassMode::inference, gathers ? 1 : 0);
   Run run = run_of(nullptr, nullptr);
   run.type = DType::f32;  // 16-bit weights are these values, rounded
@@ -249,6 +249,7 @@ void Passes::backward(const Turn& given, const Backward& how) {
       gathers_.enter(l);
       if (turn.pass.plan != nullptr) run_backward(run, turn, l - stage.first, how);
       gathers_.leave(l);
+      // The reductions that this last layer of the rank submits follow the end of backward.
       if (how.ends_rank && l == stage.first) before_end_ = reductions_.submitted();
       if (reduces) reductions_.finish_layer(l, how.ends_stage);
     }

@@ -17,6 +17,7 @@ void Slots::take(Region region, const Action& action) {
   int& held = stage.held[r][static_cast<std::size_t>(action.micro)];
   if (held >= 0) return;
   std::vector<bool>& used = stage.used[r];
+  // The first free part, so that no more parts exist than were live at one time.
   held = static_cast<int>(std::find(used.begin(), used.end(), false) - used.begin());
   if (held == static_cast<int>(used.size())) used.push_back(false);
   used[static_cast<std::size_t>(held)] = true;

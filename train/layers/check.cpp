@@ -86,8 +86,8 @@ class Checker {
       *bench_.targets().as<std::int32_t>() = kernels::kIgnore;
     bench_.initialize();
     std::uint64_t stream = 4;
-    for (const TensorId id : bench_.tensors()) {  // move away from ones and zeros, where gradients
-                                                  // can vanish
+    // Move weights away from ones and zeros, where gradients can vanish.
+    for (const TensorId id : bench_.tensors()) {
       const std::span<double> w = numbers(bench_.weights(id));
       const std::vector<double> noise = random_numbers(std::ssize(w), seed, stream++);
       for (std::size_t i = 0; i < w.size(); ++i) w[i] += 0.2 * noise[i];

@@ -61,8 +61,8 @@ void Embedding::forward(const Run& run, const Tensors& w, TensorView x, TensorVi
   const TensorView whole = y.parts == 1 ? y : Carve(temporary).take(y.type, y.shape);
   kernels::Embedding embedding = describe(run, w, x);
   embedding.table = w[tokens_].data;
-  embedding.positions = adds_positions ? w[positions_].data : nullptr;  // only one rank adds the
-                                                                        // positions to the sum
+  // Only one rank adds the positions, since the output is a sum over ranks.
+  embedding.positions = adds_positions ? w[positions_].data : nullptr;
   embedding.out = whole.data;
   run.k().embedding(run.queue(), embedding);
   parts::sum(run, whole, y);

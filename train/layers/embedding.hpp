@@ -21,7 +21,7 @@ struct EmbeddingConfig {
 /// Maps i32 [batch, time] to [batch, time, channels]. It has no input gradient and never writes
 /// dx. Under tensor parallelism ranks divide the vocabulary, rounded up, and every rank has the
 /// positions. The output is the sum of the ranks' look-ups; with Layout::sequence a rank gets its
-/// own rows of it. On the CPU forward() throws InvalidArgument that names the first token outside
+/// own rows of it. On the CPU forward() throws InvalidArgument, naming the first token outside
 /// the vocabulary. On a device ids are not checked, and such a token gives a row of zeros.
 class TROUPE_API Embedding final : public Layer {
  public:

@@ -5,7 +5,7 @@
 ///                                      .tied_to = "transformer.wte.weight"});
 ///
 /// The gradient is that of sum(y) * run.targets->scale / run.targets->total. forward() prepares
-/// it when run.training is true. On the CPU forward() throws InvalidArgument that names the first
+/// it when run.training is true. On the CPU forward() throws InvalidArgument, naming the first
 /// target outside the classes.
 #pragma once
 

@@ -6,8 +6,7 @@
 ///
 /// Tensors have Hugging Face's names. Matrices are [out, in], as in its Llama. Its GPT-2 stores
 /// attn.c_attn, attn.c_proj, mlp.c_fc and mlp.c_proj as [in, out]: transpose them, even square
-/// ones. Every function throws InvalidArgument that names the layer, for sizes that make no
-/// model.
+/// ones. Every function throws InvalidArgument, naming the layer, for sizes that make no model.
 #pragma once
 
 #include "troupe/train/layers/layer.hpp"
@@ -29,7 +28,7 @@ struct Gpt2Config {
 };
 /// Returns the configuration "gpt2" (124M), "gpt2-medium", "gpt2-large" or "gpt2-xl", or one of
 /// nanoGPT's models of 65 characters without biases, "char" (10.7M) or "char-small" (0.8M).
-/// Throws InvalidArgument that lists the names, for another name.
+/// Throws InvalidArgument, listing the names, for another name.
 TROUPE_API Gpt2Config gpt2_preset(std::string_view name);
 /// Makes a GPT-2 (Radford et al. 2019): layers "transformer", "transformer.h.0", ...,
 /// "transformer.ln_f". It takes i32 [batch, time]. Initial weights are normal with deviation

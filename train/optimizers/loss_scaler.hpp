@@ -22,8 +22,8 @@ struct LossScalerOptions {
   std::int64_t interval = 2000;  ///< steps
 };
 
-/// Throws InvalidArgument that names the member, unless initial is positive and finite, growth
-/// above 1 and finite, backoff in (0, 1) and interval at least 1.
+/// Throws InvalidArgument, naming the member, unless initial is positive and finite, growth above
+/// 1 and finite, backoff in (0, 1) and interval at least 1.
 TROUPE_API void check(const LossScalerOptions& options);
 
 /// The state of a scaler, which snapshots keep.

@@ -90,6 +90,7 @@ std::vector<CountedRange> counted_ranges(const Index& index, int unit, const Ran
   std::int64_t next = owned.first;  // the slab is handled up to here
   for (const TensorId id : index.units().at(static_cast<std::size_t>(unit)).tensors) {
     const TensorPlace& tensor = index[id];
+    // Replicated tensors are cut out on all tp indexes but 0, where they count once.
     if (tp_rank == 0 || tensor.shard.axis >= 0) continue;
     const std::int64_t first = std::clamp(tensor.offset, next, owned.end());
     append(ranges, next - owned.first, first - owned.first);

@@ -34,7 +34,7 @@ struct OptimizerOptions {
   }
 };
 
-/// Throws InvalidArgument that names the member, for values out of range.
+/// Throws InvalidArgument, naming the member, for values out of range.
 TROUPE_API void check(const OptimizerOptions& options);
 
 /// Updates the part of a unit that this rank owns. `step` counts from 1. A tensor that only

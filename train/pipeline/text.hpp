@@ -25,7 +25,7 @@ TROUPE_API std::string text_of(const Schedule& schedule);
 /// Parses a schedule without validating it. Throws InvalidArgument, one sentence with line and
 /// column (bytes, from 1), for text that is not an action.
 TROUPE_API Schedule parse_schedule(std::string_view text);
-/// Parses a file of at most 64 MiB. Blocks. Throws InvalidArgument that names the path when the
+/// Parses a file of at most 64 MiB. Blocks. Throws InvalidArgument, naming the path, when the
 /// file cannot be read, and as parse_schedule().
 TROUPE_API Schedule read_schedule(const std::string& path);
 

@@ -45,8 +45,7 @@ class Reductions {
   Partials partials_;
   bool bounded_;
   std::int64_t submitted_ = 0;
-  std::vector<int> adders_;  // for each unit: the number of layers that add to it, plus one for all
-                             // uses on other ranks
+  std::vector<int> adders_;  // of each unit: layers that add, and one for all uses on other ranks
   std::vector<int> missing_;
   std::deque<int> flights_;  // units in flight
 };

@@ -116,8 +116,7 @@ void Workbench::make_memory() {
   Spec targets = options_.targets;
   if (targets.shape.rank() == 0) targets.shape = spec.shape;
   target_memory_ = Guarded(targets);
-  targets_ = {target_memory_.view(), spec.count() + 3,  // differs from the number of rows on
-                                                        // purpose
+  targets_ = {target_memory_.view(), spec.count() + 3,  // not the number of rows
               options_.loss_scale};
 }
 

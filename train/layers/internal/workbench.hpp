@@ -44,7 +44,7 @@ struct WorkbenchOptions {
   collective::Communicator* tp = nullptr;  ///< of layout.tp ranks; each has a workbench of its own
 };
 
-/// Runs in f32 or f64 on a CPU device of its own. Throws InvalidArgument that names the layer and
+/// Runs in f32 or f64 on a CPU device of its own. Throws InvalidArgument, naming the layer and
 /// the rule that it broke.
 class Workbench {
  public:

@@ -43,8 +43,8 @@ struct AttentionConfig {
   std::int64_t width() const noexcept { return (heads + 2 * kv_heads) * head_size(); }
 };
 
-/// Throws InvalidArgument that begins with `name` when heads does not divide channels, or
-/// kv_heads does not divide heads; with rotary embedding also for an odd head size.
+/// Throws InvalidArgument, its message beginning with `name`, when heads does not divide
+/// channels, or kv_heads does not divide heads; with rotary embedding also for an odd head size.
 TROUPE_API void check(const AttentionConfig& config, const std::string& name);
 /// Throws also when the layout's ranks cannot divide the heads.
 TROUPE_API void check(const AttentionConfig& config, const std::string& name, const Layout& layout);

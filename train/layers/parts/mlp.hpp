@@ -18,8 +18,8 @@ struct MlpConfig {
   float deviation = 0.02f, residual_deviation = 0.02f;
 };
 
-/// Throws InvalidArgument that begins with `name` when the layout's ranks cannot divide the inner
-/// channels.
+/// Throws InvalidArgument, its message beginning with `name`, when the layout's ranks cannot
+/// divide the inner channels.
 TROUPE_API void check(const MlpConfig& config, const std::string& name, const Layout& layout);
 
 /// Computes gelu(x A^T + a) B^T + b, as in GPT-2 ("c_fc", "c_proj"). Under tensor parallelism
