@@ -1,10 +1,10 @@
-/// One argument on its way: how what is given becomes what is wanted, before it is sent and after
-/// it has arrived.
+/// Carries one argument from the caller to the parameter of a function in another process: Leaving
+/// converts and encodes it, Arriving decodes it. check.hpp asks Passing whether the types fit.
 ///
-/// An argument is converted to the parameter's own type in the caller, as in a plain call, and that
-/// is what crosses. A Ref<U> given where no Ref is wanted crosses as a dependency: its value, a U,
-/// is converted where the function runs. Parameters of type span<const T> and string_view are read
-/// in place.
+/// The caller converts an argument to the parameter's own type, as in a plain call, and the
+/// converted value crosses. A Ref<U> given for a parameter that takes no Ref crosses as a
+/// dependency: the process that runs the function converts the Ref's value, a U. Parameters of type
+/// span<const T> and string_view are read in place.
 #pragma once
 
 #include "troupe/runtime/array.hpp"
@@ -14,19 +14,20 @@
 
 namespace troupe::detail {
 
-/// Arguments of a call that travel inside its message; what does not fit becomes an object of its
-/// own.
+/// The most bytes of arguments, and of one argument, that travel inside the message of a call. An
+/// argument that does not fit becomes an object of its own.
 inline constexpr std::size_t kInlineBytes = 8192;
 inline constexpr std::size_t kInlineArgument = 4096;
 
-/// What a parameter is, if it may be one.
+/// Why a type may not be a parameter of a function that other processes call.
 enum class ParameterFault { none, pointer, mutable_reference, mutable_span, lead, type };
 
 template <class T>
 inline constexpr bool is_const_span = false;
 template <class T, std::size_t N>
 inline constexpr bool is_const_span<std::span<const T, N>> = shape_of<T>.bytes;
-/// Read in place: span<const T> and string_view.
+/// The types that show memory which they do not own, and that are read in place: span<const T> of
+/// elements whose memory is their encoding, and string_view.
 template <class T>
 inline constexpr bool is_view = is_const_span<T> || is_string_view<T>;
 
@@ -48,7 +49,7 @@ consteval ParameterFault parameter_fault() {
   }
 }
 
-/// The wire shape of a type that may also be a view.
+/// Returns shape_of<T>, or for a view the shape of the vector or string whose encoding it reads.
 template <class T>
 constexpr Shape wire_shape() {
   if constexpr (is_span<T>) {
@@ -60,11 +61,15 @@ constexpr Shape wire_shape() {
   }
 }
 
+/// True if an argument of type A converts to a parameter P without a dependency. A parameter U&&
+/// takes lvalues too: it binds to the value that is decoded in the other process, not to the
+/// caller's.
 template <class A, class P>
 inline constexpr bool plainly_converts =
     std::is_convertible_v<A, P> ||
     (std::is_rvalue_reference_v<P> && std::is_convertible_v<A, std::remove_cvref_t<P>>);
 
+/// True if A is a Ref<U> and the parameter P takes not the Ref but its value.
 template <class A, class P>
 consteval bool is_dependency() {
   using Given = std::remove_cvref_t<A>;
@@ -89,7 +94,7 @@ struct WireOf<Given, Wanted, true> {
   using type = typename Given::value_type;
 };
 
-/// How an argument of type A&& meets a parameter P.
+/// How an argument of type A&& becomes a parameter P. `ok` is false if it does not.
 template <class A, class P>
 struct Passing {
   using Given = std::remove_cvref_t<A>;
@@ -102,7 +107,9 @@ struct Passing {
 
 // --- leaving
 
-/// Holds the argument, converted, until the call is encoded.
+/// Holds the converted argument until the call is encoded. An argument that has the parameter's
+/// type already is held by pointer: a Leaving is a temporary inside the user's full expression, so
+/// the argument outlives it.
 template <class A, class P>
 class Leaving {
   using Pass = Passing<A, P>;
@@ -121,7 +128,7 @@ class Leaving {
       return value;
     } else {
       return Wanted(given.begin(),
-                    given.end());  // a constructor's span or string_view, carried as its elements
+                    given.end());  // a span or string_view of a constructor crosses as its elements
     }
   }
 
@@ -129,8 +136,10 @@ class Leaving {
   explicit Leaving(std::remove_reference_t<A>& given) : held_(prepare(given)) {
     if constexpr (!Pass::dependency) size_ = measure(value()).size();
   }
-  /// Zero: it is an object already.
+  /// Bytes of the encoding. 0 for a dependency, which is an object already; any other value takes
+  /// at least one byte.
   std::size_t size() const noexcept { return size_; }
+  /// Fills `argument`, for which lay_out() has chosen a place in call.bytes or size 0.
   void write(Engine& engine, Call& call, Argument& argument) const {
     if constexpr (Pass::dependency) {
       argument.object = held_;
@@ -158,10 +167,12 @@ class Leaving {
   std::size_t size_ = 0;
 };
 
-/// Places the arguments of these sizes in call.bytes; size 0 in an Argument says that it must be an
-/// object.
+/// Gives each argument its place in call.bytes. An Argument that it leaves with size 0 does not fit
+/// and must become an object.
 TROUPE_API void lay_out(Call& call, std::span<const std::size_t> sizes);
 
+/// Returns the call with its arguments encoded. An argument that does not fit into the message is
+/// written to the object store here, which may wait for room or throw OutOfMemory or OutOfDisk.
 template <class... L>
 Call make_call(Engine& engine, const Callable& callable, const L&... leaving) {
   Call call;
@@ -177,7 +188,8 @@ Call make_call(Engine& engine, const Callable& callable, const L&... leaving) {
 
 // --- arriving
 
-/// A run of elements that may be used where it lies; `copy` holds them when they lie askew.
+/// Returns the elements of a run. They stay where they are if they are aligned for T; else `copy`
+/// owns a copy, and the span shows that.
 template <class T>
 std::span<const T> read_in_place(Reader& reader, std::unique_ptr<T[]>& copy) {
   const std::size_t n = reader.count(sizeof(T));
@@ -189,6 +201,7 @@ std::span<const T> read_in_place(Reader& reader, std::unique_ptr<T[]>& copy) {
   return {copy.get(), n};
 }
 
+/// The type of element if a W is encoded as a run of bytes, else void.
 template <class W>
 struct RunOf {
   using type = void;
@@ -198,12 +211,16 @@ template <class W>
 struct RunOf<W> {
   using type = std::remove_const_t<typename W::value_type>;
 };
-/// A W is encoded as the run of elements that a view V shows.
+/// True if V is a view and a W is encoded as a run of its elements, so that V can show the
+/// encoding.
 template <class V, class W>
 inline constexpr bool shows =
     is_view<V> && std::is_same_v<typename RunOf<V>::type, typename RunOf<W>::type>;
 
-/// An argument that arrived as a W, kept as long as the function runs on it.
+/// The parameter P of a function that runs, made from the encoding of a W. It lives as long as the
+/// function. There are three cases: W is the parameter's type (here), P is a view that shows the
+/// encoding, and W converts to P. pass() returns the value as the parameter takes it: by move for P
+/// and P&&, by reference for const P&.
 template <class P, class W>
 class Arriving {
   using Wanted = std::remove_cvref_t<P>;
@@ -216,6 +233,7 @@ class Arriving {
  private:
   Wanted value_;
 };
+/// A view of the encoding in place, or of an aligned copy that `copy_` owns.
 template <class P, class W>
   requires shows<std::remove_cvref_t<P>, W>
 class Arriving<P, W> {
@@ -243,12 +261,13 @@ class Arriving<P, W> {
   std::unique_ptr<T[]> copy_;
   Wanted value_;
 };
-/// Converted here, since a dependency's value was not known in the caller.
+/// A value that is converted here, since the caller did not have the value of a dependency.
 template <class P, class W>
   requires(!std::is_same_v<std::remove_cvref_t<P>, W> && !shows<std::remove_cvref_t<P>, W>)
 class Arriving<P, W> {
   using Wanted = std::remove_cvref_t<P>;
-  // An Array reads what a vector wrote, in place.
+  // An Array, a vector and a view of the same elements have one encoding. So an Array is decoded
+  // directly and shows the bytes in place, without a vector between.
   static constexpr bool in_place =
       is_array<Wanted> && std::is_same_v<typename RunOf<Wanted>::type, typename RunOf<W>::type>;
   using Raw = std::conditional_t<in_place, Wanted, W>;

@@ -12,7 +12,8 @@ namespace troupe::detail {
 
 namespace {
 
-// Names are made once per entry, before main, and live as long as the process.
+// Copies a text that is never freed: names are made once per entry, before main, and other static
+// objects may use them until the process ends.
 const char* keep_text(const std::string& text) {
   char* kept = new char[text.size() + 1];
   std::memcpy(kept, text.c_str(), text.size() + 1);
@@ -24,7 +25,8 @@ void replace_all(std::string& text, std::string_view what, std::string_view with
     text.replace(at, what.size(), with);
 }
 
-// "… [with T = X]" (g++) or "… [T = X]" (clang) -> "X"
+// Returns X of the __PRETTY_FUNCTION__ "… [with T = X]" (g++) or "… [T = X]" (clang), with the
+// spellings that differ between the compilers made equal.
 std::string inner_name(const char* text) {
   std::string_view view(text);
   const std::size_t open = view.find('[');
@@ -42,7 +44,8 @@ std::string inner_name(const char* text) {
   return name;
 }
 
-// Closure types read Ul<parameters>E<number>_.
+// True if the mangled name contains a closure type: Ul<parameters>E[<number>]_ in the Itanium C++
+// ABI. A name that only looks like one gives true as well, which is the safe answer.
 bool mentions_closure(std::string_view name) {
   std::size_t at = name.find("Ul");
   if (at == std::string_view::npos) return false;
@@ -77,8 +80,9 @@ bool names_internal_linkage(const char* mangled_target) {
   const std::string_view name(mangled_target);
   if (name.find("_GLOBAL__N_") != std::string_view::npos) return true;  // anonymous namespace
   if (mentions_closure(name)) return true;
-  // A function as template argument reads L_Z<encoding>E; `L` before an unqualified name says
-  // internal linkage, in a nested name (N … E) it stands before the last component.
+  // A function as template argument is mangled L_Z<encoding>E. An `L` before an unqualified name
+  // says internal linkage. In a nested name (N<qualifiers><length><component>…E) it stands before
+  // the last component, so the loop skips the components that precede it by their lengths.
   std::size_t at = name.find("L_Z");
   if (at == std::string_view::npos) return false;
   at += 3;
@@ -97,6 +101,8 @@ bool names_internal_linkage(const char* mangled_target) {
   return false;
 }
 
+// Large arguments begin at a multiple of 64, as their long runs assume; others at one of 16. Sizes
+// of 0 (dependencies) and arguments without room keep size 0.
 void lay_out(Call& call, std::span<const std::size_t> sizes) {
   call.arguments.resize(sizes.size());
   std::size_t end = 0;
@@ -124,8 +130,8 @@ ActorHandle adopt_actor(ActorId id, ObjectHandle lifetime) {
 void resume_when_ready(const ObjectHandle& object, CoroutineRoot& root,
                        std::coroutine_handle<> handle) {
   running_engine().when_ready(object, [root = root.shared_from_this(), handle]() mutable {
-    const std::shared_ptr<CoroutineRoot> alive =
-        std::move(root);  // this closure may be destroyed while it runs
+    // The engine may destroy this closure while it runs, so the root moves to the stack.
+    const std::shared_ptr<CoroutineRoot> alive = std::move(root);
     handle.resume();
     alive->resumed();
   });

@@ -1,8 +1,14 @@
-/// Entries: what a function, method or constructor is called by in another process.
+/// Entries: the points through which other processes call a function, method or constructor.
+/// send.hpp names an Entry in a Call; run_thunk() (engine/) runs its thunk in the worker.
 ///
-/// A Target says how to call; an Entry adds the types of the arguments as they arrive. One Entry
-/// exists per template instance and registers itself before main. Its thunk decodes, calls and
-/// encodes.
+/// A Target says how to call. An Entry adds the types of the arguments as they arrive. Its thunk
+/// decodes the arguments, calls the target and encodes the result.
+///
+/// Registration. Each Entry has a static data member whose constructor registers it. The compiler
+/// instantiates that member only where Entry::get() is used, which is where a program submits the
+/// function. So each template instance that a program submits is in its executable once, and is
+/// registered before main. The worker runs the same executable and has the same entries. It finds
+/// one by the build-id of the executable and the offset of the thunk.
 #pragma once
 
 #include "troupe/runtime/detail/arguments.hpp"
@@ -12,6 +18,8 @@
 
 namespace troupe::detail {
 
+/// The compiler's text for the value F or the class T, with a frame around it that readable_name()
+/// removes.
 template <auto F>
 constexpr const char* value_text() {
   return __PRETTY_FUNCTION__;
@@ -20,16 +28,17 @@ template <class T>
 constexpr const char* class_text() {
   return __PRETTY_FUNCTION__;
 }
-/// The name inside a value_text or class_text, as a person would write it. Lives as long as the
-/// process.
+/// Returns the name inside a value_text or class_text, as a person would write it. Lives as long as
+/// the process.
 TROUPE_API const char* readable_name(const char* text);
-/// `name(parameter, …)` of such texts.
+/// Returns `name(parameter, …)`, made of such texts. Lives as long as the process.
 TROUPE_API const char* signature_name(const char* text, std::span<const char* const> parameters);
-/// Best effort, from the mangled name of a template over the function: static functions (`L` in
-/// Itanium mangling), anonymous namespaces and lambdas.
+/// Returns whether the function in a mangled template name is visible in one file only: a static
+/// function, one in an anonymous namespace, or a lambda. A best effort by the Itanium C++ ABI's
+/// mangling; no language feature tells it.
 TROUPE_API bool names_internal_linkage(const char* mangled_target);
 
-/// The name of an actor class, for find().
+/// Returns the name of an actor class, by which find() checks the class of a named actor.
 template <class A>
 const char* class_name() {
   static const char* const name = readable_name(class_text<A>());
@@ -37,7 +46,11 @@ const char* class_name() {
 }
 
 // --- targets
+//
+// Each has Sig (the Signature), Actor_ (the actor's class, or void), kind, text() and call(self,
+// arguments…).
 
+/// A function in angle brackets.
 template <auto F>
 struct FunctionTarget {
   using Sig = Signature<std::remove_const_t<decltype(F)>>;
@@ -49,18 +62,20 @@ struct FunctionTarget {
     return F(static_cast<P&&>(arguments)...);
   }
 };
+/// A lambda without captures. All calls use one object, `code`.
 template <class L>
 struct LambdaTarget {
   using Sig = Signature<L>;
   using Actor_ = void;
   static constexpr CallableKind kind = CallableKind::function;
   static constexpr const char* text() { return class_text<L>(); }
-  static inline L code{};  // a coroutine lambda refers to itself while it runs
+  static inline L code{};  // static, since a coroutine of it refers to the lambda until it ends
   template <class... P>
   static decltype(auto) call(void*, P&&... arguments) {
     return code(static_cast<P&&>(arguments)...);
   }
 };
+/// A method M of an actor of class A; M may come from a base class of A.
 template <class A, auto M>
 struct MethodTarget {
   using Sig = Signature<std::remove_const_t<decltype(M)>>;
@@ -89,7 +104,8 @@ struct TargetOf<F> {
 template <auto F>
 using target_of = typename TargetOf<F>::type;
 
-/// What stands before the arguments: nothing, Context& or ActorContext&.
+/// Holds the context that a function takes before its arguments, if any. with(call) calls
+/// call(context), or call() for a function without one.
 template <class Parameters, Lead lead = Split<Parameters>::lead>
 struct LeadHolder {
   explicit LeadHolder(Invocation&) {}
@@ -119,6 +135,7 @@ struct LeadHolder<List<First, Rest...>, Lead::actor_context> {
 
 // --- results
 
+/// Encodes a value straight into the memory of result `index` and ends that result.
 template <class T>
 void publish(ResultSink& sink, std::size_t index, const T& value) {
   std::vector<ObjectHandle> handles;
@@ -129,6 +146,7 @@ inline void publish_nothing(ResultSink& sink) {
   sink.allocate(0, 0);
   sink.publish(0, {});
 }
+/// Ends result 0. A function that returned a Ref forwards the result to that object.
 template <class R>
 void finish(ResultSink& sink, const R& result) {
   if constexpr (is_ref<R>) {
@@ -138,7 +156,7 @@ void finish(ResultSink& sink, const R& result) {
     publish(sink, 0, result);
   }
 }
-/// A tuple as several results.
+/// How an entry publishes the function's result: as one object.
 struct Whole {
   static constexpr std::uint16_t results = 1;
   template <class R>
@@ -146,6 +164,7 @@ struct Whole {
     detail::finish(sink, result);
   }
 };
+/// How an entry publishes a tuple or pair of N parts: as N objects, for submit_split.
 template <std::uint16_t N>
 struct Several {
   static constexpr std::uint16_t results = N;
@@ -162,7 +181,8 @@ struct Several {
 
 // --- running
 
-/// The decoded arguments and the call on them; lives as long as the function runs.
+/// The decoded arguments of one call; lives as long as the function runs. P... are the parameters,
+/// W... the types as which the arguments arrive.
 template <class Target, class Rest, class... W>
 class Frame;
 template <class Target, class... P, class... W>
@@ -194,7 +214,9 @@ class Frame<Target, List<P...>, W...> {
   std::tuple<Arriving<P, W>...> arguments_;
 };
 
-/// A coroutine that was called: arguments, frame and where its result goes.
+/// A call of a function that is a coroutine: its arguments, the coroutine, and the sink of its
+/// result. It outlives the thunk if the coroutine waits; each pending resumption owns it
+/// (coroutine.hpp).
 template <class Frame, class T, class Results>
 class Running final : public CoroutineRoot {
  public:
@@ -202,8 +224,8 @@ class Running final : public CoroutineRoot {
     for (const ArgumentView& view : invocation.arguments())
       if (view.keep != nullptr && *view.keep != nullptr) keeps_.push_back(*view.keep);
   }
-  /// Runs to the first wait. The result of a coroutine that does not wait goes straight to the
-  /// invocation.
+  /// Runs the coroutine up to its first wait. If it ends without one, its result goes straight to
+  /// the invocation, and exceptions leave to run_thunk().
   void start(Invocation& invocation) {
     invocation.enter(Phase::running);
     task_.emplace(frame_.call(invocation.self()));
@@ -215,6 +237,8 @@ class Running final : public CoroutineRoot {
     else
       sink_ = invocation.defer();
   }
+  // `sink_` is empty while start() runs: a Ref that is ready resumes the coroutine inside start(),
+  // which then delivers the result itself.
   void resumed() noexcept override {
     if (!sink_ || !Access::coroutine(*task_).done()) return;
     const std::shared_ptr<ResultSink> sink = std::move(sink_);
@@ -227,7 +251,8 @@ class Running final : public CoroutineRoot {
   }
 
  private:
-  /// Says when user code has ended well.
+  /// Publishes the result, or throws the exception that left the coroutine. Calls `ended` between
+  /// the user's code and the encoding, so that an error names the right Phase.
   template <class Ended>
   void deliver(ResultSink& sink, Ended&& ended) {
     auto& promise = Access::coroutine(*task_).promise();
@@ -242,12 +267,13 @@ class Running final : public CoroutineRoot {
     }
   }
   const char* name_;
-  std::vector<std::shared_ptr<const void>> keeps_;
+  std::vector<std::shared_ptr<const void>> keeps_;  // owners of the bytes that frame_ shows
   Frame frame_;
   std::shared_ptr<ResultSink> sink_;
-  std::optional<Task<T>> task_;  // last: it ends before what it refers to
+  std::optional<Task<T>> task_;  // last, so that it is destroyed before the arguments it refers to
 };
 
+/// Folds the fingerprints of the types T... into `hash`.
 template <class... T>
 constexpr std::uint64_t fingerprint_of(std::uint64_t hash) {
   ((hash = mix(hash, wire_shape<T>().hash)), ...);
@@ -261,7 +287,7 @@ constexpr std::uint64_t result_hash() {
     return shape_of<T>.hash;
 }
 
-/// One entry point: registered before main, found again in other processes by its thunk.
+/// The entry of a function or method. The address of its thunk identifies it within a build.
 template <class Target, class Results, class... W>
 class Entry {
   using Sig = typename Target::Sig;
@@ -309,8 +335,8 @@ class Entry {
   static const Callable& get() noexcept { return registered.callable; }
 };
 
-/// Makes actors of class A from arguments that arrive as W...; publishes nothing, sets the
-/// instance.
+/// The entry of a constructor: makes an actor of class A from arguments that arrive as W.... It has
+/// no result; it sets the instance of the invocation.
 template <class A, class... W>
 class ConstructorEntry {
   static void thunk(Invocation& invocation) {

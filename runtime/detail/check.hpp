@@ -1,12 +1,17 @@
-/// The usual mistakes in a call, each explained by a static_assert that comes before any other
-/// error.
+/// Checks calls at compile time for the public templates (verbs.hpp, actor.hpp). Each usual mistake
+/// has a static_assert that comes before any other error.
+///
+/// Two kinds of functions. call_ok() answers silently, also in a requires clause. The Must…
+/// templates and check_… functions explain: a static_assert fires when they are instantiated, and
+/// their value is false. The caller then returns a dummy instead of the real code, so that the
+/// compiler adds no errors from deep inside.
 #pragma once
 
 #include "troupe/runtime/detail/callable.hpp"
 
 namespace troupe::detail {
 
-/// One parameter of a function that is called remotely.
+/// Explains why P may not be a parameter of a function that is called remotely.
 template <class P>
 struct MustBeParameter {
   static constexpr ParameterFault fault = parameter_fault<P>();
@@ -32,7 +37,7 @@ struct MustBeParameter {
   }();
 };
 
-/// One argument meeting its parameter.
+/// Explains that an argument of type A does not fit a parameter P.
 template <class A, class P>
 struct MustConvert {
   static_assert(Passing<A, P>::ok,
@@ -42,6 +47,7 @@ struct MustConvert {
   static constexpr bool value = Passing<A, P>::ok;
 };
 
+/// Explains why a function that returns R has no result that may cross.
 template <class R>
 struct MustBeResult {
   using T = result_value<R>;
@@ -78,7 +84,8 @@ consteval bool arguments_ok(List<A...>, List<P...>) {
 template <class Sig>
 using rest_of = typename Split<typename Sig::Parameters>::Rest;
 
-/// Whether a call is in order; says nothing.
+/// Returns whether a call compiles, without a message. `forbidden` is the context that this kind of
+/// callable may not take: a method no Context, a function no ActorContext.
 template <class Sig, Lead forbidden, class... A>
 consteval bool call_ok() {
   if constexpr (!Sig::valid) {
@@ -106,7 +113,8 @@ consteval bool explain_arguments(List<A...>, List<P...>) {
   else
     return false;
 }
-/// As call_ok, but says what is wrong.
+/// Returns what call_ok returns, and explains a false by a static_assert. The tests are nested, so
+/// that the first mistake alone is reported.
 template <class Sig, Lead forbidden, class... A>
 consteval bool check_call() {
   if constexpr (call_ok<Sig, forbidden, A...>()) {
@@ -128,7 +136,7 @@ consteval bool check_call() {
   }
 }
 
-/// A function, lambda or constant in angle brackets.
+/// Checks submit<F>(arguments…): a function or lambda in angle brackets.
 template <auto F, class... A>
 consteval bool check_function() {
   using Type = std::remove_const_t<decltype(F)>;
@@ -143,7 +151,7 @@ consteval bool check_function() {
   else
     return false;
 }
-/// A lambda in parentheses.
+/// Checks submit(lambda, arguments…): a lambda in parentheses, of which the type alone crosses.
 template <class L, class... A>
 consteval bool check_lambda() {
   static_assert(!std::is_pointer_v<L> && !std::is_member_pointer_v<L>,
@@ -162,7 +170,7 @@ consteval bool check_lambda() {
   }
   return false;
 }
-/// A method of an actor class.
+/// Checks call<M>(arguments…) and tell<M>(arguments…) on an Actor<A>.
 template <class A, auto M, class... Arguments>
 consteval bool check_method() {
   using Sig = Signature<std::remove_const_t<decltype(M)>>;

@@ -1,8 +1,17 @@
-/// What is below Task<T>: promises, awaiters, and the root that keeps a running coroutine alive.
+/// The private half of Task<T>: promises, awaiters, and the root that keeps a running coroutine
+/// alive.
 ///
-/// Everything runs on one executor thread at a time, so there is no lock. A coroutine is owned by
-/// its root, and the root by whatever will resume it: when the engine stops and drops its pending
-/// resumptions, the frames go with them.
+/// Threads. All coroutines of a call run on its executor, one thread at a time, so there is no
+/// lock.
+///
+/// Ownership. A root owns the outermost coroutine, which owns the Tasks that it awaits. The pending
+/// resumption owns the root. When the engine stops, it drops its pending resumptions, and the
+/// coroutine frames are destroyed with them.
+///
+/// Resumption. The engine resumes the innermost coroutine. When that ends, final_suspend passes
+/// control to its parent by symmetric transfer (the compiler makes a tail call of it), so a chain
+/// of awaits needs no stack. CoroutineRoot::resumed() then looks whether the outermost one has
+/// ended.
 #pragma once
 
 #include "troupe/runtime/detail/encode.hpp"
@@ -15,28 +24,33 @@ namespace troupe::detail {
 /// The engine of this process; throws Unavailable outside run() and Session.
 TROUPE_API Engine& running_engine();
 
-/// The outermost coroutine of a call with its arguments and its result sink.
+/// The owner of the outermost coroutine of a call, of its arguments and of its result sink. Running
+/// (callable.hpp) derives from it.
 class CoroutineRoot : public std::enable_shared_from_this<CoroutineRoot> {
  public:
   CoroutineRoot() = default;
   CoroutineRoot(const CoroutineRoot&) = delete;
   CoroutineRoot& operator=(const CoroutineRoot&) = delete;
   virtual ~CoroutineRoot() = default;
-  /// Called after every resumption: publishes the result once there is one.
+  /// Publishes the result once the outermost coroutine has ended. Called after every resumption.
   virtual void resumed() noexcept = 0;
 };
 
-/// Resumes `handle` when the object is ready; the pending resumption owns the root.
+/// Resumes `handle` when the object is ready, or before it returns if that is so already. The
+/// pending resumption owns the root.
 TROUPE_API void resume_when_ready(const ObjectHandle& object, CoroutineRoot& root,
                                   std::coroutine_handle<> handle);
 
+/// The part of a promise that does not depend on T.
 struct PromiseBase {
   CoroutineRoot* root = nullptr;
   std::coroutine_handle<>
-      parent;  ///< waits for this one; null while it runs inside the parent's await
-  std::exception_ptr error;
+      parent;  ///< awaits this one; null while this one runs inside the parent's await_suspend
+  std::exception_ptr error;  ///< left the coroutine; take() rethrows it
 
   std::suspend_always initial_suspend() noexcept { return {}; }
+  /// Suspends at the end, so that the frame stays until the Task is destroyed, and resumes the
+  /// parent.
   struct Final {
     bool await_ready() noexcept { return false; }
     template <class P>
@@ -72,7 +86,7 @@ struct Promise<void> : PromiseBase {
   }
 };
 
-/// Waits for a Ref without holding a thread.
+/// Awaits a Ref without holding a thread. The coroutine that awaits is a troupe::Task.
 template <class T>
 class RefAwaiter {
  public:
@@ -84,7 +98,9 @@ class RefAwaiter {
   void await_suspend(std::coroutine_handle<P> self) {
     static_assert(std::is_base_of_v<PromiseBase, P>,
                   "troupe: a Ref can be awaited in a troupe::Task only");
-    const ObjectHandle object = object_;  // this awaiter may be gone before the next line returns
+    // A ready object resumes the coroutine inside resume_when_ready. That may end the coroutine and
+    // destroy this awaiter, so the handle is copied to the stack.
+    const ObjectHandle object = object_;
     resume_when_ready(object, *self.promise().root, self);
   }
   T await_resume() {
@@ -97,8 +113,10 @@ class RefAwaiter {
   ObjectHandle object_;
 };
 
-/// Runs a Task inside the awaiting one. A Task that ends without waiting never suspends its parent,
-/// so that a long loop of such awaits needs no stack.
+/// Runs a Task inside the coroutine that awaits it. If the Task ends without waiting, await_suspend
+/// returns false and the parent goes on at once. `parent` is set only afterwards: a Task that ends
+/// inside resume() finds no parent and returns to await_suspend. So a long loop of such awaits does
+/// not grow the stack.
 template <class P>
 class TaskAwaiter {
  public:

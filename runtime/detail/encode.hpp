@@ -1,5 +1,9 @@
-/// Encoding and decoding by the shape of a type. One function writes into a counting and into a
-/// writing sink, so the two passes cannot disagree.
+/// Encodes and decodes values by the shape of their types (shape.hpp). The same write() serves the
+/// sink that counts and the sink that writes (wire.hpp), so the two passes cannot disagree.
+///
+/// write() and read() choose by type, at compile time and in the same order: raw bytes, known
+/// types, then classes by fields(), container interface or members. An overload set would need a
+/// declaration for each type before its first use inside another type; `if constexpr` does not.
 #pragma once
 
 #include "troupe/runtime/detail/shape.hpp"
@@ -8,6 +12,8 @@
 
 namespace troupe::detail {
 
+/// Returns the handle of an actor that was found inside a value. Throws Unavailable outside run()
+/// and Session.
 TROUPE_API ActorHandle adopt_actor(ActorId id, ObjectHandle lifetime);
 
 template <class T, class Sink>
@@ -15,7 +21,8 @@ void write(Sink& sink, const T& value);
 template <class T>
 void read(Reader& reader, T& out);
 
-/// A container whose elements are copied as one run of bytes.
+/// A container whose elements are copied as one run of bytes, since they lie in one piece and the
+/// memory of each one is its encoding.
 template <class T>
 concept byte_run = contiguous_like<T> && shape_of<typename T::value_type>.bytes;
 
@@ -26,6 +33,7 @@ void write_run(Sink& sink, const T* data, std::size_t n) {
   sink.raw(data, n * sizeof(T));
 }
 
+/// Writes a vector<bool> as its count and eight elements to a byte, the first in the lowest bit.
 template <class T, class Sink>
 void write_bits(Sink& sink, const T& bits) {
   sink.varint(bits.size());
@@ -41,7 +49,7 @@ void write_bits(Sink& sink, const T& bits) {
   if ((i & 7) != 0) sink.byte(byte);
 }
 
-/// The kinds that describe_known knows.
+/// Writes a value of a type that describe_known describes.
 template <class T, class Sink>
 void write_known(Sink& sink, const T& value) {
   if constexpr (std::is_same_v<T, bool>) {
@@ -79,10 +87,12 @@ void write_known(Sink& sink, const T& value) {
   }
 }
 
+/// Writes a value of a class that describe_class describes. A class without members takes one byte.
 template <class T, class Sink>
 void write_class(Sink& sink, const T& value) {
   if constexpr (has_fields<T>) {
-    // fields() forms references only, but takes what it may also fill.
+    // fields() takes a T& because decoding fills the members. It forms references and changes
+    // nothing, so the cast is safe for a value that was const.
     const auto parts = fields(const_cast<T&>(value));
     if constexpr (std::tuple_size_v<std::remove_cvref_t<decltype(parts)>> == 0) sink.byte(0);
     std::apply([&](const auto&... part) { (write(sink, part), ...); }, parts);
@@ -105,6 +115,7 @@ void write_class(Sink& sink, const T& value) {
   }
 }
 
+/// Writes a value. A recursive type counts its depth; a container does not, since its elements do.
 template <class T, class Sink>
 void write(Sink& sink, const T& value) {
   if constexpr (is_span<T>) {
@@ -131,7 +142,8 @@ bool is_aligned(const std::byte* data) noexcept {
   return reinterpret_cast<std::uintptr_t>(data) % alignof(T) == 0;
 }
 
-/// A run used in place where it is aligned and owned by somebody, else copied.
+/// Reads a run of elements as an Array. The Array uses the bytes in place if they are aligned and
+/// the reader has a `keep` that owns them; else it owns a copy.
 template <class T>
 Array<T> read_array(Reader& reader) {
   const std::size_t n = reader.count(sizeof(T));
@@ -145,6 +157,8 @@ Array<T> read_array(Reader& reader) {
   return Access::make_array<Array<T>>(std::move(copy), first, n);
 }
 
+/// Reads alternative `index` of a variant. The fold compares the index with each I and stops at the
+/// one that is equal, which turns a number of run time into a template argument.
 template <class T, std::size_t... I>
 void read_alternative(Reader& reader, T& out, std::uint64_t index, std::index_sequence<I...>) {
   const bool found = ((index == I && (read(reader, out.template emplace<I>()), true)) || ...);
@@ -243,7 +257,7 @@ void read_container(Reader& reader, T& out) {
     constexpr bool is_set = set_like<T>;
     using E = typename T::value_type;
     const std::size_t n = reader.count(shape_of<E>.least);
-    // A lie about n costs no more memory than the bytes that are really there.
+    // A wrong n reserves no more memory than the bytes that are present, and a few elements.
     const std::size_t likely = reader.left() / sizeof(E) + 16;
     if constexpr (requires { out.reserve(n); }) out.reserve(n < likely ? n : likely);
     for (std::size_t i = 0; i < n; ++i) {
@@ -272,6 +286,7 @@ void read_class(Reader& reader, T& out) {
   }
 }
 
+/// Reads a value into `out`, whose old content is replaced. Mirrors write().
 template <class T>
 void read(Reader& reader, T& out) {
   if constexpr (shape_of<T>.bytes) {
@@ -289,20 +304,24 @@ void read(Reader& reader, T& out) {
 
 // --- whole values
 
-/// Bytes and handles that `value` takes.
+/// Returns a Sizer that has counted the bytes and handles of `value`. Throws InvalidArgument if the
+/// value is nested too deep.
 template <class T>
 Sizer measure(const T& value) {
   Sizer sizer;
   write(sizer, value);
   return sizer;
 }
-/// Writes the value into exactly the bytes that measure() counted and appends its handles.
+/// Writes the value into `out`, which has exactly the size that measure() counted, and appends its
+/// handles. Throws InvalidArgument if the value has changed since measure().
 template <class T>
 void encode_into(std::span<std::byte> out, std::vector<ObjectHandle>& handles, const T& value) {
   Writer writer(out, handles);
   write(writer, value);
   if (!writer.full()) throw_not_encodable("a value changed while it was being encoded");
 }
+/// Returns the value that all of `bytes` encode. Throws InvalidArgument if they encode no T. Arrays
+/// in the value share `keep`, which may be null.
 template <class T>
 T decode_value(BlobView bytes, std::span<const ObjectHandle> handles,
                const std::shared_ptr<const void>* keep) {

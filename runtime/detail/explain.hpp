@@ -1,12 +1,13 @@
-/// The sentences for types that cannot cross, as static_asserts: they stand first in a compiler's
-/// output, with the type in the note below.
+/// The messages for types that cannot cross to another process, as static_asserts. They come first
+/// in a compiler's output, with the type in the note below. One assert exists for each value of Why
+/// (shape.hpp).
 #pragma once
 
 #include "troupe/runtime/detail/shape.hpp"
 
 namespace troupe::detail {
 
-/// Instantiated with the type that cannot cross; `value` is whether it can.
+/// Fails to compile, with a message, if T cannot cross; `value` says whether it can.
 template <class T>
 struct MustCross {
   static constexpr Why why = shape_of<T>.why;

@@ -1,10 +1,13 @@
-/// From checked arguments to calls of the engine.
+/// Turns arguments that check.hpp has accepted into calls of the engine. verbs.hpp, actor.hpp and
+/// context.hpp call these functions.
 #pragma once
 
 #include "troupe/runtime/detail/check.hpp"
 
 namespace troupe::detail {
 
+/// Makes the Call for a Target. A class template, since only a partial specialization can match two
+/// packs of types, the arguments A and the parameters P, at once.
 template <class Target, class Results, class Arguments, class Parameters>
 struct Sender;
 template <class Target, class Results, class... A, class... P>
@@ -20,6 +23,7 @@ Call call_of(Engine& engine, std::remove_reference_t<A>&... arguments) {
                                                                                   arguments...);
 }
 
+/// The T of the Ref<T> that a call of Target returns.
 template <class Target>
 using value_of = result_value<typename Target::Sig::Result>;
 
@@ -31,6 +35,7 @@ Ref<value_of<Target>> submit_to(Engine& engine, const Request* request, A&&... a
   return Access::make_ref<Ref<value_of<Target>>>(std::move(result));
 }
 
+/// The Refs to the parts of a tuple or pair; `valid` is false for other types and the empty tuple.
 template <class T>
 struct SplitResult {
   static constexpr bool valid = false;
@@ -73,8 +78,13 @@ void tell_to(const ActorHandle& actor, A&&... arguments) {
   engine.call(actor, call_of<Target, Whole, A&&...>(engine, arguments...), {});
 }
 
-// --- constructors have no signature that can be asked for: what crosses is what is given, decayed
+// --- constructors
+//
+// No language feature gives the parameters of a constructor. So the type that crosses is that of
+// the argument, decayed.
 
+/// The type as which an argument of type A crosses: a span as a vector, a string_view or C string
+/// as a string, any other type decayed.
 template <class A>
 struct Carried {
   using type = std::decay_t<A>;
@@ -93,6 +103,7 @@ struct Carried<A> {
 template <class A>
 using carried = typename Carried<A>::type;
 
+/// True if A(P…) or A{P…} compiles.
 template <class A, class... P>
 consteval bool constructible() {
   if constexpr (std::is_aggregate_v<A>)
@@ -100,8 +111,10 @@ consteval bool constructible() {
   else
     return std::is_constructible_v<A, P...> || requires { A{std::declval<P>()...}; };
 }
-/// For every Ref<U> the constructor gets the Ref when it takes one, else the U. The first choice
-/// that fits wins.
+/// Chooses for every Ref<U> whether the constructor gets the Ref or the U. A recursion over the
+/// arguments tries the Ref first and takes the first combination with which an A can be
+/// constructed: `found` says whether there is one, `type` lists its types. Cost: up to 2^n
+/// instances for n Refs.
 template <class A, class Chosen, class Left>
 struct Choose;
 template <class A, class... Chosen>
@@ -119,6 +132,7 @@ struct Choose<A, List<Chosen...>, List<Ref<U>, Left...>>
                          Choose<A, List<Chosen..., Ref<U>>, List<Left...>>,
                          Choose<A, List<Chosen..., U>, List<Left...>>> {};
 
+/// Returns whether spawn<A>(P…) is right, and explains a false by a static_assert.
 template <class A, class... P>
 consteval bool check_spawn() {
   static_assert(std::is_class_v<A> && !std::is_abstract_v<A>,
@@ -140,7 +154,7 @@ template <class A, class... W>
 struct Maker<A, List<W...>> {
   template <class... P>
   static Call make(Engine& engine, P&... arguments) {
-    // As if to a function that takes the chosen types by value.
+    // Encodes as if for a function that takes the chosen types by value.
     return make_call(engine, ConstructorEntry<A, W...>::get(), Leaving<P&&, W>(arguments)...);
   }
 };
@@ -153,6 +167,8 @@ Actor<A> spawn_to(Engine& engine, const Request* request, P&&... arguments) {
 
 // --- objects
 
+/// Stores a value. A small one without replicas is encoded on the stack and kept inside its record;
+/// any other is encoded straight into shared memory.
 template <class T>
 Ref<T> put_value(Engine& engine, const T& value, const Replication& how, CallSite at) {
   const std::size_t size = measure(value).size();

@@ -1,11 +1,13 @@
-/// What a type looks like on the wire, computed once per type at compile time: whether it may
-/// cross, whether its memory is its encoding, the fewest bytes it takes, and a fingerprint of its
-/// structure.
+/// Describes a type's encoding, computed once per type at compile time: whether a value of the type
+/// may cross to another process, whether its memory is its encoding, the fewest bytes that it
+/// takes, and a fingerprint of its structure. encode.hpp chooses its code by these answers;
+/// explain.hpp turns a refusal into a message.
 ///
 ///     static_assert(shape_of<std::vector<int>>.why == Why::ok);
 ///
-/// Containers are known by the interface of the standard ones (begin, end, size, clear, push_back
-/// or emplace), so their headers are not needed here and look-alikes cross as well.
+/// A container is recognised by the interface of the standard ones (begin, end, size, clear,
+/// push_back or emplace_hint). So this file needs no container's header, and containers of other
+/// libraries cross as well.
 #pragma once
 
 #include "troupe/runtime/detail/walk.hpp"
@@ -37,8 +39,8 @@ template <class T>
 class Task;
 
 /// Specialize to true for a trivially copyable type whose bytes are its whole value: no pointers,
-/// nothing that names a thing of this process. Such a type crosses by memcpy and is not looked
-/// into.
+/// no file descriptors, nothing else that only this process understands. Such a type crosses by
+/// memcpy, and its members are not examined.
 template <class T>
 inline constexpr bool bytes_are_value = false;
 
@@ -46,18 +48,22 @@ inline constexpr bool bytes_are_value = false;
 
 namespace troupe::detail {
 
+/// An empty type that carries T as an argument, to choose an overload.
 template <class T>
 struct Tag {
   using type = T;
 };
-/// The compiler's text for T. (Addresses of variable templates would do, but g++ with sanitizers
-/// does not compare them in constant expressions.)
+/// Returns the compiler's text for T, which differs between types. It serves as the identity of T
+/// in constant expressions, where typeid is of no use. (Addresses of variable templates would do,
+/// but g++ with sanitizers does not compare them in constant expressions.)
 template <class T>
 constexpr std::string_view type_text() {
   return __PRETTY_FUNCTION__;
 }
 
 // --- kinds of types
+//
+// Each is_x<T> is true for exactly the class template x, whatever its arguments are.
 
 template <class T>
 inline constexpr bool is_ref = false;
@@ -118,7 +124,7 @@ inline constexpr bool is_string_view = false;
 template <class C, class T>
 inline constexpr bool is_string_view<std::basic_string_view<C, T>> = true;
 
-/// std::complex and its like, without its heavy header.
+/// std::complex and types like it, recognised by their members so that <complex> is not included.
 template <class T>
 concept complex_like = std::is_trivially_copyable_v<T> && requires(T& t) {
   typename T::value_type;
@@ -127,6 +133,7 @@ concept complex_like = std::is_trivially_copyable_v<T> && requires(T& t) {
   t.real(typename T::value_type{});
   t.imag(typename T::value_type{});
 };
+/// A type with the members that all standard containers have.
 template <class T>
 concept container_like = requires(T& t, const T& c) {
   typename T::value_type;
@@ -149,13 +156,15 @@ concept set_like = container_like<T> && requires(T& t) {
   typename T::key_type;
   t.emplace_hint(t.end(), std::declval<typename T::key_type>());
 };
-/// A sequence in one piece that can be sized before it is filled.
+/// A sequence whose elements lie in one piece of memory and whose size can be set before it is
+/// filled.
 template <class T>
 concept contiguous_like = sequence_like<T> && requires(T& t) {
   t.resize(std::size_t{});
   requires std::is_pointer_v<decltype(t.data())>;
 };
-/// A friend `fields(T&)` that returns std::tie of what makes up the value.
+/// A class with a friend `fields(T&)`, found by argument-dependent lookup. It returns std::tie of
+/// the members that make up the value.
 template <class T>
 concept has_fields = requires(T& t) { fields(t); };
 
@@ -185,27 +194,33 @@ enum class Why : std::uint8_t {
   opaque,
 };
 
+/// The description of a type. Two programs whose types have equal hashes read each other's values.
 struct Shape {
   Why why = Why::ok;
-  bool bytes = false;      ///< memory = encoding, any bytes are a value
-  bool recursive = false;  ///< contains itself somewhere
-  std::uint32_t least = 1;
-  std::uint64_t hash = 0;
+  bool bytes = false;      ///< the memory is the encoding, and any bytes are a value
+  bool recursive = false;  ///< the type, or a type inside it, contains itself
+  std::uint32_t least = 1;  ///< the fewest bytes of an encoding, at least 1
+  std::uint64_t hash = 0;  ///< the fingerprint of the structure
 };
 
-/// The types that are being described, innermost first.
+/// The classes whose description is under way, innermost first: a list on the stack of the constant
+/// evaluation. describe() ends at a class that is in it, so a recursive type has a finite
+/// description.
 struct Seen {
   std::string_view type;
   const Seen* up;
 };
 
+/// Returns a hash of two hashes; their order matters. The first line is boost::hash_combine for 64
+/// bits, the second is a round of the finalizer of SplitMix64 (Steele, Lea, Flood 2014).
 constexpr std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
   std::uint64_t z = a ^ (b + 0x9e3779b97f4a7c15ULL + (a << 6) + (a >> 2));
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
   return z ^ (z >> 27);
 }
 
-/// Folds the shapes of parts into one.
+/// Folds the shapes of the parts of a value into the shape of the whole. The first part that may
+/// not cross gives the reason.
 struct Fold {
   Shape shape{.bytes = true, .least = 0};
   constexpr void add(const Shape& part) noexcept {
@@ -219,14 +234,19 @@ struct Fold {
     shape.hash = mix(shape.hash, kind);
     shape.bytes = shape.bytes && bytes;
     if (shape.least == 0)
-      shape.least = 1;  // even nothing takes a byte, so that counts stay bounded
+      shape.least = 1;  // an empty value takes a byte, so that Reader::count bounds counts
     return shape;
   }
 };
 
+/// Describes T. `up` lists the classes around T whose description is under way.
 template <class T>
 constexpr Shape describe(const Seen* up);
 
+// In what follows `kind` is a number that stands for the kind of type in the hash. Hashes are
+// compared between builds, and named objects keep them on disk, so a kind's number never changes.
+
+/// Describes values that consist of all these parts, in this order.
 template <class... T>
 constexpr Shape describe_all(List<T...>, std::uint64_t kind, bool bytes,
                              [[maybe_unused]] const Seen* up) {
@@ -249,7 +269,7 @@ constexpr Shape describe_all(Tag<std::variant<T...>>, std::uint64_t kind, const 
   return shape;
 }
 
-/// Elements behind a length.
+/// Describes any number of elements behind their count.
 constexpr Shape describe_many(Shape element, std::uint64_t kind) {
   return {.why = element.why,
           .recursive = element.recursive,
@@ -287,7 +307,8 @@ constexpr Shape describe_aggregate(const Seen* up) {
   }
 }
 
-/// The kinds of their own: numbers, the standard's vocabulary, troupe's handles.
+/// Describes a type for which is_known is true: numbers, enums, vocabulary types of the standard
+/// library, and troupe's handles. A bool is no run of bytes, since only 0 and 1 are values of it.
 template <class T>
 constexpr Shape describe_known(const Seen* up) {
   if constexpr (std::is_same_v<T, bool>) {
@@ -312,7 +333,7 @@ constexpr Shape describe_known(const Seen* up) {
   } else if constexpr (is_ref<T> || std::is_same_v<T, AnyRef>) {
     return {.least = 1, .hash = mix(8, 0)};
   } else if constexpr (is_actor<T>) {
-    return {.least = 17, .hash = mix(9, 0)};
+    return {.least = 17, .hash = mix(9, 0)};  // 16 bytes of ActorId, then the handle's index
   } else if constexpr (is_optional<T>) {
     return describe_many(describe<typename T::value_type>(up), 10);
   } else if constexpr (is_unique<T>) {
@@ -340,10 +361,11 @@ constexpr Shape describe_known(const Seen* up) {
   }
 }
 
+/// True for the types that describe_known, write_known and read_known handle.
 template <class T>
 consteval bool known() {
   if constexpr (is_ref<T> || std::is_same_v<T, AnyRef> || is_actor<T> || is_array<T>) {
-    return true;  // perhaps only declared so far
+    return true;  // perhaps incomplete here, so ask it nothing that needs a complete type
   } else {
     return std::is_arithmetic_v<T> || std::is_enum_v<T> || is_duration<T> || is_time_point<T> ||
            is_optional<T> || is_unique<T> || is_variant<T> || is_tuple<T> || is_std_array<T> ||
@@ -353,7 +375,9 @@ consteval bool known() {
 template <class T>
 inline constexpr bool is_known = known<T>();
 
-/// Things that never cross, each with a reason.
+/// Returns why T never crosses, or Why::ok. std::unique_ptr with another deleter, std::shared_ptr
+/// and std::function are recognised by their members. unique_ptr<T> itself is known and does not
+/// come here.
 template <class T>
 consteval Why refusal_of() {
   if constexpr (std::is_reference_v<T>) {
@@ -391,6 +415,9 @@ consteval Why refusal_of() {
   }
 }
 
+/// Describes a class that is neither known nor refused. What the user declares comes first:
+/// bytes_are_value, then fields(). Containers come before aggregates, since an aggregate may have a
+/// container's interface.
 template <class T>
 constexpr Shape describe_class(const Seen* up) {
   if constexpr (bytes_are_value<T>) {
@@ -431,6 +458,8 @@ constexpr Shape describe(const Seen* up) {
   } else if constexpr (refusal_of<T>() != Why::ok) {
     return refused(refusal_of<T>());
   } else if constexpr (std::is_class_v<T>) {
+    // The distance to the enclosing T stands for it in the hash, like a De Bruijn index. The hash
+    // then says which level recurs, without the names of types.
     std::uint64_t distance = 0;
     for (const Seen* seen = up; seen != nullptr; seen = seen->up, ++distance)
       if (seen->type == type_text<T>()) return {.recursive = true, .hash = mix(21, distance)};
@@ -441,6 +470,7 @@ constexpr Shape describe(const Seen* up) {
   }
 }
 
+/// The description of T, computed once per type.
 template <class T>
 inline constexpr Shape shape_of = describe<T>(nullptr);
 

@@ -1,12 +1,15 @@
-/// Taking functions apart: parameters, result, and what stands first.
+/// Takes the types of functions, methods and lambdas apart: parameters, result, and whether a
+/// context is the first parameter. Serves check.hpp (is this call right?) and callable.hpp (how is
+/// it made?).
 #pragma once
 
 #include "troupe/runtime/detail/shape.hpp"
 
 namespace troupe::detail {
 
-/// What a callable looks like. `valid` is false for what is no function, method or lambda with one
-/// signature.
+/// The parts of a callable's type F. `valid` is false if F is no function pointer, method pointer
+/// or class with exactly one call operator. Partial specializations match each form of pointer,
+/// since `noexcept`, `const` and reference qualifiers are parts of the type and cannot be deduced.
 template <class F>
 struct Signature {
   static constexpr bool valid = false;
@@ -29,6 +32,7 @@ struct Signature<R (*)(P...)> : FunctionSignature<R, P...> {};
 template <class R, class... P>
 struct Signature<R (*)(P...) noexcept> : FunctionSignature<R, P...> {};
 
+/// Rvalue: the method has the qualifier `&&`, so it is called on std::move(object).
 template <class R, class C, bool Rvalue, class... P>
 struct MethodSignature {
   static constexpr bool valid = true;
@@ -51,10 +55,13 @@ TROUPE_METHOD(&&, true)
 TROUPE_METHOD(const&&, true)
 #undef TROUPE_METHOD
 
-/// A class with one call operator that is no template: a lambda or the like.
+/// A class with one call operator that is no template, such as a lambda. The address of an
+/// overloaded or templated operator has no type, so `&L::operator()` does not compile for a generic
+/// lambda.
 template <class L>
 concept functor = std::is_class_v<L> && requires { &L::operator(); };
-/// A functor that is nothing but code: it captures nothing.
+/// A functor that holds no data. C++20 gives a lambda a default constructor if it captures nothing,
+/// so the worker makes an object of its own.
 template <class L>
 concept code_only = functor<L> && std::is_empty_v<L> && requires { L{}; };
 
@@ -73,9 +80,10 @@ struct Signature<L> {
   using Class = void;
 };
 
-/// What a function may take before its arguments.
+/// The first parameter of a function, if the runtime supplies it and not the caller.
 enum class Lead { none, context, actor_context };
 
+/// Splits a list of parameters into the Lead and those that the caller's arguments fill.
 template <class Parameters>
 struct Split {
   static constexpr Lead lead = Lead::none;
@@ -96,7 +104,9 @@ struct Split<List<First, Rest_...>> {
 
 // --- results
 
-/// The T of the Ref<T> that a call with result R gives. A Ref is flattened once.
+/// The T of the Ref<T> that a call of a function with result R returns. One level of Ref is
+/// removed: a function that returns Ref<int> gives Ref<int>, not Ref<Ref<int>>. A Task<T> counts as
+/// its T.
 template <class R>
 struct ResultValue {
   using type = R;

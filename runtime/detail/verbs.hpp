@@ -1,5 +1,6 @@
-/// submit, submit_split, map and spawn: the same words on Context, ActorContext and what with()
-/// returns.
+/// submit, submit_split, map and spawn: the same verbs on Context, on ActorContext and on the
+/// object that with() returns. The classes inherit them by CRTP (a base class template that gets
+/// the derived class as argument).
 #pragma once
 
 #include "troupe/runtime/actor.hpp"
@@ -7,21 +8,29 @@
 
 namespace troupe::detail {
 
-/// What the options before a verb were for.
+/// The verbs that the options given to with() are for: any verb, those of tasks, or those of
+/// actors.
 enum class Purpose { any, tasks, actors };
 
+/// Self has engine_for_verbs() and request_for_verbs(); the latter returns null without options.
 template <class Self, Purpose purpose>
 class Verbs {
  public:
-  /// Runs F(arguments…) on some worker. Result: a handle to what it returns; it completes when the
-  /// result is sealed. Two submits are not ordered. Waits for no value and no worker; an argument
-  /// above 4 KiB waits for room in the object store when that is full, then OutOfMemory or
-  /// OutOfDisk. Throws Overloaded when 4,194,304 tasks of this process wait. At get/co_await:
-  /// TaskFailed (an exception left F, a troupe::Error as its cause), ObjectLost, TimedOut,
-  /// Infeasible. Retried up to max_retries when its worker or node dies, even if it may have run;
-  /// late attempts are fenced. Arguments are copied or moved out before return; Ref arguments stay
-  /// alive until F has ended. Cost: one message; an argument above 4 KiB goes through the object
-  /// store once.
+  /// Runs F(arguments…) on some worker.
+  ///
+  /// Result: a Ref to the value that F returns, at once. It is ready when F has ended and its
+  /// result is stored.
+  /// Blocking: waits for no value and no worker. An argument above 4 KiB waits for room while the
+  /// object store is full, then throws OutOfMemory or OutOfDisk.
+  /// Order: none between two submits.
+  /// Errors: throws Overloaded when 4,194,304 tasks of this process wait. get and co_await throw
+  /// TaskFailed (an exception left F; a troupe::Error is its cause), ObjectLost, TimedOut or
+  /// Infeasible.
+  /// Retries: up to max_retries when the worker or node dies, even if F may have run. The results
+  /// of an attempt that another one has replaced are refused.
+  /// Ownership: arguments are copied or moved out before submit returns. The objects of Ref
+  /// arguments live until F has ended.
+  /// Cost: one message. An argument above 4 KiB goes through the object store once.
   template <auto F, class... Arguments>
   auto submit(Arguments&&... arguments) const {
     static_assert(
@@ -35,7 +44,8 @@ class Verbs {
     else
       return Ref<void>{};
   }
-  /// The same for a lambda that captures nothing: `submit([](int x) { return x + 1; }, 41)`.
+  /// Runs a lambda that captures nothing, like submit<F>:
+  /// `submit([](int x) { return x + 1; }, 41)`.
   template <class L, class... Arguments>
   auto submit(L&& lambda, Arguments&&... arguments) const {
     static_cast<void>(lambda);
@@ -51,8 +61,8 @@ class Verbs {
     else
       return Ref<void>{};
   }
-  /// For a function that returns a tuple or pair: a Ref to each part, which can then go different
-  /// ways.
+  /// Runs F(arguments…), like submit, where F returns a tuple or pair. Result: a tuple with one Ref
+  /// for each part, so that the parts can be passed to different tasks.
   template <auto F, class... Arguments>
   auto submit_split(Arguments&&... arguments) const {
     static_assert(
@@ -73,7 +83,7 @@ class Verbs {
       return std::tuple<>{};
     }
   }
-  /// One submit<F>(x) for each x of the range; the Refs in the range's order.
+  /// Calls submit<F>(x) for each x of the range. Result: the Refs, in the range's order.
   template <auto F, class Range>
   auto map(Range&& range) const {
     using Result = decltype(submit<F>(*std::begin(range)));
@@ -82,11 +92,15 @@ class Verbs {
     for (auto&& element : range) refs.push_back(submit<F>(element));
     return refs;
   }
-  /// Makes an actor of class A: A(arguments…), or A{arguments…} for an aggregate. Result: its
-  /// handle, at once; with a name it blocks until that is answered, at most 10 s, then Unavailable.
-  /// An argument above 4 KiB waits as submit's. The constructor waits for Ref
-  /// arguments that are not ready. One that throws, an argument that ends in an error, or a request
-  /// that no node can satisfy ends every call on the actor in ActorDied with that as its cause.
+  /// Creates an actor of class A in a process of its own: A(arguments…), or A{arguments…} for an
+  /// aggregate.
+  ///
+  /// Result: its handle, at once. Calls may be made before the actor exists.
+  /// Blocking: with a name, until the directory of actors has answered, at most 10 s, then
+  /// Unavailable. An argument above 4 KiB waits as submit's does. The constructor, not spawn, waits
+  /// for Ref arguments that are not ready.
+  /// Errors: every call on the actor ends in ActorDied if the constructor throws, if an argument
+  /// ends in an error, or if no node can satisfy the options. That error is the cause in ActorDied.
   template <class A, class... Arguments>
   Actor<A> spawn(Arguments&&... arguments) const {
     static_assert(
@@ -105,8 +119,8 @@ class Verbs {
   const Request* request() const { return static_cast<const Self&>(*this).request_for_verbs(); }
 };
 
-/// What with() returns: verbs with options. Holds its own copy of them and may be kept and used
-/// many times.
+/// The verbs with options: the object that with() returns. It holds a copy of the options, and may
+/// be kept and used many times.
 template <Purpose purpose>
 class Bound : public Verbs<Bound<purpose>, purpose> {
  public:
@@ -120,7 +134,9 @@ class Bound : public Verbs<Bound<purpose>, purpose> {
   Request request_;
 };
 
-/// with(): the plain Options win where several fit, so `with({.cpus = 2})` serves every verb.
+/// with(): returns the verbs with options. An argument such as `{.cpus = 2}` fits all three
+/// overloads. The plain Options win, since overload resolution prefers a function over a template,
+/// so such options serve every verb.
 template <class Self>
 class With {
  public:

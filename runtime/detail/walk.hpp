@@ -1,13 +1,23 @@
-/// Walks the members of an aggregate without its help: counts them by brace initialization and
-/// binds them by structured bindings, up to 64 (the technique of Boost.PFR, Polukhin 2016).
+/// Visits the members of an aggregate that declares nothing for it, up to 64 members. Encoding,
+/// decoding and fingerprints (shape.hpp, encode.hpp) rest on it. It counts the members by brace
+/// initialization and binds them by structured bindings (the technique of Boost.PFR, Polukhin
+/// 2016).
 ///
 ///     struct Point { int x; double y; };
 ///     static_assert(member_count<Point>() == 2);
 ///     with_members(point, [](const auto&... member) { (print(member), ...); });
 ///
-/// What cannot be walked is recognised by probes of the same kind, so that it can be explained:
-/// base classes, C arrays, unions, reference members, bit-fields. A bit-field that shares no
-/// storage (`int a : 31; int b;`) is caught by the compiler's own message only.
+/// The count. `T{x, x, x}` compiles only if T has at least three initializers. If every x converts
+/// to any type, the longest list that compiles gives the number of initializers. One initializer is
+/// one member, except for a C array: a list without inner braces fills an array element by element
+/// (brace elision). A conversion function cannot return an array, so each element takes one x.
+///
+/// The compiler must accept a `requires` expression around `T{...}` as a silent test. Each test is
+/// a substitution failure, not an error, because the braces stand in the immediate context.
+///
+/// Probes of the same kind recognise an aggregate that cannot be walked, so that explain.hpp can
+/// say why: base classes, C arrays, unions, reference members, bit-fields. One case gets the
+/// compiler's own message only: a bit-field that shares no storage (`int a : 31; int b;`).
 #pragma once
 
 #include <cstddef>
@@ -16,6 +26,7 @@
 
 namespace troupe::detail {
 
+/// An empty type that carries a list of types from template to template.
 template <class... T>
 struct List {
   static constexpr std::size_t size = sizeof...(T);
@@ -23,7 +34,8 @@ struct List {
 
 inline constexpr std::size_t kMaxMembers = 64;
 
-/// Becomes whatever a member wants, except the aggregate itself.
+/// A probe that converts to any type except the aggregate itself. Without the exception `Whole{x}`
+/// would be a copy of a Whole and would compile for every aggregate.
 template <class Whole>
 struct Anything {
   template <class U>
@@ -32,8 +44,11 @@ struct Anything {
     __builtin_unreachable();  // only ever named, but clang wants a body
   }
 };
+/// Anything with an index, so that an index sequence expands to that many probes.
 template <class Whole, std::size_t>
 using AnythingAt = Anything<Whole>;
+/// A probe that converts to base classes of Whole only. The bases of an aggregate take its first
+/// initializers (C++17), so `Whole{AnyBase}` compiles if Whole has a base class.
 template <class Whole>
 struct AnyBase {
   template <class U>
@@ -42,6 +57,7 @@ struct AnyBase {
     __builtin_unreachable();  // only ever named, but clang wants a body
   }
 };
+/// A probe that converts to unions only.
 struct AnyUnion {
   template <class U>
     requires std::is_union_v<U>
@@ -49,20 +65,24 @@ struct AnyUnion {
     __builtin_unreachable();  // only ever named, but clang wants a body
   }
 };
+/// A probe that converts to no type. A member that takes it has a constructor that takes any class.
 struct Nothing {};
 
+/// Holds the pack expansion of braces_take; the index sequence gives one probe per index.
 template <class T, class Sequence, class... Tail>
 struct BraceProbe;
 template <class T, std::size_t... I, class... Tail>
 struct BraceProbe<T, std::index_sequence<I...>, Tail...> {
   static constexpr bool value = requires { T{AnythingAt<T, I>{}..., std::declval<Tail>()...}; };
 };
-/// T{x, … N times, Tail…} compiles.
+/// True if `T{x, …, Tail…}` compiles with N probes x that convert to any type before the Tail.
 template <class T, std::size_t N, class... Tail>
 inline constexpr bool braces_take = BraceProbe<T, std::make_index_sequence<N>, Tail...>::value;
 
-/// T{x, … I times, {}, x, … After times} compiles: false where the empty braces swallow several
-/// initializers.
+/// True if `T{x, …, {}, x, …}` compiles with as many x as each of the two sequences has indices.
+/// False if the `{}` stands in a C array: it initializes the whole array and uses up one
+/// initializer for several elements, so the list has more initializers than members. False also for
+/// a member that `{}` does not initialize.
 template <class T, class Before, class After>
 struct NestedProbe;
 template <class T, std::size_t... I, std::size_t... J>
@@ -70,7 +90,9 @@ struct NestedProbe<T, std::index_sequence<I...>, std::index_sequence<J...>> {
   static constexpr bool value = requires { T{AnythingAt<T, I>{}..., {}, AnythingAt<T, J>{}...}; };
 };
 
-/// Initializers that an aggregate takes; C arrays count once per element. 65 means "more than 64".
+/// Returns how many initializers an aggregate takes; C arrays count once per element. 65 means
+/// "more than 64". Precondition: `T{}` compiles, so that every shorter list compiles too and the
+/// first list that fails ends the count. Cost: one template instance per initializer.
 template <class T, std::size_t N = 0>
 consteval std::size_t initializer_count() {
   if constexpr (N > kMaxMembers) {
@@ -82,24 +104,29 @@ consteval std::size_t initializer_count() {
   }
 }
 
+/// Replaces each of the n initializers by `{}` in turn. True only if no member is a C array and
+/// each member has a default initialization; then initializers and members are equal in number.
 template <class T, std::size_t... I>
 consteval bool takes_empty_braces_everywhere(std::index_sequence<I...>) {
   constexpr std::size_t n = sizeof...(I);
   return (NestedProbe<T, std::make_index_sequence<I>, std::make_index_sequence<n - 1 - I>>::value &&
           ...);
 }
+/// True if some member is a union. The second condition leaves out members that take any class,
+/// such as one with an unconstrained constructor template.
 template <class T, std::size_t... I>
 consteval bool has_union_member(std::index_sequence<I...>) {
   return ((braces_take<T, I, AnyUnion> && !braces_take<T, I, Nothing>) || ...);
 }
 
-/// Members of an aggregate that may be walked.
+/// Returns the number of members of T. Precondition: obstacle_of<T>() is Obstacle::none.
 template <class T>
 consteval std::size_t member_count() {
   return initializer_count<std::remove_cv_t<T>>();
 }
 
-// The names of n bindings.
+// The names of n bindings. C++20 has no structured binding with a pack of names (P1061 is C++26),
+// so with_members has one branch for each count. Each name list extends the previous one.
 #define TROUPE_NAMES_1 a1
 #define TROUPE_NAMES_2 TROUPE_NAMES_1, a2
 #define TROUPE_NAMES_3 TROUPE_NAMES_2, a3
@@ -170,7 +197,10 @@ consteval std::size_t member_count() {
     return visit(TROUPE_NAMES_##n);   \
   }
 
-/// visit(members...) as lvalues, const when `value` is.
+/// Calls visit(members...) with all members as lvalues, const when `value` is const, and returns
+/// its result. The branch that `if constexpr` chooses has as many bindings as T has members.
+/// Another number would be an error, not a failed substitution; hence the precondition of
+/// member_count.
 template <class T, class Visit>
 constexpr decltype(auto) with_members(T& value, Visit&& visit) {
   constexpr std::size_t N = member_count<T>();
@@ -263,12 +293,15 @@ constexpr decltype(auto) with_members(T& value, Visit&& visit) {
 #undef TROUPE_NAMES_63
 #undef TROUPE_NAMES_64
 
+/// A visitor whose return type lists the members' types without const.
 struct MemberTypes {
   template <class... M>
   constexpr List<M...> operator()(const M&...) const noexcept {  // const: binds to a bit-field too
     return {};
   }
 };
+/// A visitor whose return type lists the members' types with their const. A bit-field is an error
+/// here, since no non-const reference binds to it.
 struct QualifiedMemberTypes {
   template <class... M>
   constexpr List<M...> operator()(M&...) const noexcept {
@@ -279,6 +312,8 @@ struct QualifiedMemberTypes {
 template <class T>
 using members_of = decltype(with_members(std::declval<T&>(), MemberTypes{}));
 
+/// Returns the size of a struct of these members in this order, each in storage of its own. A T
+/// that is smaller has members that share storage: bit-fields or [[no_unique_address]].
 template <class... M>
 consteval std::size_t natural_size(List<M...>) {
   std::size_t offset = 0, alignment = 1;
@@ -300,6 +335,10 @@ enum class Obstacle {
   const_member
 };
 
+/// Returns the first obstacle of an aggregate. The order of the tests matters: each one compiles
+/// only for a type that passed those before it. `T{}` must compile before initializers are counted.
+/// Bindings need a count of members, which C arrays make wrong. The test for const members binds
+/// non-const references, which is an error for bit-fields.
 template <class T>
 consteval Obstacle obstacle_of() {
   if constexpr (braces_take<T, 0, AnyBase<T>>) {

@@ -1,9 +1,10 @@
-/// Where encoded values are written to and read from: two sinks of one shape (one counts, one
-/// writes) and a reader that trusts nothing.
+/// The targets and the source of encoding: Sizer counts bytes, Writer writes them, and Reader reads
+/// them without trust in their content. encode.hpp says which type calls which member.
 ///
-/// A value is a run of bytes: lengths are LEB128, numbers are little-endian in their own size, long
-/// runs of trivial data begin at a multiple of 64 bytes from the start of the value so that they
-/// can be used in place. A handle is 1 + its index in the value's list of handles; 0 is none.
+/// A value is a run of bytes. Lengths are LEB128 (unsigned, 7 bits to a byte, lowest first).
+/// Numbers are little-endian in their own size. A run of trivial data is aligned from the start of
+/// the value, long runs to 64 bytes, so that a reader uses it in place. A handle is encoded as 1 +
+/// its index in the value's list of handles; 0 is an empty handle.
 #pragma once
 
 #include "troupe/runtime/engine/engine.hpp"
@@ -15,28 +16,33 @@ namespace troupe::detail {
 
 static_assert(std::endian::native == std::endian::little, "the wire format is little-endian");
 
-/// Nesting of recursive types that is encoded or decoded, since both use the stack.
+/// The deepest nesting of recursive types that is encoded or decoded. It is bounded since both
+/// recurse on the stack.
 inline constexpr int kMaxDepth = 1000;
 /// From this many bytes on, a run of trivial data is aligned for SIMD rather than for its type.
 inline constexpr std::size_t kWideRun = 512;
 
+/// Reports bytes that are no encoding of their type.
 [[noreturn]] TROUPE_API void throw_malformed(const char* what);
-/// A value cannot cross to another process. This and the next two throw InvalidArgument.
+/// Reports a value that cannot cross to another process. This and the next two throw
+/// InvalidArgument.
 [[noreturn]] TROUPE_API void throw_not_encodable(const char* what);
-/// A Ref or an Actor that stands for nothing was to be used.
+/// Reports the use of an empty Ref or Actor.
 [[noreturn]] TROUPE_API void throw_empty_handle(const char* what);
 [[noreturn]] TROUPE_API void throw_invalid_argument(const char* what);
 
-/// Alignment of a run of `size` bytes whose elements want `natural`.
+/// Returns the alignment of a run of `size` bytes whose elements need the alignment `natural`.
 constexpr std::size_t run_alignment(std::size_t size, std::size_t natural) noexcept {
   return size >= kWideRun ? 64 : natural;
 }
 
-/// Counts what Writer writes.
+/// Counts the bytes and handles that Writer would write. It has Writer's interface, so the same
+/// template drives both. Only Sizer checks the depth of nesting, because it always runs first.
 class Sizer {
  public:
   void raw(const void*, std::size_t size) noexcept { size_ += size; }
   void byte(std::uint8_t) noexcept { ++size_; }
+  // A byte for each 7 bits begun; `| 1` gives the value 0 one bit, and so one byte.
   void varint(std::uint64_t value) noexcept {
     size_ += (static_cast<std::size_t>(std::bit_width(value | 1)) + 6) / 7;
   }
@@ -55,7 +61,8 @@ class Sizer {
   int depth_ = 0;
 };
 
-/// Writes into exactly the bytes that Sizer counted; throws when the value grew meanwhile.
+/// Writes into exactly the bytes that Sizer counted. Throws if the value has grown since: another
+/// thread may have changed it.
 class Writer {
  public:
   Writer(std::span<std::byte> out, std::vector<ObjectHandle>& handles) noexcept
@@ -77,6 +84,7 @@ class Writer {
     for (; value >= 0x80; value >>= 7) byte(static_cast<std::uint8_t>(value | 0x80));
     byte(static_cast<std::uint8_t>(value));
   }
+  // -position mod alignment, for powers of two: the bytes up to the next multiple.
   void align(std::size_t alignment) {
     const std::size_t pad = (0 - static_cast<std::size_t>(at_ - begin_)) & (alignment - 1);
     room(pad);
@@ -103,11 +111,12 @@ class Writer {
   std::size_t first_;
 };
 
-/// Reads bytes that anybody may have written. Throws InvalidArgument; never reads outside, never
-/// promises more elements than the bytes that are left could hold.
+/// Reads bytes that may come from a faulty or hostile process. Throws InvalidArgument if they are
+/// no encoding. Never reads outside them, and never returns a count of more elements than the
+/// remaining bytes could hold.
 class Reader {
  public:
-  /// `keep` (may be null) owns the bytes: decoded views copy it.
+  /// `keep` owns the bytes and may be null. An Array that is decoded in place holds a copy of it.
   Reader(BlobView bytes, std::span<const ObjectHandle> handles,
          const std::shared_ptr<const void>* keep) noexcept
       : begin_(bytes.data()),
@@ -142,7 +151,7 @@ class Reader {
     }
     throw_malformed("a length does not fit 64 bits");
   }
-  /// A number of elements, each of at least `least` bytes.
+  /// Reads a number of elements, each of at least `least` bytes. `least` is not 0 (Shape::least).
   std::size_t count(std::size_t least) {
     const std::uint64_t n = varint();
     if (n > left() / least) throw_malformed("it names more elements than it has bytes for");
@@ -151,7 +160,8 @@ class Reader {
   void align(std::size_t alignment) {
     take((0 - static_cast<std::size_t>(at_ - begin_)) & (alignment - 1));
   }
-  /// The bytes of a run of `n` elements of `size` bytes.
+  /// Returns the bytes of a run of `n` elements of `size` bytes each. `n` comes from count(size),
+  /// so the product does not overflow.
   const std::byte* run(std::size_t n, std::size_t size, std::size_t natural) {
     align(run_alignment(n * size, natural));
     return take(n * size);
@@ -166,6 +176,7 @@ class Reader {
     if (++depth_ > kMaxDepth) throw_malformed("it is nested deeper than 1000 levels");
   }
   void leave() noexcept { --depth_; }
+  /// Throws unless all bytes have been read.
   void finish() const {
     if (at_ != end_) throw_malformed("it is longer than its type");
   }
