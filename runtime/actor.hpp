@@ -1,5 +1,5 @@
-/// Actor<A>: a handle to an object of class A that lives somewhere in the cluster and does one
-/// thing at a time.
+/// Actor<A>: a handle to an object of class A that lives in a process of its own, somewhere in the
+/// cluster, and runs one call at a time.
 ///
 ///     auto counter = ctx.spawn<Counter>(10);
 ///     counter.tell<&Counter::add>(1);                            // no reply wanted
@@ -9,29 +9,33 @@
 /// A handle may be copied, passed, stored in values and returned; a default one is empty.
 ///
 /// How an actor ends that is not detached:
-///  * When no handle is left anywhere, and no result of its calls, it is told to end. Calls that
-///    were made before are run. Those that nobody holds a result of have 2 s until then, or 10 s
-///    while one waits for its arguments. A result that is held keeps the actor as a handle does.
-///  * Told to end, it runs what it was sent and what it has told itself, then its destructor. What
-///    the destructor sends is delivered. 10 s later the process is killed and what it reserved is
-///    free.
-///  * At the end of its job the driver waits 2 s at most for calls that it has made. Then its
-///    handles go, and actors end one after the other, those first that nobody else holds. Actors
-///    that hold each other end together. 3 s later all that are left are killed, and the session
-///    is over. A driver that throws ends its job in the same way, and so does one that is killed in
-///    a cluster that it has joined. The cluster of its own of a killed driver ends at once, and no
-///    destructor runs.
-///  * kill, the death of its node or of its driver's node, and Ctrl-C, which every process of the
-///    program gets, run no destructor. Nor does the end of the cluster, for detached actors.
-/// Actors that hold each other keep each other until their job ends: kill one, or let it forget.
-/// Until the process of an actor without handles has ended its name is taken: a spawn waits for
-/// that, 8 s at most, then it is Unavailable.
+///  * Without holders. When no process holds a handle to it or a result of its calls, the runtime
+///    tells it to end. Calls made before still run. Calls whose results no process holds have 2 s
+///    until then, or 10 s while one of them waits for its arguments. A held result keeps the actor
+///    alive as a handle does.
+///  * Told to end, it runs the calls that it was sent and those that it told itself, then its
+///    destructor. Messages that the destructor sends are delivered. After 10 s its process is
+///    killed, and the resources that it reserved are free.
+///  * With its job. The driver waits at most 2 s for calls that it has made. Then its handles go,
+///    and actors end one after the other, first those that no other process holds. Actors that hold
+///    each other end together. After 3 s all that are left are killed, and the session is over. A
+///    driver that throws ends its job in the same way. So does a driver that is killed in a cluster
+///    that it has joined. If a killed driver had a private cluster, that cluster ends at once, and
+///    no destructor runs.
+///  * No destructor runs after kill, after the death of its node or of its driver's node, and after
+///    Ctrl-C, which reaches every process of the program. For a detached actor none runs at the end
+///    of the cluster.
+/// Actors that hold handles to each other keep each other alive until their job ends. To end them
+/// earlier, kill one, or let it drop its handle.
+/// The name of an actor without handles stays taken until its process has ended. A spawn with that
+/// name waits at most 8 s, then throws Unavailable.
 #pragma once
 
 #include "troupe/runtime/detail/send.hpp"
 
 namespace troupe {
 
+/// A counted handle. It may be copied, passed, stored and used by any thread.
 template <class A>
 class Actor {
  public:
@@ -43,14 +47,18 @@ class Actor {
     return a.handle_.id == b.handle_.id;
   }
 
-  /// Runs the method on the actor. Result: a Ref to what it returns. Calls of one caller start in
-  /// the order in which they were made; one whose Ref argument is not ready holds back the later
-  /// ones. Waits for no value and no worker; an argument above 4 KiB waits as submit's. Throws
-  /// Overloaded when 1,048,576 calls of this process wait for the actor, InvalidArgument for an
-  /// empty handle. At get/co_await: TaskFailed (an exception left the method, a troupe::Error as
-  /// its cause), ActorDied, ActorUnavailable (no answer can come from its node, which is not known
-  /// to be dead), each with its outcome; runs at most once. Arguments are copied or moved out
-  /// before return. Cost: one message; an argument above 4 KiB goes through the object store once.
+  /// Runs the method on the actor, at most once.
+  ///
+  /// Result: a Ref to the value that the method returns, at once.
+  /// Blocking: waits for no value and no worker. An argument above 4 KiB waits as submit's does.
+  /// Order: the calls of one caller start in the order in which they were made. A call whose Ref
+  /// argument is not ready holds back the later ones.
+  /// Errors: throws Overloaded when 1,048,576 calls of this process wait for the actor,
+  /// InvalidArgument for an empty handle. get and co_await throw TaskFailed (an exception left the
+  /// method; a troupe::Error is its cause), ActorDied, or ActorUnavailable (no answer can come from
+  /// its node, which is not known to be dead). Each has an outcome().
+  /// Ownership: arguments are copied or moved out before call returns.
+  /// Cost: one message. An argument above 4 KiB goes through the object store once.
   template <auto Method, class... Arguments>
   auto call(Arguments&&... arguments) const {
     if constexpr (detail::check_method<A, Method, Arguments&&...>())
@@ -59,7 +67,7 @@ class Actor {
     else
       return Ref<void>{};
   }
-  /// As call, without a reply: a failure is counted and logged, nothing more.
+  /// Runs the method like call, but without a reply. A failure is counted and logged, nothing more.
   template <auto Method, class... Arguments>
   void tell(Arguments&&... arguments) const {
     if constexpr (detail::check_method<A, Method, Arguments&&...>())
@@ -76,12 +84,13 @@ class Actor {
   detail::ActorHandle handle_;
 };
 
-/// actor.call<Method>(arguments…), for code where `template` would have to be written.
+/// Returns actor.call<Method>(arguments…), for generic code, where the keyword `template` would be
+/// needed.
 template <auto Method, class A, class... Arguments>
 auto call(const Actor<A>& actor, Arguments&&... arguments) {
   return actor.template call<Method>(std::forward<Arguments>(arguments)...);
 }
-/// actor.tell<Method>(arguments…).
+/// Does actor.tell<Method>(arguments…), for generic code.
 template <auto Method, class A, class... Arguments>
 void tell(const Actor<A>& actor, Arguments&&... arguments) {
   actor.template tell<Method>(std::forward<Arguments>(arguments)...);

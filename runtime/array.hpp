@@ -5,8 +5,8 @@
 ///     float f(const Batch& b) { return b.pixels[0]; }        // reads shared memory in place
 ///
 /// An Array that arrives as an argument, in a result or inside another value points into the object
-/// it came in and keeps that object alive (pinned). One that is made from a vector owns its
-/// elements.
+/// that it came in. It keeps that object pinned: neither freed nor moved. An Array that is made
+/// from a vector owns its elements.
 #pragma once
 
 #include "troupe/runtime/detail/encode.hpp"
@@ -16,8 +16,8 @@
 
 namespace troupe {
 
-/// Copies share the elements: O(1), thread-safe like shared_ptr<const>. Elements are aligned to 64
-/// bytes when they lie in shared memory and fill at least 512 bytes.
+/// Copies share the elements: O(1), thread-safe like shared_ptr<const>. Elements that lie in shared
+/// memory and fill at least 512 bytes are aligned to 64 bytes.
 template <class T>
 class Array {
   static_assert(detail::shape_of<T>.bytes,
@@ -31,7 +31,7 @@ class Array {
   using iterator = const T*;
 
   Array() noexcept = default;
-  /// Takes the elements over; no copy from an rvalue.
+  /// Takes over the elements. An rvalue is moved, not copied.
   Array(std::vector<T> elements) {
     auto owner = std::make_shared<const std::vector<T>>(std::move(elements));
     data_ = owner->data();
@@ -39,7 +39,7 @@ class Array {
     keep_ = std::move(owner);
   }
   Array(std::initializer_list<T> elements) : Array(std::vector<T>(elements)) {}
-  /// Copies.
+  /// Copies the elements.
   explicit Array(std::span<const T> elements)
       : Array(std::vector<T>(elements.begin(), elements.end())) {}
 

@@ -2,12 +2,14 @@
 
 namespace troupe {
 
+/// Returns whether the event was set, and resets it.
 bool AsyncEvent::take() {
   const std::lock_guard lock(mutex_);
   return std::exchange(set_, false);
 }
 
-/// False: it was set meanwhile.
+/// Returns true if the coroutine must wait, false if the event was set between take() and now. The
+/// check under the same lock as in set() closes that gap: no set() is lost.
 bool AsyncEvent::wait(Waiter waiter) {
   const std::lock_guard lock(mutex_);
   if (waiter_)

@@ -1,5 +1,5 @@
-/// AsyncEvent: where a coroutine of an actor waits for another thread of its process. The other way
-/// round, notify_when_ready() tells a thread of a value that is ready.
+/// AsyncEvent: lets a coroutine of an actor wait for another thread of its process. In the other
+/// direction, notify_when_ready() tells a thread that a value is ready.
 ///
 ///     class Sensor {
 ///      public:
@@ -14,8 +14,9 @@
 ///       std::jthread reader_;
 ///     };
 ///
-/// An event is set or not. set() wakes the coroutine that waits, or lets the next one pass: each
-/// set() serves one wait, and those before a wait count once (an auto-reset event).
+/// An event is set or not set. set() resumes the coroutine that waits, or lets the next one pass
+/// without a wait. Each set() serves one wait, and several before a wait count as one (an
+/// auto-reset event).
 #pragma once
 
 #include "troupe/runtime/detail/coroutine.hpp"
@@ -24,17 +25,18 @@
 
 namespace troupe {
 
-/// One coroutine waits at a time; a second one throws InvalidArgument. Destroying it drops the one
-/// that waits: its caller sees the end of the actor.
+/// An auto-reset event for one waiter: a second coroutine that awaits it throws InvalidArgument.
+/// Destroying the event destroys the coroutine that waits; the caller of that coroutine then sees
+/// the end of the actor.
 class TROUPE_API AsyncEvent {
  public:
   AsyncEvent() = default;
   AsyncEvent(const AsyncEvent&) = delete;
   AsyncEvent& operator=(const AsyncEvent&) = delete;
 
-  /// Any thread; never blocks. The coroutine goes on by the executor of its actor, after what that
-  /// has begun. What was written before set() is seen behind co_await. Does nothing once the
-  /// process's runtime has ended.
+  /// Sets the event. The actor's executor resumes the waiting coroutine, after the work that it has
+  /// begun. Writes made before set() are visible after the co_await. Call it from any thread; it
+  /// never blocks. Does nothing once the process's runtime has ended.
   void set();
 
   class Awaiter {
@@ -57,7 +59,7 @@ class TROUPE_API AsyncEvent {
 
  private:
   struct Waiter {
-    std::shared_ptr<detail::CoroutineRoot> root;  ///< owns what waits
+    std::shared_ptr<detail::CoroutineRoot> root;  ///< owns the coroutine that waits
     std::coroutine_handle<> handle;
   };
   bool take();
@@ -68,11 +70,12 @@ class TROUPE_API AsyncEvent {
   std::optional<Waiter> waiter_;
 };
 
-/// Calls `told` once when the value of `ref` is ready, an error too, or when no wait for it can end
-/// any more; get() gives the one or the other then, and does not wait. Never blocks. `told` runs on
-/// any thread of the runtime, under its lock, or at once: it passes the news on, to a queue of the
-/// caller's, and neither blocks, throws nor uses the runtime. Throws Unavailable outside run() and
-/// Session, InvalidArgument for an empty Ref.
+/// Calls `told` once, when `ref` has a value or an error, or when no wait for it can end any more.
+/// get() then returns or throws without a wait.
+/// Blocking: none. `told` runs before this function returns if the ref is ready.
+/// Threads: otherwise `told` runs on any thread of the runtime, under its lock. So it must not
+/// block, throw or use the runtime; it may put a message into a queue of the caller.
+/// Errors: throws Unavailable outside run() and Session, InvalidArgument for an empty Ref.
 template <class T>
 void notify_when_ready(const Ref<T>& ref, std::function<void()> told) {
   const detail::ObjectHandle& object = detail::Access::handle(ref);

@@ -1,16 +1,21 @@
-/// How values cross between processes, for those who want to encode one themselves.
+/// Which values may cross between processes, and functions for programs that encode values
+/// themselves.
 ///
 ///     struct Point { int x; double y; };                         // an aggregate: nothing to write
 ///     class Polygon {                                            // a class: say its parts
 ///       friend auto fields(Polygon& p) { return std::tie(p.name_, p.corners_); }
 ///     };
 ///
-/// What may cross: numbers, enums, the standard's containers, strings, pair, tuple, optional,
-/// variant, unique_ptr (it owns), chrono, complex; Ref, Actor, Array and Tensor; aggregates of up
-/// to 64 members, walked member by member; classes with a friend fields(); and other trivially
-/// copyable types for which bytes_are_value is true. What may not (pointers, spans, string_views,
-/// shared_ptr, std::function, unions, base classes and C arrays in aggregates) is refused with a
-/// sentence, also when it hides inside a trivially copyable struct.
+/// Types that may cross:
+///  * numbers, enums, standard containers, strings, pair, tuple, optional, variant, chrono,
+///    complex, and unique_ptr, which owns its value;
+///  * Ref, Actor, Array and Tensor;
+///  * aggregates of up to 64 members, which are visited member by member;
+///  * classes with a friend fields();
+///  * other trivially copyable types for which bytes_are_value is true.
+/// Types that may not: pointers, spans, string_views, shared_ptr, std::function, unions, and
+/// aggregates with base classes or C arrays. A static_assert says why, also when such a type is a
+/// member of a trivially copyable struct.
 #pragma once
 
 #include "troupe/runtime/array.hpp"
@@ -24,21 +29,24 @@ namespace troupe {
 template <class T>
 inline constexpr bool can_cross = detail::shape_of<std::remove_cvref_t<T>>.why == detail::Why::ok;
 
-/// A 64-bit hash of the structure of T: kinds, sizes and order of what it consists of, no names.
-/// Equal for types that read each other's bytes.
+/// A 64-bit hash of the structure of T: the kinds, sizes and order of its parts, without names.
+/// Equal for types that can read each other's encodings.
 template <class T>
 inline constexpr std::uint64_t fingerprint = detail::shape_of<std::remove_cvref_t<T>>.hash;
 
-/// Bytes of the encoding of `value`. O(size), O(1) for runs of trivial elements. Throws
-/// InvalidArgument for a value nested deeper than 1000 levels or a variant without a value.
+/// Returns the number of bytes of the encoding of `value`. Cost: linear in the number of elements,
+/// constant for a run of trivial elements.
+/// Errors: throws InvalidArgument for a value nested deeper than 1000 levels, or a variant without
+/// a value.
 template <class T>
 std::size_t encoded_size(const T& value) {
   static_assert(detail::MustCross<T>::value);
   return detail::measure(value).size();
 }
 
-/// The encoding of a value that holds no Ref and no Actor (those need a running cluster: put them
-/// instead). Throws as encoded_size does, and InvalidArgument when there is a Ref in it after all.
+/// Returns the encoding of a value without Refs and Actors; a value with them needs a running
+/// cluster, so put() it instead.
+/// Errors: throws as encoded_size does, and InvalidArgument for a value with a Ref in it.
 template <class T>
 Blob encode(const T& value) {
   static_assert(detail::MustCross<T>::value);
@@ -50,16 +58,17 @@ Blob encode(const T& value) {
   return bytes;
 }
 
-/// The inverse. Throws InvalidArgument for any bytes that encode<T> cannot have made; never reads
-/// outside `bytes`, and allocates no more than a constant times their number.
+/// Returns the value whose encoding `bytes` is: the inverse of encode. Never reads outside `bytes`,
+/// and allocates no more than a constant times their number. Throws InvalidArgument for bytes that
+/// encode<T> cannot have made.
 template <class T>
 T decode(BlobView bytes) {
   static_assert(detail::MustCross<T>::value);
   return detail::decode_value<T>(bytes, {}, nullptr);
 }
 
-/// Whether a T can be a part. Unlike other values it is read into one that exists, so it needs no
-/// default constructor.
+/// Returns whether a T can be a part of encode_parts. PartReader reads into a value that exists, so
+/// unlike other values a part needs no default constructor.
 template <class T>
 consteval bool part_crosses() {
   if constexpr (detail::shape_of<T>.why == detail::Why::no_default)
@@ -68,9 +77,9 @@ consteval bool part_crosses() {
     return detail::MustCross<T>::value;
 }
 
-/// Encodes values one after the other into memory that `room(size)` gives: a std::span<std::byte>
-/// of exactly that size, asked for once. The parts need no struct around them, and nothing is
-/// copied twice. Throws as encode does, then after the bytes are written.
+/// Encodes values one after the other, without a struct around them. `room(size)` returns the
+/// memory, a std::span<std::byte> of exactly that size; it is called once. Each part is copied
+/// once. Throws as encode does; the error for a Ref in a part comes after the bytes are written.
 template <class Room, class... T>
 void encode_parts(Room&& room, const T&... parts) {
   static_assert((part_crosses<T>() && ...));
@@ -83,24 +92,23 @@ void encode_parts(Room&& room, const T&... parts) {
     detail::throw_not_encodable("a value with a Ref in it cannot be encoded by itself");
 }
 
-/// The inverse of encode_parts: the same types in the same order. Reads, throws and allocates as
-/// decode does; a part whose read() threw has an unspecified value.
+/// Reads what encode_parts wrote: the same types in the same order. Reads, throws and allocates as
+/// decode does. A part whose read() threw has an unspecified value.
 class PartReader {
  public:
-  /// `bytes` must live as long as the reader. `owner`, when it is given, owns them: an Array or
-  /// Tensor in a part then shows them in place and keeps the owner alive, where its elements are
-  /// aligned.
+  /// `bytes` must live as long as the reader. `owner`, if given, owns them. An Array or Tensor in a
+  /// part then shows its elements in place and keeps the owner alive, if they are aligned.
   explicit PartReader(BlobView bytes, std::shared_ptr<const void> owner = nullptr) noexcept
       : owner_(std::move(owner)), reader_(bytes, {}, &owner_) {}
   PartReader(const PartReader&) = delete;
   PartReader& operator=(const PartReader&) = delete;
-  /// Replaces the value of `part` by the next one.
+  /// Replaces the value of `part` by the next part.
   template <class T>
   void read(T& part) {
     static_assert(part_crosses<T>());
     detail::read(reader_, part);
   }
-  /// Throws InvalidArgument when bytes are left: others wrote more parts.
+  /// Throws InvalidArgument if bytes are left, which means that the writer wrote more parts.
   void finish() const { reader_.finish(); }
 
  private:

@@ -1,4 +1,5 @@
-/// Context: what a driver or a task does with the cluster. ActorContext: what an actor method does.
+/// Context: the operations of a driver or a task on the cluster. ActorContext: those of an actor's
+/// method.
 ///
 ///     troupe::Ref<double> a = ctx.submit<area>(2.0);
 ///     auto [ready, pending] = ctx.wait(refs, {.count = 2, .timeout = 5s});
@@ -8,8 +9,9 @@
 ///     ctx.detach(safe, "weights");                  // stays when this program has ended
 ///     auto found = ctx.find_object<Model>("weights");  // … for another one
 ///
-/// A function gets a Context by taking Context& before its arguments, an actor method an
-/// ActorContext& (it has no get and no wait: methods co_await, so that they hold no thread).
+/// A function that takes Context& before its arguments gets one. An actor's method gets an
+/// ActorContext& in the same way. It has no get and no wait: a method uses co_await instead, so
+/// that it holds no thread.
 #pragma once
 
 #include "troupe/runtime/base/deadline.hpp"
@@ -18,30 +20,35 @@
 
 namespace troupe {
 
-/// As long as it takes. So is every timeout that is too long to be counted from now; zero and
-/// negative ones only look.
+/// The timeout without a limit. A timeout too long to be added to the present time counts as
+/// forever. Zero and negative timeouts do not wait: they look at the state once.
 inline constexpr Duration forever = detail::kNoTimeout;
 
 struct WaitOptions {
-  std::size_t count = 1;       ///< how many must be ready; more than there are means all
-  Duration timeout = forever;  ///< 0 and less only look
+  std::size_t count = 1;       ///< refs that must be ready; more than there are means all
+  Duration timeout = forever;  ///< 0 and less: looks, and does not wait
 };
 
-/// How a value that is put outlives the node where that is done.
+/// Whether a value that is put outlives the node on which put() is called.
 struct PutOptions {
-  /// On so many nodes, that one among them. With 2 and more the call blocks until all of them have
-  /// it; the value is there as long as one of them lives, and whoever misses it finds it by itself.
-  /// A lost copy is made again elsewhere while the first node lives, not later. Refs inside keep
-  /// what they name, which is not copied: put that so, too. Infeasible if there are fewer nodes,
-  /// InvalidArgument below 1, and what the others said (OutOfMemory, OutOfDisk) or Unavailable when
-  /// they could not take it; nothing is kept then. Costs a transfer and the bytes once more for
-  /// each. Default 1: no message and no wait, and the value goes with its node (ObjectLost).
+  /// The number of nodes that keep the value, this one included. Default 1: put() sends no message
+  /// and does not wait; the value is lost with its node (ObjectLost).
+  ///
+  /// With 2 and more the value can be read as long as one of the nodes lives. A reader finds a
+  /// remaining copy without any action of the program. While the first node lives, a lost copy is
+  /// made again on another node. Refs inside the value keep their objects alive, but those objects
+  /// are not copied: put them with replicas too.
+  /// Blocking: with 2 and more, until all nodes have the value.
+  /// Errors: InvalidArgument below 1, or above 1,024. Infeasible if there are fewer nodes.
+  /// OutOfMemory, OutOfDisk or Unavailable if other nodes could not take the value; then no copy is
+  /// kept.
+  /// Cost: for each replica a transfer and the bytes once more.
   int replicas = 1;
-  /// How long that may take, then Unavailable; 0 and less: not at all. Default 60 s.
+  /// The most time to wait for replicas; then Unavailable. 0 and less: no wait. Default 60 s.
   Duration timeout = std::chrono::seconds(60);
 };
 
-/// What wait() found: the ready ones in order of completion, the rest in the order in which they
+/// The result of wait(): the ready refs in order of completion, the rest in the order in which they
 /// were given.
 template <class R>
 struct Waited {
@@ -55,7 +62,8 @@ struct ClusterInfo {
   std::vector<NodeInfo> nodes;
 };
 
-/// An Array<T> that is being written in place; seal it, or drop it to give the memory back.
+/// An Array<T> in shared memory that is written in place. seal() makes it an object; destruction
+/// without seal() frees the memory.
 template <class T>
 class Builder {
   static_assert(detail::shape_of<T>.bytes,
@@ -70,8 +78,9 @@ class Builder {
   T* begin() noexcept { return data_; }
   T* end() noexcept { return data_ + size_; }
   T& operator[](std::size_t i) noexcept { return data_[i]; }
-  /// Ends the writing: no other process could ever alter the elements, and who kept data() must not
-  /// any more. The Builder is of no use from here on, also if this throws. Options as for put().
+  /// Makes the elements an immutable object and returns a Ref to it. From here on this process must
+  /// not write through a pointer from data(); other processes cannot write at all. The Builder is
+  /// empty afterwards, also if this throws. Blocks and throws as put() does with the same options.
   Ref<Array<T>> seal(PutOptions options = {}) && { return seal(options); }
   Ref<Array<T>> seal(PutOptions options = {}) & {
     if (!building_) detail::throw_invalid_argument("this Builder was sealed already");
@@ -103,7 +112,7 @@ class Builder {
   std::size_t size_ = 0;
 };
 
-/// Goes through refs as they become ready; each step may block. A single pass.
+/// A range over refs in the order in which they become ready, for one pass. Each step may block.
 template <class R>
 class AsCompleted {
  public:
@@ -130,7 +139,7 @@ class AsCompleted {
   bool fill();
   detail::Engine* engine_;
   std::vector<R> pending_;
-  std::vector<R> ready_;  ///< the next one last
+  std::vector<R> ready_;  ///< in reverse order of completion, so the next one is the last
 };
 
 /// A cheap handle (one pointer) to this process's runtime: copy it freely. May be shared by threads
@@ -138,101 +147,126 @@ class AsCompleted {
 class Context : public detail::Verbs<Context, detail::Purpose::any>, public detail::With<Context> {
  public:
   explicit Context(detail::Engine& engine) noexcept : engine_(&engine) {}
-  /// This process's, for code that nobody gave one: a library's function or thread inside a task,
-  /// an actor or a driver. A task asks for a Context& parameter instead. Throws Unavailable outside
-  /// run() and Session. Never blocks.
+  /// Returns the Context of this process. It serves code that has no parameter for one: a library's
+  /// function or thread inside a task, an actor or a driver. A task takes a Context& parameter
+  /// instead. Never blocks. Throws Unavailable outside run() and Session.
   static Context current() { return Context(detail::running_engine()); }
 
   // --- objects
-  /// Stores a copy of the value. Copied once, straight into shared memory above 4 KiB. Throws
-  /// OutOfMemory. With replicas at other nodes it blocks until they are there: see PutOptions.
-  /// Where it was called stands in `troupe memory`; leave `at` alone.
+  /// Stores a copy of the value as an object. Above 4 KiB it is encoded straight into shared
+  /// memory.
+  ///
+  /// Result: a Ref, which is ready.
+  /// Blocking: waits for room while the object store is full, and for replicas (PutOptions).
+  /// Errors: OutOfMemory, and those of PutOptions.
+  /// Cost: one copy of the value.
+  /// `at` is for `troupe memory`, which shows where the program called put(); do not pass it.
   template <class T>
   auto put(const T& value, PutOptions options = {},
            detail::CallSite at = detail::CallSite::here()) const;
-  /// Room for n elements in shared memory, written in place and then sealed: no copy at all.
+  /// Returns memory for n elements in shared memory, which the program writes in place and then
+  /// seals. The value is never copied. Waits for room and throws as put() does.
   template <class T>
   Builder<T> create(std::size_t n, detail::CallSite at = detail::CallSite::here()) const {
     return Builder<T>(*engine_, n, at);
   }
-  /// Blocks until the value is there; a worker gives its CPU back meanwhile. Result: a copy of its
-  /// own, each time. Throws the Error that the work ended in, or TimedOut (the work goes on).
-  /// Instead of TimedOut, when a call waits for an actor whose node says nothing and is not known
-  /// to be dead: ActorUnavailable (the call goes on when the node does). A timeout of zero only
-  /// looks.
-  /// Inside a task, a get without a timeout may run the awaited task on the calling thread: one
-  /// that this task, or another in its process, has submitted and nobody has begun. Hold no lock
-  /// across get. A crash of the awaited task takes the caller along, and both run again in
-  /// processes of their own. TaskOptions::isolated opts out.
+  /// Returns a copy of the value, a new one at each call.
+  ///
+  /// Blocking: until the value is there. A worker returns its CPU to the agent meanwhile. A timeout
+  /// of zero does not wait.
+  /// Errors: throws the Error in which the work ended, or TimedOut; after TimedOut the work goes
+  /// on. For an actor's result it throws ActorUnavailable instead of TimedOut if no message comes
+  /// from the actor's node and the node is not known to be dead. The call then goes on when the
+  /// node does.
+  ///
+  /// In place: inside a task, a get without a timeout may run the awaited task on the calling
+  /// thread. This happens to a task that this task, or another in its process, has submitted and
+  /// that no worker has begun. Therefore hold no lock across get. A crash of the awaited task ends
+  /// the caller's process too, and both run again in processes of their own. TaskOptions::isolated
+  /// prevents it.
   template <class T>
   T get(const Ref<T>& ref, Duration timeout = forever) const;
-  /// All of them, in order; the timeout is for the whole.
+  /// Returns all values, in the order of the refs. The timeout is for all together. Errors as
+  /// above: the first one in the order of the refs.
   template <class T>
   auto get(const std::vector<Ref<T>>& refs, Duration timeout = forever) const;
-  /// A tuple of the values; std::monostate for a Ref<void>.
+  /// Returns a tuple of the values, with std::monostate for a Ref<void>. Waits without a timeout.
   template <class A, class B, class... C>
   auto get(const Ref<A>& a, const Ref<B>& b, const Ref<C>&... c) const;
-  /// As get, with the error as a value; TimedOut is one too.
+  /// Waits like get, and returns the value or the error. TimedOut is an error too.
   template <class T>
   Result<T> try_get(const Ref<T>& ref, Duration timeout = forever) const;
-  /// Blocks as get does, then shows the value in place: no copy of a vector of trivial elements, a
-  /// string or an Array.
+  /// Waits like get, then shows the value in place. A vector of trivial elements, a string or an
+  /// Array is not copied. The object stays pinned while the View lives.
   template <class T>
   View<T> view(const Ref<T>& ref, Duration timeout = forever) const;
 
   // --- objects that outlive the program
-  /// Gives the value a name in the cluster and keeps it under that name until forget_object(),
-  /// whoever ends: this program, its job, control. What it names by refs inside stays with it,
-  /// however deep; work that has not ended ends with the program that waits for it, and what cannot
-  /// be computed again without that program is ObjectLost. Blocks until the value is there and the
-  /// name is on control's disk; other programs find it from then on. The value goes with its node
-  /// all the same: put it with `replicas`, or use a shared spill folder, and it stays as long as
-  /// one copy does. Of a node that a session brought along (a join token) and takes away again it
-  /// is not kept in any other way. Throws the error that the work ended in, TimedOut,
-  /// InvalidArgument (another object has the name; a name has 1 to 256 bytes), Overloaded (65,536
-  /// names), Unavailable (control does not answer; then it may have the name nevertheless). Doing
-  /// it twice is doing it once; a value may have several names. Its bytes count for the job that
-  /// made it, which has no quota any more when it has ended.
+  /// Gives the value a name in the cluster, and keeps it until forget_object(), also when this
+  /// program, its job or control ends. A second call with the same name and value changes nothing.
+  /// A value may have several names.
+  ///
+  /// Refs inside the value keep their objects as well, at any depth. Work that has not ended by
+  /// then ends with the program that waits for it. An object that cannot be computed again without
+  /// that program becomes ObjectLost. The value is still lost with its node. It outlives the node
+  /// if it was put with `replicas` or has a copy in a shared spill folder, as long as one copy
+  /// exists. A node that a session started for a join token leaves with the session; its values
+  /// survive only by such copies.
+  /// Blocking: until the value is there and the name is on control's disk. Other programs find it
+  /// from then on.
+  /// Errors: throws the error in which the work ended, TimedOut, InvalidArgument (another object
+  /// has the name, or the name has not 1 to 256 bytes), Overloaded (65,536 names), or Unavailable
+  /// (control does not answer; it may have stored the name nevertheless).
+  /// Limits: the bytes count for the job that made the value. A job that has ended has no quota.
   template <class T>
   void detach(const Ref<T>& ref, const std::string& name, Duration timeout = forever) const;
-  /// The value of that name, if there is one; the Ref keeps it also when the name is let go of.
-  /// Asks control once. Throws InvalidArgument when it is no T (both types are named). At get:
-  /// ObjectLost when the nodes that had it are gone; then the name is still taken.
+  /// Returns a Ref to the value of that name, or nullopt. The Ref keeps the value alive, also after
+  /// the name is forgotten.
+  /// Errors: throws InvalidArgument, which names both types, if the value is no T. get throws
+  /// ObjectLost if the nodes that had the value are gone; the name is still taken then.
+  /// Cost: one question to control.
   template <class T>
   std::optional<Ref<T>> find_object(const std::string& name) const;
-  /// Lets go of the name; the value is freed when the last Ref to it goes, anywhere. False: there
-  /// was none. The command `troupe forget NAME` does the same.
+  /// Removes the name. The value is freed when the last Ref to it in the cluster is gone. Returns
+  /// false if no object had the name. The command `troupe forget NAME` does the same.
   bool forget_object(const std::string& name) const { return engine_->forget_object(name); }
-  /// Where the values are now, one answer for each ref: whether it is there, its size, the nodes
-  /// that have it. Moves nothing and waits for no value; it is as of a moment ago when it comes.
-  /// Asks each node once for 512 refs, and leaves out who does not answer within 2 s. For people
-  /// and for placing work by hand; tasks go to their large arguments by themselves.
+  /// Returns where the values are, one answer for each ref: whether the value is there, its size,
+  /// and the nodes that have it. It is for people, and for placing work by hand; the runtime sends
+  /// tasks to their large arguments anyway. The answer may be out of date when it arrives. Moves
+  /// nothing and waits for no value.
+  /// Blocking: until all nodes have answered, 2 s at most; the answer leaves out nodes that have
+  /// not.
+  /// Cost: one question to each node for every 512 refs.
   template <class R>
   std::vector<ObjectLocation> locations(const std::vector<R>& refs) const;
 
   // --- waiting
-  /// Blocks until `count` of the refs are ready or the timeout has passed; never throws their
-  /// errors, a failed one is ready. Result: exactly min(count, refs.size()) ready ones unless the
-  /// timeout passed. Linear in the number of refs.
+  /// Blocks until `count` of the refs are ready or the timeout has passed. A ref that ended in an
+  /// error is ready; its error is not thrown.
+  /// Result: exactly min(count, refs.size()) ready refs, or fewer if the timeout has passed.
+  /// Cost: linear in the number of refs.
   template <class R>
   Waited<R> wait(std::vector<R> refs, WaitOptions options = {}) const;
   template <class T>
   Waited<Ref<T>> wait(std::initializer_list<Ref<T>> refs, WaitOptions options = {}) const {
     return wait(std::vector<Ref<T>>(refs), options);
   }
-  /// A range over the refs in order of completion: `for (auto& ref : ctx.as_completed(refs))`.
+  /// Returns a range over the refs in order of completion: `for (auto& ref :
+  /// ctx.as_completed(refs))`.
   template <class R>
   AsCompleted<R> as_completed(std::vector<R> refs) const {
     return {*engine_, std::move(refs)};
   }
 
   // --- actors
-  /// The actor of that name, if there is one and it is an A. Asks control once.
+  /// Returns the actor of that name, or nullopt if there is none or its class is not A. Cost: one
+  /// question to the directory of actors.
   template <class A>
   std::optional<Actor<A>> find(const std::string& name) const;
-  /// Ends the actor now; calls in flight end in ActorDied, and no destructor runs (actor.hpp says
-  /// how actors end otherwise). With may_restart it counts as a death like any other. Returns at
-  /// once; the process ends within milliseconds of the word's arrival.
+  /// Ends the actor's process without running its destructor; actor.hpp says how actors end
+  /// otherwise. Calls in flight end in ActorDied. With may_restart it counts as a death, after
+  /// which the actor may restart. Never blocks: the process ends milliseconds after the message has
+  /// reached its node.
   template <class A>
   void kill(const Actor<A>& actor, bool may_restart = false) const {
     if (!actor) detail::throw_empty_handle("this Actor handle is empty");
@@ -240,10 +274,11 @@ class Context : public detail::Verbs<Context, detail::Purpose::any>, public deta
   }
 
   // --- where am I
-  /// The nodes as this one sees them now.
+  /// Returns the nodes of the cluster as this node knows them now.
   ClusterInfo cluster() const { return {engine_->nodes()}; }
   NodeId node() const { return engine_->node(); }
-  /// The node's numbers of the devices reserved here; CUDA sees these alone, numbered from 0.
+  /// Returns the GPUs reserved for this task or actor, by their numbers on the node. CUDA sees only
+  /// these, numbered from 0.
   std::vector<int> gpu_ids() const { return engine_->gpu_ids(); }
 
  private:
@@ -255,8 +290,8 @@ class Context : public detail::Verbs<Context, detail::Purpose::any>, public deta
   detail::Engine* engine_;
 };
 
-/// What a method that takes ActorContext& first may do. Lives as long as the method runs,
-/// suspensions included.
+/// The operations of an actor's method that takes ActorContext& first. It lives as long as the
+/// method runs, suspensions included.
 class ActorContext : public detail::Verbs<ActorContext, detail::Purpose::any>,
                      public detail::With<ActorContext> {
  public:
@@ -265,25 +300,27 @@ class ActorContext : public detail::Verbs<ActorContext, detail::Purpose::any>,
         actor_(invocation.actor()),
         restarted_(invocation.restarted()) {}
 
-  /// As Context::put.
+  /// Stores a value as Context::put does.
   template <class T>
   auto put(const T& value, PutOptions options = {},
            detail::CallSite at = detail::CallSite::here()) const {
     return Context(*engine_).put(value, options, at);
   }
-  /// As Context::find.
+  /// Finds an actor by name as Context::find does.
   template <class A>
   std::optional<Actor<A>> find(const std::string& name) const {
     return Context(*engine_).find<A>(name);
   }
-  /// A handle to this actor; A must be its class. A kept one keeps the actor alive. What the actor
-  /// calls or tells itself runs in the order of the calls, after this method or while it awaits. To
-  /// block for such a result is InvalidArgument: co_await it, or return the Ref.
+  /// Returns a handle to this actor; A must be its class. The actor lives as long as the handle is
+  /// kept. Calls that the actor makes to itself run in their order, after this method or while it
+  /// awaits. Blocking for the result of such a call throws InvalidArgument: co_await it, or return
+  /// the Ref.
   template <class A>
   Actor<A> self() const {
     return detail::Access::make_actor<Actor<A>>(actor_);
   }
-  /// As Context's. The value must be there: co_await it first (else TimedOut).
+  /// Names a value as Context::detach does. The value must be there, else it throws TimedOut:
+  /// co_await it first.
   template <class T>
   void detach(const Ref<T>& ref, const std::string& name) const {
     Context(*engine_).detach(ref, name, Duration::zero());
@@ -293,7 +330,7 @@ class ActorContext : public detail::Verbs<ActorContext, detail::Purpose::any>,
     return Context(*engine_).find_object<T>(name);
   }
   bool forget_object(const std::string& name) const { return engine_->forget_object(name); }
-  /// True in the second and later lives.
+  /// Returns true in the second and later lives of the actor.
   bool restarted() const noexcept { return restarted_; }
   NodeId node() const { return engine_->node(); }
   std::vector<int> gpu_ids() const { return engine_->gpu_ids(); }
@@ -309,18 +346,19 @@ class ActorContext : public detail::Verbs<ActorContext, detail::Purpose::any>,
   bool restarted_;
 };
 
-/// Chooses one of several functions of a name: submit<troupe::overload<int(double)>(f)>(2.0).
+/// Chooses one of several functions with one name: submit<troupe::overload<int(double)>(f)>(2.0).
 template <class Signature>
 constexpr Signature* overload(Signature* function) noexcept {
   return function;
 }
-/// Chooses one of several methods of a name: call<troupe::overload<int(double) const>(&A::m)>(2.0).
+/// Chooses one of several methods with one name:
+/// call<troupe::overload<int(double) const>(&A::m)>(2.0).
 template <class Signature, class C>
 constexpr auto overload(Signature C::* method) noexcept {
   return method;
 }
 
-/// Whether submit<F>(Arguments…) compiles; for generic code.
+/// True if submit<F>(Arguments…) compiles; for generic code.
 template <auto F, class... Arguments>
 inline constexpr bool callable_remotely_with =
     detail::call_ok<detail::Signature<std::remove_const_t<decltype(F)>>,
@@ -329,7 +367,7 @@ inline constexpr bool callable_remotely_with =
 // ---------------------------------------------------------------------------------------------------------------------
 
 namespace detail {
-/// The handle inside a Ref that is waited for.
+/// Returns the handle inside a Ref. Throws InvalidArgument if the Ref is empty.
 template <class T>
 const ObjectHandle& handle_of(const Ref<T>& ref) {
   if (!ref) throw_empty_handle("this Ref is empty");
@@ -343,7 +381,8 @@ auto get_or_nothing(Engine& engine, const Ref<T>& ref) {
   else
     return decode_value<T>(value);
 }
-/// The handles inside refs, without copying them: a ref is its handle and nothing else.
+/// Returns the handles inside refs without a copy: a vector of refs is read as a vector of handles.
+/// The static_assert proves the layout: a Ref has a handle as its only member.
 template <class R>
 std::span<const ObjectHandle> handles_of(const std::vector<R>& refs) {
   static_assert(sizeof(R) == sizeof(ObjectHandle) && std::is_standard_layout_v<R>);
@@ -351,8 +390,8 @@ std::span<const ObjectHandle> handles_of(const std::vector<R>& refs) {
     if (!ref) throw_empty_handle("a Ref that is waited for is empty");
   return {reinterpret_cast<const ObjectHandle*>(refs.data()), refs.size()};
 }
-/// Splits refs into those of the indices, in their order, and the rest, in its own. Moves each ref
-/// at most once.
+/// Splits refs into those at the indices, in the order of the indices, and the rest, in its old
+/// order. Cost: linear.
 template <class R>
 Waited<R> split_off(std::vector<R> refs, const std::vector<std::size_t>& indices) {
   Waited<R> waited;
@@ -370,7 +409,7 @@ bool AsCompleted<R>::fill() {
   if (pending_.empty()) return false;
   const std::span<const detail::ObjectHandle> handles = detail::handles_of(pending_);
   static_cast<void>(engine_->wait(handles, 1, detail::kNoTimeout));
-  // Everything that is ready by now comes out of one pass.
+  // One pass takes out all refs that are ready by now, so that n refs do not cost n passes.
   std::size_t ready = 0;
   for (const detail::ObjectHandle& handle : handles) ready += engine_->is_ready(handle) ? 1 : 0;
   const std::vector<std::size_t> order = engine_->wait(handles, ready, Duration::zero());

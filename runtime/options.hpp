@@ -1,12 +1,13 @@
-/// What may be asked of the place where a task or an actor runs, and of how it fails.
+/// Options of tasks and actors: the resources that they reserve, the nodes on which they may run,
+/// and what happens when they fail. with() takes them (detail/verbs.hpp).
 ///
 ///     ctx.with({.cpus = 2, .max_retries = 5}).submit<f>(x);
 ///     ctx.with({.name = "counter", .max_restarts = 3}).spawn<Counter>(0);
 ///     troupe::TaskOptions o; o.gpus = 0.5; ctx.with(o).submit<g>(x);      // in any order
 ///
-/// The structs are trivially copyable and are copied inside with(): a string_view needs to live
-/// that long only. The order of the members is part of the contract, since designated initializers
-/// follow it.
+/// The structs are trivially copyable. with() copies them and the texts that they name, so a
+/// string_view needs to live only until with() returns. The order of the members is part of the
+/// contract, since designated initializers follow it.
 #pragma once
 
 #include "troupe/runtime/engine/engine.hpp"
@@ -22,7 +23,7 @@ namespace troupe {
 namespace detail {
 [[noreturn]] TROUPE_API void throw_too_many(const char* what, std::size_t limit);
 
-/// A few values without an allocation, so that options stay trivially copyable.
+/// A list of at most N values without an allocation, so that options stay trivially copyable.
 template <class T, std::size_t N>
 class Few {
  public:
@@ -45,21 +46,21 @@ class Few {
 };
 }  // namespace detail
 
-/// So much of a custom resource, e.g. {"tpu", 1}. Fractions down to 0.0001.
+/// An amount of a resource that the program defines, e.g. {"tpu", 1}. Fractions down to 0.0001.
 struct Resource {
   std::string_view name = {};
   double amount = 0;
 };
 using Resources = detail::Few<Resource, 8>;
 
-/// A node must carry this label with this value.
+/// A label with a value, which a node must have.
 struct Label {
   std::string_view key = {};
   std::string_view value = {};
 };
 using Labels = detail::Few<Label, 8>;
 
-/// Where among the nodes that have room. Default: near the caller and the data.
+/// Which node to choose among those that have room. Default: near the caller and the data.
 class Placement {
  public:
   constexpr Placement() noexcept = default;
@@ -67,7 +68,7 @@ class Placement {
   static const Placement pack;
   /// On as many nodes as possible.
   static const Placement spread;
-  /// On this node; with `soft` elsewhere when it has no room or is gone, else Infeasible then.
+  /// On this node. If it has no room or is gone: with `soft` on another node, else Infeasible.
   static constexpr Placement on(NodeId node, bool soft = false) noexcept {
     return {detail::Request::Placement::node, node, soft};
   }
@@ -85,8 +86,8 @@ class Placement {
 inline constexpr Placement Placement::pack{detail::Request::Placement::pack, NodeId{}, false};
 inline constexpr Placement Placement::spread{detail::Request::Placement::spread, NodeId{}, false};
 
-/// Exception types that are worth a retry, by exact type: troupe::errors<NetError, TimeoutError>().
-/// At most 8.
+/// The exception types after which a task runs again: troupe::errors<NetError, TimeoutError>(). At
+/// most 8. A derived class does not match: the types are compared by name.
 class Errors {
  public:
   constexpr Errors() noexcept = default;
@@ -104,24 +105,25 @@ Errors errors() {
   return errors;
 }
 
-/// For tasks and actors alike.
+/// Options for tasks and actors alike.
 struct Options {
-  /// A task's stands before its function in errors (`nightly: area(double)`). An actor is found by
-  /// it, and `troupe list actors` shows it. Default: none.
+  /// A task's name stands before its function in errors (`nightly: area(double)`). An actor is
+  /// found by its name, and `troupe list actors` shows it. Default: none.
   std::string_view name = {};
-  /// CPUs reserved, down to 0.0001; 0 reserves none. Admission, not a limit. Default 1 for a task,
-  /// as most code uses one; none for an actor, as most actors mostly wait.
+  /// CPUs reserved, in fractions down to 0.0001. The scheduler starts work only where they are
+  /// free, but does not limit how much it uses. 0 reserves none. Default: 1 for a task, since most
+  /// code uses one; none for an actor, since most actors mostly wait.
   std::optional<double> cpus = {};
-  /// GPUs reserved, fractions share a device; a worker sees its own only. Default 0.
+  /// GPUs reserved. Fractions share a device. A worker sees only its own devices. Default 0.
   double gpus = 0;
-  /// Memory reserved. Admission, not a limit; 0 reserves none.
+  /// Bytes of memory reserved for the work, not limited to that. 0 reserves none.
   Bytes memory = {};
   Resources resources = {};
   Placement placement = {};
   Labels labels = {};
 };
 
-/// For tasks.
+/// Options for tasks. Members without a comment are those of Options.
 struct TaskOptions {
   std::string_view name = {};
   double cpus = 1;
@@ -130,50 +132,53 @@ struct TaskOptions {
   Resources resources = {};
   Placement placement = {};
   Labels labels = {};
-  /// Runs again when its worker or node dies, or a result is lost, even if it may have run (then it
-  /// should give the same bytes: runtime/docs/object.md, "A lost value"); -1: without limit.
-  /// Default 3.
+  /// How often the task runs again when its worker or node dies, or a result is lost, even if it
+  /// may have run. -1: without limit. A function that runs again should give the same bytes
+  /// (runtime/docs/object.md, "A lost value"). Default 3.
   int max_retries = 3;
-  /// Exceptions of the function that are retried too, out of the same number. Default: none, as
-  /// most are bugs.
+  /// Exceptions of the function after which the task runs again too. These runs count as retries of
+  /// max_retries. Default: none, since most exceptions are bugs.
   Errors retry_on = {};
-  /// Runs on a second worker, too, when it takes three times as long as the function's other tasks
-  /// of this process (the median of the last 31, at least five and at least 100 ms); the first that
-  /// ends well counts, and the other runs to its end for nothing. For functions that may run twice
-  /// at once; InvalidArgument with max_retries 0. Costs the CPU time of both.
+  /// Starts the task on a second worker as well when it takes unusually long: three times the
+  /// median of the function's last 31 tasks of this process, of which there must be at least five,
+  /// and at least 100 ms. The first attempt that ends well counts. The other runs to its end, and
+  /// its result is dropped. For functions that may run twice at the same time; InvalidArgument with
+  /// max_retries 0. Cost: the CPU time of both. Default false.
   bool second_attempt = false;
-  /// Never runs in the process of the task that awaits it. For a function that may crash, that
-  /// needs the locks of its caller, or that leaves its process other than it was. Costs a process
-  /// for as long as the caller waits, and a round trip. Default false: Context::get may run it in
-  /// place.
+  /// Keeps the task out of the process of the task that awaits it. For a function that may crash,
+  /// that needs the locks of its caller, or that changes the state of its process. Cost: a process
+  /// for as long as the caller waits, and a round trip. Default false: Context::get may run the
+  /// task in place.
   bool isolated = false;
 };
 
-/// For actors.
+/// Options for actors. Members without a comment are those of Options.
 struct ActorOptions {
   std::string_view name = {};
-  /// Reserved as long as it lives, idle or not. Default: none, as most actors mostly wait; 1
-  /// reserves one.
+  /// CPUs reserved as long as the actor lives, idle or not. Default: none, since most actors mostly
+  /// wait.
   std::optional<double> cpus = {};
   double gpus = 0;
   Bytes memory = {};
   Resources resources = {};
   Placement placement = {};
   Labels labels = {};
-  /// Stays when no handle is left and ends by kill only, or with its cluster (a private one ends
-  /// with its driver). Needs a name to be found again. Default false.
+  /// Keeps the actor alive without handles: it ends by kill, or with its cluster (a private cluster
+  /// ends with its driver). It needs a name to be found again. Default false.
   bool detached = false;
-  /// With a name: the actor of that name if there is one, made otherwise, atomically. Default
-  /// false: InvalidArgument.
+  /// Makes spawn return the actor that has the name, if there is one, and create it otherwise,
+  /// atomically. It needs a name. Default false: spawn with a name that is taken is
+  /// InvalidArgument.
   bool get_if_exists = false;
-  /// New lives after a death, made by the same constructor arguments; -1: without limit. Default 0:
-  /// ActorDied. A constructor that throws in the first life ends the actor at once, with its words
-  /// in ActorDied; in a later life that is a death like any other. Lives that end in their
-  /// constructor, or within a second after it, are further and further apart: 0.1 s, up to 10 s. A
-  /// limit of 50 and less is used up within 5 s.
+  /// How many new lives the actor gets after deaths, each constructed from the same arguments. -1:
+  /// without limit. Default 0: after the first death, calls end in ActorDied. A constructor that
+  /// throws in the first life ends the actor at once, with its text in ActorDied; in a later life
+  /// that is a death like any other. After lives that end in their constructor, or within a second
+  /// of it, the next one begins after a growing pause, from 0.1 s to 10 s. A limit of 50 or less
+  /// restarts is used up within 5 s.
   int max_restarts = 0;
-  /// Restarts are counted over this time, without pauses between lives; 0 and forever: over its
-  /// whole life. Negative: InvalidArgument. Default one minute.
+  /// The time over which restarts are counted, without the pauses between lives. 0 and forever: the
+  /// actor's whole life. Negative: InvalidArgument. Default: one minute.
   Duration restart_window = std::chrono::seconds(60);
 };
 
@@ -181,7 +186,8 @@ static_assert(std::is_trivially_copyable_v<Options> && std::is_trivially_copyabl
               std::is_trivially_copyable_v<ActorOptions>);
 
 namespace detail {
-/// Owned copies; throws InvalidArgument for negative or non-finite amounts.
+/// Returns the options with copies of all texts. Throws InvalidArgument for amounts that are
+/// negative or not finite, and for options that contradict each other.
 TROUPE_API Request request_of(const Options& options);
 TROUPE_API Request request_of(const TaskOptions& options);
 TROUPE_API Request request_of(const ActorOptions& options);

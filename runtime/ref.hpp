@@ -1,13 +1,14 @@
-/// Ref<T>: a handle to a value that exists somewhere in the cluster, or will.
+/// Ref<T>: a handle to a value that exists somewhere in the cluster, or will exist when its work
+/// has ended.
 ///
 ///     troupe::Ref<double> a = ctx.submit<area>(2.0);     // at once
 ///     double v = ctx.get(a);                             // blocks; or `co_await a` in a coroutine
 ///     auto b = ctx.submit<area>(a);                      // the value goes from worker to worker
 ///
-/// Refs may be copied, stored, passed as arguments, returned and put into values; the value lives
-/// as long as some Ref to it does, in whatever process; a detached actor's outlives the program. A
-/// Ref that is left when run() or a Session ends may be dropped; each verb of the next one refuses
-/// it (InvalidArgument), and wait() takes it for ready.
+/// Refs may be copied, stored, passed as arguments, returned and put into values. The value lives
+/// as long as a Ref to it does, in any process. A Ref that a detached actor holds outlives the
+/// program. A Ref may remain after run() or a Session has ended, and may then be destroyed. A later
+/// session throws InvalidArgument for it in every verb, except that wait() counts it as ready.
 #pragma once
 
 #include "troupe/runtime/engine/engine.hpp"
@@ -18,18 +19,18 @@ namespace detail {
 struct Access;
 }  // namespace detail
 
-/// A counted handle to an object of type T; T may be void (nothing but the end of the work).
-/// Copying is one atomic increment; thread-safe like shared_ptr. A default Ref names nothing and
-/// cannot be waited for.
+/// A counted handle to an object of type T. With T = void it stands for the end of the work only. A
+/// copy is one atomic increment; thread-safe like shared_ptr. A default Ref is empty and cannot be
+/// waited for.
 template <class T>
 class Ref {
  public:
   using value_type = T;
   Ref() noexcept = default;
   explicit operator bool() const noexcept { return static_cast<bool>(handle_); }
-  /// The object's id; unique in the cluster for ever.
+  /// Returns the object's id, which is unique in the cluster for ever.
   ObjectId id() const noexcept { return handle_.id(); }
-  /// Same object.
+  /// True if both name the same object.
   friend bool operator==(const Ref& a, const Ref& b) noexcept { return a.handle_ == b.handle_; }
 
  private:
@@ -37,7 +38,7 @@ class Ref {
   detail::ObjectHandle handle_;
 };
 
-/// A Ref of any type, for waiting on mixed ones. The type comes back by as<T>().
+/// A Ref without its type, for a wait on Refs of several types. as<T>() restores the type.
 class AnyRef {
  public:
   AnyRef() noexcept = default;
@@ -45,7 +46,8 @@ class AnyRef {
   AnyRef(const Ref<T>& ref);
   explicit operator bool() const noexcept { return static_cast<bool>(handle_); }
   ObjectId id() const noexcept { return handle_.id(); }
-  /// The caller knows the type: a wrong one ends in InvalidArgument, or in nonsense, at get.
+  /// Returns the Ref with type T, which the caller must know. With a wrong type, get throws
+  /// InvalidArgument or returns a wrong value.
   template <class T>
   Ref<T> as() const;
   friend bool operator==(const AnyRef& a, const AnyRef& b) noexcept {
@@ -59,7 +61,7 @@ class AnyRef {
 
 namespace detail {
 
-/// Reaches the handles inside public types.
+/// Reads and sets the private members of public types, for the templates in detail/.
 struct Access {
   template <class R>
   static const ObjectHandle& handle(const R& ref) noexcept {

@@ -20,33 +20,33 @@
 ///   may take `Context&` first; then it can submit, get and wait itself. f may be a function, a
 ///   static member, a template instance, a lambda without captures, a coroutine that returns
 ///   Task<T>. A task whose worker or node dies runs again (`ctx.with({.max_retries = 5})`), and
-///   exactly one result is published. A get inside a task runs the awaited task in place when
-///   nobody has begun it, and gives its CPU back otherwise. Recursion needs no process per level,
-///   and a task holds no lock across get. `ctx.with({.isolated = true})` keeps a task out of the
-///   process that awaits it.
+///   exactly one result is published. A get inside a task runs the awaited task on its own thread
+///   (in place) if no worker has begun it; otherwise it returns its CPU while it waits. So
+///   recursion needs no process per level, but a task must hold no lock across get.
+///   `ctx.with({.isolated = true})` keeps a task out of the process that awaits it.
 ///
 /// Actors (actor.hpp)
 ///   `ctx.spawn<A>(args…)` makes an A in a process of its own; `actor.call<&A::m>(args…)` runs a
-///   method on it. One at a time, calls of one caller in order, so an actor needs no lock. A method
-///   that must wait is a coroutine: co_await opens the door, and other messages may run meanwhile.
+///   method on it. Methods run one at a time, so an actor needs no lock; the calls of one caller
+///   run in order. A method that must wait is a coroutine: during its co_await other calls may run.
 ///   Methods may take `ActorContext&` first.
 ///
 /// Objects (ref.hpp, view.hpp, array.hpp, tensor.hpp)
-///   A Ref is a counted name for a value, wherever it is. `ctx.get(ref)` copies the value out,
-///   `ctx.view(ref)` shows it where it lies, `ctx.put(v)` stores one, `ctx.create<T>(n)` lets you
+///   A Ref is a counted handle to a value anywhere in the cluster. `ctx.get(ref)` copies the value
+///   out, `ctx.view(ref)` shows it in place, `ctx.put(v)` stores one, `ctx.create<T>(n)` lets you
 ///   write one in place. An Array<T> inside a struct is read in place as well, and so is a
-///   Tensor<T>, which has a shape besides.
+///   Tensor<T>, which is an Array with a shape.
 ///
 /// What may cross (codec.hpp)
-///   Standard types, aggregates, classes with a friend `fields()`. No macro, no generator. What
-///   cannot cross does not compile, and the first line of the compiler's output says why.
+///   Standard types, aggregates, classes with a friend `fields()`. No macro, no generator. A type
+///   that cannot cross does not compile, and the first line of the compiler's output says why.
 ///
 /// Errors (base/error.hpp)
 ///   `get` and `co_await` throw a class of Error: TaskFailed (your function threw), ActorDied,
 ///   ObjectLost, TimedOut, Infeasible, … Each says where it arose, what caused it, and whether the
 ///   work may have run (`outcome()`): not_executed, executed or unknown. No call hangs: a failure
-///   is detected in bounded time and ends every wait on it. What is expected has a twin without
-///   exceptions: `try_get`, `find`.
+///   is detected in bounded time and ends every wait that depends on it. `try_get` and `find`
+///   report the expected failures without exceptions.
 ///
 /// Threads
 ///   A Context may be copied and used by any thread of its process. A Ref is thread-safe like a
@@ -54,9 +54,10 @@
 ///   that holds a Context may block.
 ///
 /// Entry (session.hpp)
-///   `troupe::run(argc, argv, body)` in main: worker processes re-enter the same executable there.
-///   Without an address it starts a private cluster (--troupe-nodes, else one node) and ends it.
-///   Code before it, global constructors too, also runs in the workers: only build values there.
+///   `troupe::run(argc, argv, body)` in main. Worker processes run the same executable and enter it
+///   there. Without an address it starts a private cluster (--troupe-nodes, else one node) and ends
+///   it. Code before it, global constructors too, also runs in each node's zygote, from which
+///   workers are forked: only build values there.
 ///
 /// Read next: context.hpp for the verbs, options.hpp for resources and retries, task.hpp for
 /// coroutines, async_event.hpp for threads that wake them, callable.hpp for a library whose users

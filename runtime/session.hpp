@@ -1,4 +1,5 @@
-/// Entry into troupe: one executable plays every role, so `main` begins here.
+/// The start of a program: run(), Session and enter(). One executable plays every role (driver,
+/// zygote, worker), and each of these processes begins in `main`.
 ///
 ///     int main(int argc, char** argv) {
 ///       return troupe::run(argc, argv, [](troupe::Context& ctx) {
@@ -7,7 +8,7 @@
 ///     }
 ///
 /// Code before `run`, and global constructors, execute once in the driver and once in each node's
-/// zygote: only build values there (no files, ports, threads, CUDA).
+/// zygote. Such code should only build values: no files, ports, threads or CUDA.
 #pragma once
 
 #include "troupe/runtime/context.hpp"
@@ -19,47 +20,54 @@
 
 namespace troupe {
 
-/// Which cluster a session works on: one of its own, or one that runs. Each option has a
-/// `--troupe-*` flag; what the program sets here wins over the flag.
+/// The cluster on which a session works: a private one, or one that runs already. Each option has a
+/// `--troupe-*` flag. A value that the program sets here wins over the flag.
 struct SessionOptions {
-  /// `--troupe-cpus`: CPU slots of each node of an own cluster; 0: as many as the process may use.
+  /// `--troupe-cpus`: CPU slots of each node of a private cluster. 0: as many as the process may
+  /// use.
   double cpus = 0;
-  /// `--troupe-memory`: bytes of each node's object store; 0: a share of the machine's.
+  /// `--troupe-memory`: bytes of the object store of each node. 0: a share of the machine's memory.
   Bytes memory{};
-  /// `--troupe-nodes`: with 2 to 200 the own cluster has so many nodes, each a process of its own
-  /// on this machine that stands for a host, and a control process; they take about 0.1 s more to
-  /// start. 0 or 1: one node.
+  /// `--troupe-nodes`: the number of nodes of the private cluster, 2 to 200. All run on this
+  /// machine: one agent for each node, which stands for a host, and a control process. 0 or 1: one
+  /// node without control, which starts faster.
   unsigned nodes = 0;
-  /// `--troupe-address`, or else the environment's TROUPE_ADDRESS: the file of a running cluster,
-  /// as `troupe up` writes it. The session joins that cluster as a job and ends nothing of it. A
-  /// join token instead of a file: no node of the cluster runs on this host, so the session starts
-  /// one without slots, which joins and ends with it. Cannot be combined with `nodes`, which wins
-  /// over the environment, nor with what describes nodes of an own cluster.
+  /// `--troupe-address`, or else TROUPE_ADDRESS in the environment: the file of a running cluster,
+  /// as `troupe up` writes it. The session joins that cluster as a job, and the cluster outlives
+  /// it. A join token instead of a file serves a host on which no node of the cluster runs: the
+  /// session starts a node without slots, which joins the cluster and ends with the session. Not to
+  /// be combined with options that describe nodes of a private cluster. `nodes` wins over the
+  /// environment.
   std::string address = {};
-  // What each node of an own cluster has besides, for tasks and actors that ask for it.
+  // Resources of each node of a private cluster, for tasks and actors that ask for them:
   /// `--troupe-gpus`: devices, numbered from 0.
   double gpus = 0;
-  /// `--troupe-resource NAME=AMOUNT`, may be repeated: something of the program's own, such as
+  /// `--troupe-resource NAME=AMOUNT`, may be repeated: a resource that the program defines, such as
   /// licences.
   Resources resources = {};
-  /// `--troupe-label NAME=VALUE`, may be repeated: for placing.
+  /// `--troupe-label NAME=VALUE`, may be repeated: labels for placement.
   Labels labels = {};
 };
 
-/// For programs that do not begin with run(): the first line of main. Removes `--troupe-*` flags
-/// from argc/argv. Returns only in the driver; a zygote or worker never comes back from it. Throws
-/// InvalidArgument for a flag that is malformed or unknown, naming it.
+/// Gives the process its role, in programs that do not begin with run(). Call it in the first line
+/// of main. It returns only in the driver, never in a zygote or worker. Removes `--troupe-*` flags
+/// from argc and argv. Throws InvalidArgument, which names the flag, for a malformed or unknown
+/// one.
 TROUPE_API void enter(int& argc, char** argv);
 
-/// Starts a private cluster and takes it down again when destroyed, or joins a running one (then
-/// one line on stderr says which). One at a time per process. Construction blocks until the node
-/// answers, at most 10 s for each of starting and joining. It throws Unavailable (nobody answers;
-/// the cluster of the file has ended; a process of an own cluster could not start, naming it) or
-/// InvalidArgument (the cluster's file is not this user's, open to others, malformed, or of another
-/// protocol). Destruction drops tasks that were not awaited, lets actors end (actor.hpp), and ends
-/// everything that the session started; refs that are left do nothing. It blocks until that is
-/// done: for milliseconds as a rule, 2 s for calls to actors that do not end, and 3 s more for
-/// actors that do not.
+/// A driver's membership in a cluster. It starts a private cluster and ends it when destroyed, or
+/// joins a running one, which a line on stderr names. A process has one at a time.
+///
+/// Construction blocks until the node answers, at most 10 s each for the start and for joining. It
+/// throws Unavailable if no process answers, if the cluster of the file has ended, or if a process
+/// of a private cluster could not start (the error names it). It throws InvalidArgument if the
+/// cluster's file belongs to another user, is open to others, is malformed, or is of another
+/// protocol.
+///
+/// Destruction drops tasks that were not awaited, lets actors end (actor.hpp), and ends all
+/// processes that the session started. Remaining Refs become useless but harmless. It blocks until
+/// that is done: usually for milliseconds, at most 2 s for calls to actors that do not end, and 3 s
+/// more for actors that do not end.
 class TROUPE_API Session {
  public:
   explicit Session(SessionOptions options = {});
@@ -74,16 +82,16 @@ class TROUPE_API Session {
 };
 
 namespace detail {
-/// The part of run() that is no template: enter, Session, body, errors printed with their cause
-/// chain.
+/// Does the work of run() that needs no template: calls enter(), makes a Session, calls the body,
+/// and prints an error with its chain of causes.
 TROUPE_API int run_body(int& argc, char** argv, int (*body)(void* closure, Context& context),
                         void* closure);
 }  // namespace detail
 
-/// Runs `body(Context&)` (returning void or int) as the driver of a job and gives the process's
-/// exit code: body's own, 0 for void, 1 when an error left the body (it is printed with its cause
-/// chain), 2 for a bad flag. Takes down what it started before it returns. Never returns in a
-/// worker.
+/// Runs `body(Context&)`, which returns void or int, as the driver of a job.
+/// Result: the exit code of the process. It is the body's own, or 0 for void, 1 if an error left
+/// the body (it is printed with its chain of causes), 2 for a bad flag. Before it returns, it ends
+/// all that it started. It never returns in a worker.
 template <class Body>
 int run(int& argc, char** argv, Body&& body) {
   using Plain = std::remove_reference_t<Body>;

@@ -1,14 +1,15 @@
-/// Task<T>: the result of a coroutine function or method. It waits without holding a thread.
+/// Task<T>: the return type of a coroutine function or method, which waits without holding a
+/// thread.
 ///
 ///     troupe::Task<int> add_when_ready(troupe::Ref<int> k) {
 ///       int v = co_await k;          // others run meanwhile
 ///       co_return n += v;
 ///     }
 ///
-/// `co_await` takes a Ref<T> (gives the T or throws its Error) or another Task<T>. The caller of
-/// the function sees a Ref<T>. Arguments, also those taken by reference, live until the coroutine
-/// has ended. After every co_await of an actor method say what still holds: other messages may have
-/// run.
+/// `co_await` takes a Ref<T>, and returns the T or throws its Error, or takes another Task<T>. The
+/// remote caller of the function gets a Ref<T>. Arguments, also those taken by reference, live
+/// until the coroutine has ended. Other calls of an actor may run during a co_await: after each
+/// one, check what the method assumed about the actor's state.
 ///
 /// Start first, then await: `auto r = actor.call<&A::m>(Hp{1}); co_await r;`. g++ 12 destroys a
 /// braced temporary twice when it stands inside a co_await expression.
@@ -18,8 +19,8 @@
 
 namespace troupe {
 
-/// Owns a coroutine that has not begun; it begins when it is awaited, or when the runtime runs it.
-/// Await it once. Move-only; destroying it destroys the coroutine and what lives in it.
+/// Owns a coroutine, which begins when it is awaited or when the runtime runs it. Await it once.
+/// Move-only. Its destructor destroys the coroutine and the objects that live in it.
 template <class T>
 class [[nodiscard]] Task {
  public:
@@ -39,7 +40,8 @@ class [[nodiscard]] Task {
     if (coroutine_) coroutine_.destroy();
   }
 
-  /// Result: the T, or the exception that left the coroutine. The Task must live until then.
+  /// Runs the coroutine and returns its T, or throws the exception that left it. The Task must live
+  /// until then.
   auto operator co_await() const noexcept { return detail::TaskAwaiter<promise_type>(coroutine_); }
 
  private:
@@ -48,7 +50,8 @@ class [[nodiscard]] Task {
   std::coroutine_handle<promise_type> coroutine_;
 };
 
-/// Waits for the value; throws the Error that the work ended in.
+/// Waits for the value without holding a thread, and returns it. Throws the Error in which the work
+/// ended.
 template <class T>
 detail::RefAwaiter<T> operator co_await(const Ref<T>& ref) {
   return detail::RefAwaiter<T>(detail::Access::handle(ref));

@@ -1,4 +1,4 @@
-/// Tensor<T>: immutable elements in row-major order, with a shape, that are shared and not copied.
+/// Tensor<T>: an immutable array with a shape, in row-major order. Copies share the elements.
 ///
 ///     troupe::Tensor<float> images({32, 28, 28}, std::vector<float>(32 * 28 * 28));
 ///     float corner = images(3, 0, 27);               // no bounds are checked
@@ -7,11 +7,10 @@
 ///     struct Batch { troupe::Tensor<float> images; troupe::Tensor<std::uint8_t> labels; };
 ///     float f(const Batch& b) { return b.images(0, 0, 0); }   // reads shared memory in place
 ///
-/// It is an Array with a shape: one that arrives as an argument, in a result or inside another
-/// value points into the object it came in and keeps that pinned. To write one in place, write an
-/// Array
-/// (`ctx.create<T>(n)`) and give it a shape where it is read: Tensor<T>(shape, array) copies
-/// nothing.
+/// It is an Array with a shape. A Tensor that arrives as an argument, in a result or inside another
+/// value points into the object that it came in and keeps that object pinned. To write one in
+/// place, write an Array (`ctx.create<T>(n)`) and give it a shape where it is read:
+/// Tensor<T>(shape, array) copies nothing.
 #pragma once
 
 #include "troupe/runtime/array.hpp"
@@ -29,12 +28,13 @@ template <class T>
 class Tensor {
  public:
   using value_type = T;
-  /// Lengths of the dimensions; the last one's elements are neighbours. None: one element.
+  /// The lengths of the dimensions. Elements along the last one are neighbours in memory. A shape
+  /// without dimensions has one element.
   using Shape = std::vector<std::uint64_t>;
 
-  /// One dimension without elements.
+  /// Makes a tensor of one dimension without elements.
   Tensor() = default;
-  /// Takes the elements over: no copy from an Array or an rvalue. Throws InvalidArgument when the
+  /// Takes over the elements; an Array and an rvalue are not copied. Throws InvalidArgument if the
   /// shape has another number of elements.
   Tensor(Shape shape, Array<T> elements)
       : shape_(std::move(shape)), elements_(std::move(elements)) {
@@ -43,16 +43,17 @@ class Tensor {
 
   const Shape& shape() const noexcept { return shape_; }
   std::size_t rank() const noexcept { return shape_.size(); }
-  /// Elements.
+  /// Returns the number of elements.
   std::size_t size() const noexcept { return elements_.size(); }
   bool empty() const noexcept { return elements_.empty(); }
   const T* data() const noexcept { return elements_.data(); }
   const T* begin() const noexcept { return elements_.begin(); }
   const T* end() const noexcept { return elements_.end(); }
-  /// All of them, in row-major order; shares.
+  /// Returns all elements in row-major order, shared with the tensor.
   const Array<T>& elements() const noexcept { return elements_; }
 
-  /// Preconditions: one index for each dimension, each below its length.
+  /// Returns the element at these indexes. Preconditions: one index for each dimension, each below
+  /// its length.
   template <class... Index>
   const T& operator()(Index... index) const noexcept {
     std::size_t at = 0, dimension = 0;
@@ -60,7 +61,8 @@ class Tensor {
      ...);
     return elements_[at];
   }
-  /// The same; throws InvalidArgument when a precondition is not kept.
+  /// Returns the element at these indexes. Throws InvalidArgument if a precondition of operator()
+  /// is violated.
   template <class... Index>
   const T& at(Index... index) const {
     const std::uint64_t all[] = {static_cast<std::uint64_t>(index)..., 0};
@@ -74,8 +76,8 @@ class Tensor {
                         " is outside of a tensor of shape " + text(shape_)));
     return (*this)(index...);
   }
-  /// One of the first dimension; shares the elements, O(rank). Throws InvalidArgument when there is
-  /// none.
+  /// Returns the part at an index of the first dimension, which shares the elements. Cost: O(rank).
+  /// Throws InvalidArgument if there is none.
   Tensor operator[](std::size_t index) const {
     if (rank() == 0 || index >= shape_[0])
       raise(Error(Code::invalid_argument,
@@ -88,8 +90,8 @@ class Tensor {
         std::make_shared<const Array<T>>(elements_), elements_.data() + index * n, n);
     return part;
   }
-  /// The same elements in another shape; shares them. Throws InvalidArgument when that has another
-  /// number of elements.
+  /// Returns a tensor of the same, shared elements in another shape. Throws InvalidArgument if that
+  /// shape has another number of elements.
   Tensor reshaped(Shape shape) const { return Tensor(std::move(shape), elements_); }
 
   friend bool operator==(const Tensor& a, const Tensor& b) {
@@ -98,7 +100,7 @@ class Tensor {
   friend auto fields(Tensor& t) { return std::tie(t.shape_, t.elements_); }
 
  private:
-  /// More than there can be: the largest number.
+  /// Returns the number of elements of a shape, or the largest number if it does not fit.
   static std::uint64_t count_of(const Shape& shape) noexcept {
     std::uint64_t n = 1;
     bool fits = true;

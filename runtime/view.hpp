@@ -1,13 +1,14 @@
-/// View<T>: reads an object where it lies.
+/// View<T>: reads an object in place, without a copy where its type allows that.
 ///
 ///     auto v = ctx.view(ref);                        // Ref<std::vector<double>>
 ///     double sum = 0;
 ///     for (double x : v) sum += x;                   // no copy: v shows shared memory
 ///     for (double x : *ctx.view(ref)) sum += x;      // a temporary stays pinned in the loop
 ///
-/// A view of a vector of trivially copyable elements is a span, of a string a string_view; an Array
-/// is itself; anything else is decoded once, into a const T inside the View. The object stays
-/// pinned (neither freed nor moved) while the View or what `*` of a temporary View returned lives.
+/// The view of a vector of trivially copyable elements shows a span, that of a string a
+/// string_view, and that of an Array the Array. A value of any other type is decoded once, into a
+/// const T inside the View. The object stays pinned (neither freed nor moved) as long as the View
+/// lives, or the value that `*` of a temporary View returned.
 #pragma once
 
 #include "troupe/runtime/detail/arguments.hpp"
@@ -32,11 +33,11 @@ struct ViewOf<std::basic_string<C, Traits, Allocator>> {
 
 }  // namespace detail
 
-/// What a View<T> shows.
+/// The type that a View<T> shows.
 template <class T>
 using view_of = typename detail::ViewOf<T>::type;
 
-/// A span or string_view together with the pin of what it shows.
+/// A span or string_view that keeps the object that it shows pinned.
 template <class S>
 class Pinned : public S {
  public:
@@ -55,8 +56,8 @@ class View {
   using value_type = T;
   explicit View(const detail::Value& value) : value_(detail::decode_value<T>(value)) {}
   const T& operator*() const& noexcept { return value_; }
-  /// Of a temporary: the value itself, so that `for (auto& x : *ctx.view(r))` has something that
-  /// lives.
+  /// Returns the value itself from a temporary View. In `for (auto& x : *ctx.view(r))` the value
+  /// then lives as long as the loop.
   T operator*() && { return std::move(value_); }
   const T* operator->() const noexcept { return std::addressof(value_); }
   auto begin() const { return value_.begin(); }
@@ -80,8 +81,8 @@ class View<T, Shown> {
       : elements_(detail::decode_value<Array<Element>>(value)) {}
   /// Valid while this View lives.
   Shown operator*() const& noexcept { return Shown(elements_.data(), elements_.size()); }
-  /// Of a temporary: a span or string_view that keeps the pin. Hold it as `auto`; a plain span made
-  /// from it dangles.
+  /// Returns a span or string_view from a temporary View that keeps the object pinned. Hold it as
+  /// `auto`: a plain span made from it dangles.
   Pinned<Shown> operator*() && noexcept { return Pinned<Shown>(std::move(elements_)); }
   const Array<Element>* operator->() const noexcept { return &elements_; }
   const Element* begin() const noexcept { return elements_.begin(); }
