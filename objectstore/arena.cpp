@@ -8,7 +8,8 @@
 namespace troupe::objectstore {
 namespace {
 
-// v1 says "no limit" with a huge number, v2 with the word max; both are no number below this.
+// A control group without a limit has a huge number in v1 and the word max in v2. Neither is a
+// number below this one.
 constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 60;
 
 std::uint64_t read_limit(const std::string& path) {
@@ -20,8 +21,9 @@ std::uint64_t read_limit(const std::string& path) {
   return parsed.ec == std::errc() ? std::min(value, kNoLimit) : kNoLimit;
 }
 
-// The group's own limit and those of all groups above it. Inside a container the path of the host
-// does not exist; its mount point then is the group itself, which is the last one looked at.
+// Returns the least of the group's own limit and those of all groups above it. Inside a container
+// the path, which is the host's, does not exist. The mount point then is the group itself, and it
+// is read last.
 std::uint64_t least_limit(const std::string& mount, std::string group, const char* file) {
   std::uint64_t least = kNoLimit;
   while (!group.empty() && group != "/") {

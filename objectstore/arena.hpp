@@ -1,4 +1,5 @@
-/// How much memory of this machine objects may take.
+/// Computes how much memory of this machine objects may take, from its size and its control groups.
+/// The agent and the launchers of nodes ask here.
 #pragma once
 
 #include "troupe/runtime/base/units.hpp"
@@ -10,20 +11,20 @@
 
 namespace troupe::objectstore {
 
-/// What this process may use: the least of physical memory and every memory limit of its control
-/// groups (v1 and v2) and theirs above it. Shared memory is charged to the group of the process
-/// that touches a page first. Reads a few files.
+/// Returns the memory that this process may use: the least of physical memory and the limits of its
+/// control groups (v1 and v2) and of all groups above them. Shared memory counts for the group of
+/// the process that touches a page first. Reads a few files.
 TROUPE_API Bytes usable_memory();
 
-/// 30% of usable_memory(); at least 64 MiB, at most 256 GiB.
+/// Returns 30% of usable_memory(), at least 64 MiB and at most 256 GiB.
 TROUPE_API Bytes default_arena_bytes();
 
-/// Whether so many stores of that size make sense on this machine. Errors: InvalidArgument, with
-/// the least or the most that does.
+/// Checks that `stores` object stores of this size each fit the machine. Error: InvalidArgument,
+/// which names the least or the most that fits.
 TROUPE_API Result<void> check_arena(Bytes each, unsigned stores);
 
-/// The least memory limit that the control groups set, in bytes; zero when there is none. `root`
-/// stands for the root of the file system, for tests.
+/// Returns the least memory limit of the control groups in bytes, or zero without a limit. `root`
+/// replaces the root of the file system, for tests.
 TROUPE_API Bytes cgroup_memory_limit(const std::string& root = "");
 
 }  // namespace troupe::objectstore

@@ -18,16 +18,18 @@ namespace {
 
 constexpr std::uint64_t kMaxObject = std::uint64_t{1} << 46;
 constexpr std::uint64_t kPopulateStep = 2 << 20;
-constexpr std::uint64_t kMaxCount = 0xffffffff;  // lives of one slot
+constexpr std::uint64_t kMaxCount = 0xffffffff;  // generations of a slot in one incarnation
 
-// Others' publications. The address stays for ever once set: a new incarnation of the process is
-// mapped over the old one, so that no reader can fall into a hole.
+// The publications of another process. The address never changes once it is set. A new incarnation
+// of the process is mapped over the old one, so that a concurrent reader never finds an unmapped
+// page.
 struct Segment {
   std::atomic<const Publication*> base{nullptr};
   std::atomic<std::uint32_t> incarnation{0};
 };
 
-// An extent mapped here, own or other's. Zero bits are "none": the table is fresh zero pages.
+// An extent that is mapped here, of this or another process. All bits zero means none, since the
+// table begins as zero pages. open() reads it without the lock, as view() explains.
 struct ExtentEntry {
   std::atomic<std::uint64_t> id;
   std::atomic<std::byte*> base;
@@ -36,7 +38,7 @@ struct ExtentEntry {
 
 enum class Use : std::uint8_t { free, writing, sealed, dropping };
 
-// A slot of ours.
+// A slot of this process.
 struct Slot {
   std::uint64_t generation = 0;
   Allocator::BlockId block = Allocator::kNone;
@@ -72,8 +74,8 @@ struct Client::Impl {
   std::uint32_t live TROUPE_GUARDED_BY(mutex) = 0;
   Allocator space TROUPE_GUARDED_BY(mutex);
   std::map<std::uint32_t, OwnExtent> own TROUPE_GUARDED_BY(mutex);  // by extent index
-  // Others' extents by index. Address space once used for an index is kept for it, with zero pages
-  // while nothing is mapped: whatever a peer does, no view here points into a hole.
+  // Extents of other processes, by index. Address space once used for an index is kept for it, with
+  // zero pages while nothing is mapped. So no view points to unmapped memory, whatever a peer does.
   std::map<std::uint32_t, Mapping> readers TROUPE_GUARDED_BY(mutex);
   std::map<std::uint32_t, Mapping> segment_maps TROUPE_GUARDED_BY(mutex);
 
@@ -170,6 +172,7 @@ Result<std::uint32_t> Client::Impl::take_slot() {
   return static_cast<std::uint32_t>(slots.size() - 1);
 }
 
+// Frees the slot and its memory. A slot whose generations are used up is never reused (OS-7).
 void Client::Impl::free_slot(std::uint32_t index) {
   Slot& slot = slots[index];
   space.free(slot.block);
@@ -178,7 +181,8 @@ void Client::Impl::free_slot(std::uint32_t index) {
   if ((slot.generation & kMaxCount) != kMaxCount) free_slots.push_back(index);
 }
 
-// The pages before `populated` are mapped; take a step beyond the block, to do so rarely.
+// Returns the memory to populate for a block, and counts it as populated. Pages before `populated`
+// have been mapped. It takes a whole step beyond the block, so that the system call is rare.
 Range Client::Impl::unpopulated(const Allocator::Block& block) {
   OwnExtent& extent = own.find(block.extent)->second;
   const std::uint64_t end = block.offset + block.bytes;
@@ -224,6 +228,7 @@ Result<Client::Created> Client::create(std::uint64_t bytes, bool touch) {
   return Created(std::move(made));
 }
 
+// Changes an entry like a sequence lock: the id is 0 while base and bytes change.
 void Client::Impl::set_entry(ExtentId id, std::byte* base, std::uint64_t bytes) {
   ExtentEntry& e = entry(id);
   e.id.store(0, std::memory_order_seq_cst);
@@ -287,7 +292,7 @@ Location Client::seal(Allocation allocation, std::uint32_t tag, std::uint64_t le
 }
 
 void Client::abort(std::uint32_t slot) noexcept {
-  if (impl_->mark.in_fork()) return;  // it is the parent who writes there
+  if (impl_->mark.in_fork()) return;  // in a forked child: the memory belongs to the parent
   Lock lock(impl_->mutex);
   impl_->free_slot(slot);
 }
@@ -302,7 +307,10 @@ Result<void> Client::recycle(std::uint32_t slot, std::uint64_t generation) {
   return {};
 }
 
-// The head plays the part of the retirement: dropped, then look at our own pins.
+// Frees an object that only this process knows. The pin protocol holds here too, with the head in
+// the place of the retirement: first the head becomes `dropped`, then this process's own pins are
+// read. A reader of this process pins first and reads the head after that. If it still has a pin,
+// its unpin sees `dropped` and calls finish_drop().
 Result<bool> Client::drop(const Location& at) {
   Impl& impl = *impl_;
   Lock lock(impl.mutex);
@@ -369,8 +377,13 @@ Opened Client::open(const Location& at) noexcept {
   return opened;
 }
 
-// The pin holds, so an honest writer's publication and the extent's mapping stand still. A
-// dishonest one's are read once and checked.
+// Returns the view of a pinned object. While the pin holds, an honest writer changes neither its
+// publication nor the extent. A dishonest writer may, so each field is read once and checked
+// (OS-8).
+//
+// The entry is read like a sequence lock: id, base and bytes, id again. If base or bytes came from
+// a concurrent set_entry(), the second read of the id sees its 0 or a later id, and the view is
+// refused.
 Opened Client::Impl::view(const Location& at, const Publication& publication) noexcept {
   Opened opened;
   const ExtentId extent{publication.extent.load(std::memory_order_relaxed)};
@@ -396,12 +409,13 @@ Opened Client::Impl::view(const Location& at, const Publication& publication) no
 }
 
 void Client::unpin(const Location& at) noexcept {
-  if (impl_->mark.in_fork()) return;  // the view is the parent's
+  if (impl_->mark.in_fork()) return;  // in a forked child: the view belongs to the parent
   const Publication* base = impl_->segments[at.process].base.load(std::memory_order_acquire);
   ReaderMemory memory = impl_->reader(at, base);
   impl_->after_unpin(at, PinProtocol<ReaderMemory>::unpin(memory, at.generation));
 }
 
+// Follows every removal of a pin: reports to the agent, and ends a drop() that waited for this pin.
 void Client::Impl::after_unpin(const Location& at, bool report_it) noexcept {
   if (report_it && report) report(at.process, at.slot);
   if (at.process != process) return;
@@ -417,7 +431,8 @@ Result<void> Client::add_segment(ReaderSegment segment) {
   if (auto good = check_sealed(segment.memory.get(), bytes, "publications"); !good) return good;
   Lock lock(impl.mutex);
   Segment& known = impl.segments[segment.process];
-  if (known.base != nullptr && known.incarnation >= segment.incarnation) return {};  // a race won
+  // Another thread may have added it meanwhile.
+  if (known.base != nullptr && known.incarnation >= segment.incarnation) return {};
   const auto old = impl.segment_maps.find(segment.process);
   void* at = old != impl.segment_maps.end() ? old->second.data() : nullptr;
   auto memory = map_memory(segment.memory.get(), bytes, Access::read, at);
@@ -426,8 +441,9 @@ Result<void> Client::add_segment(ReaderSegment segment) {
     known.base = reinterpret_cast<const Publication*>(memory->data());
     impl.segment_maps.emplace(segment.process, *std::move(memory));
   } else {
-    memory->release();  // the address space has an owner already
+    memory->release();  // segment_maps owns the address space already
   }
+  // Last: open() uses the table once it sees this incarnation.
   known.incarnation = segment.incarnation;
   return {};
 }
@@ -438,7 +454,8 @@ Result<void> Client::add_reader_extent(ReaderExtent extent) {
     return Error(Code::invalid_argument, "an extent with an impossible id or size");
   if (auto good = check_sealed(extent.memory.get(), extent.bytes, "extent"); !good) return good;
   Lock lock(impl.mutex);
-  if (impl.entry(extent.id).id.load() == extent.id.value) return {};  // a race won by another
+  // Another thread may have added it meanwhile.
+  if (impl.entry(extent.id).id.load() == extent.id.value) return {};
   if (impl.own.count(extent.id.index()) != 0)
     return Error(Code::invalid_argument, "an extent that is our own");
   Mapping& place = impl.readers[extent.id.index()];
@@ -449,10 +466,12 @@ Result<void> Client::add_reader_extent(ReaderExtent extent) {
   ask_for_large_pages(*memory);
   std::byte* data = memory->data();
   if (at == nullptr) {
-    place.release();  // a dishonest writer may have somebody look there still: leave no hole
+    // The old mapping stays for ever: a view of an extent that a dishonest writer gave back too
+    // early may still point there.
+    place.release();
     place = *std::move(memory);
   } else {
-    memory->release();  // the address space has an owner already
+    memory->release();  // `place` owns the address space already
   }
   impl.set_entry(extent.id, data, extent.bytes);
   return {};
@@ -524,6 +543,7 @@ Pinned& Pinned::operator=(Pinned&& other) noexcept {
 Pinned::~Pinned() {
   if (client_ != nullptr) client_->unpin(at_);
 }
+// Needs no protocol: this view's pin holds while the count grows.
 Pinned Pinned::clone() const noexcept {
   client_->impl_->pin(at_.process, at_.slot).fetch_add(1, std::memory_order_seq_cst);
   Pinned copy;

@@ -1,5 +1,5 @@
-/// One process's hands on the node's shared memory: writes objects in place, reads those of others
-/// in place.
+/// Client: the access of one process to the node's shared memory. It writes its own objects and
+/// reads those of other processes, both in place.
 ///
 ///     auto created = client.create(bytes);                  // or an ExtentRequest for the agent
 ///     fill(std::get<Allocation>(*created).bytes());
@@ -7,9 +7,9 @@
 ///     Opened got = peer.open(at);                           // pins; a Pinned unpins
 ///     use(got.pinned.bytes());
 ///
-/// A Client never waits and sends nothing: what it needs from the agent it returns as a value, and
-/// the runtime carries it. All calls are thread-safe. After a fork the child must not touch its
-/// copy: the memory is not inherited.
+/// A Client never waits and sends nothing. It returns requests to the agent as values, and the
+/// runtime carries them. All calls are thread-safe. After a fork the child must not use its copy of
+/// the Client: the child does not inherit the memory.
 #pragma once
 
 #include "troupe/objectstore/location.hpp"
@@ -27,7 +27,7 @@ namespace troupe::objectstore {
 
 class Client;
 
-/// What the agent gives a process once (Host::register_process).
+/// The tables and limits that the agent gives a process once (Host::register_process).
 struct Membership {
   Layout layout;
   std::uint32_t process = 0;
@@ -59,13 +59,14 @@ struct ReaderSegment {
   Fd memory;
 };
 
-/// "Ask the agent for an extent of this size, add_extent() it, and create again."
+/// The answer of create() without space: ask the agent for an extent of `bytes`, add_extent() it,
+/// and create again.
 struct ExtentRequest {
   std::uint64_t bytes = 0;
 };
 
-/// Memory of an object in the making, 64-byte aligned, contents unspecified. Aborted when destroyed
-/// unsealed. Must not outlive its client.
+/// Memory of an object that is being written, aligned to 64 bytes, with unspecified contents.
+/// Destruction without seal() frees it. Must not outlive its client.
 class TROUPE_API Allocation {
  public:
   Allocation() noexcept = default;
@@ -82,8 +83,8 @@ class TROUPE_API Allocation {
   std::span<std::byte> bytes_;
 };
 
-/// A view of a sealed object. The bytes stay as they are until it is destroyed, whoever frees the
-/// object or dies meanwhile. Must not outlive its client.
+/// A view of a sealed object. The bytes do not change while it lives, even if the object is freed
+/// or its writer dies. Must not outlive its client.
 class TROUPE_API Pinned {
  public:
   Pinned() noexcept = default;
@@ -92,7 +93,7 @@ class TROUPE_API Pinned {
   ~Pinned();
   std::span<const std::byte> bytes() const noexcept { return bytes_; }
   const Location& location() const noexcept { return at_; }
-  /// Another view of the same object. Precondition: not empty.
+  /// Returns another view of the same object. Precondition: not empty.
   Pinned clone() const noexcept;
   explicit operator bool() const noexcept { return client_ != nullptr; }
 
@@ -104,11 +105,11 @@ class TROUPE_API Pinned {
 };
 
 enum class OpenStatus : std::uint8_t {
-  pinned,         ///< the object is in `pinned`
+  pinned,         ///< success: the view is in Opened::pinned
   needs_segment,  ///< add_segment() the publications of location.process, then open again
   needs_extent,   ///< add_reader_extent() location.extent, then open again
-  moved,          ///< freed, spilled or gone with its node's memory: ask its owner
-  invalid,        ///< no such place, or its writer says something else: a bug or an attack
+  moved,          ///< freed, spilled or lost with its node's memory: ask its owner
+  invalid,        ///< no such place, or the writer's publication differs: a bug or an attack
 };
 
 struct Opened {
@@ -121,19 +122,22 @@ struct ClientStats {
   std::uint64_t used = 0;          ///< bytes of objects in them, padding included
   std::uint64_t largest_free = 0;  ///< bytes of the largest hole
   std::uint32_t extents = 0;
-  std::uint32_t objects = 0;         ///< being written, sealed or waiting for the last view
+  std::uint32_t objects = 0;         ///< being written, sealed, or dropped with a view left
   std::uint32_t holes = 0;           ///< free blocks; one per extent is no fragmentation
-  std::uint32_t reader_extents = 0;  ///< others' extents mapped here
+  std::uint32_t reader_extents = 0;  ///< extents of other processes that are mapped here
   std::uint64_t reader_bytes = 0;
 };
 
+/// One per process. Thread-safe; never waits, except for its own short lock in create, seal, drop
+/// and the calls that add or forget memory.
 class TROUPE_API Client {
  public:
-  /// Called after an unpin for which the agent may be waiting: tell it (Host::unpinned). Runs on
-  /// the thread that unpinned; must not block or call the client.
+  /// Called after an unpin for which the agent may be waiting; the runtime tells the agent
+  /// (Host::unpinned). Runs on the thread that unpinned. It must not block or call the client.
   using UnpinReport = std::function<void(std::uint32_t process, std::uint32_t slot)>;
 
-  /// Maps the tables. Afterwards tell the agent (Host::confirm_process), which then seals them.
+  /// Maps the tables. Afterwards the runtime must call Host::confirm_process in the agent, which
+  /// seals them.
   /// Errors: out_of_memory (descriptors, address space), invalid_argument.
   static Result<std::unique_ptr<Client>> attach(Membership membership, UnpinReport report);
   Client(const Client&) = delete;
@@ -141,32 +145,40 @@ class TROUPE_API Client {
 
   // -- write ---------------------------------------------------------------------------------
   using Created = std::variant<Allocation, ExtentRequest>;
-  /// Memory for an object, or the extent that it needs first. Recycled warm memory first.
+  /// Returns memory for an object, or the request for an extent that it needs first. Freed memory
+  /// whose pages are present is preferred.
   /// Errors: invalid_argument above 64 TiB; out_of_memory when this process has layout.slots
-  /// objects. Cost: ~100 ns; new pages are populated 2 MiB ahead, unless `touch` is false: then by
-  /// whoever writes there first.
+  /// objects.
+  /// Cost: a system call only for fresh pages, which are populated in steps of 2 MiB. With `touch`
+  /// false they are not populated: the first write to a page allocates it.
   Result<Created> create(std::uint64_t bytes, bool touch = true);
-  /// Maps a granted extent. Afterwards tell the agent (Host::confirm_extent).
+  /// Maps a granted extent. Afterwards the runtime must call Host::confirm_extent in the agent.
   Result<void> add_extent(ExtentGrant grant);
-  /// Publishes the first `length` bytes (all by default). From now on nobody may change them.
+  /// Publishes the first `length` bytes (all by default). From now on no process may change them.
   Location seal(Allocation allocation, std::uint32_t tag = 0) noexcept;
   Location seal(Allocation allocation, std::uint32_t tag, std::uint64_t length) noexcept;
-  /// The agent says that this object of ours was freed and has no reader: its memory is used again.
-  /// invalid_argument when it is not ours or was recycled before; nothing changes then.
+  /// Reuses the memory of an object of this process. Called for Notice::recycle: the object was
+  /// freed and has no reader. Error: invalid_argument, without any change, when the object is not
+  /// of this process or was recycled before.
   Result<void> recycle(std::uint32_t slot, std::uint64_t generation);
-  /// Frees an object of ours whose location never left this process, without the agent. True: at
-  /// once; false: when its last view goes. Precondition: never adopted by the agent.
+  /// Frees an object of this process, without the agent. Returns true if it is freed at once, false
+  /// if with its last view. Precondition: its location never left this process, so the agent has
+  /// not adopted it.
   Result<bool> drop(const Location& at);
-  /// Gives back own extents that hold nothing, as long as `keep` bytes of capacity stay. Tell the
-  /// agent each (Host::release_extent).
+  /// Unmaps own extents without objects, as long as `keep` bytes of capacity remain, and returns
+  /// them. The runtime must call Host::release_extent for each.
   std::vector<ExtentId> trim(Bytes keep);
 
   // -- read ----------------------------------------------------------------------------------
-  /// Pins an object. No system call, no lock; ~50 ns. `at` may come from anyone.
+  /// Pins an object and returns a view of it. `at` may come from an untrusted process. Cost: no
+  /// system call, no lock.
   Opened open(const Location& at) noexcept;
+  /// Maps memory that open() asked for. Errors: invalid_argument (size, or not sealed),
+  /// out_of_memory.
   Result<void> add_segment(ReaderSegment segment);
   Result<void> add_reader_extent(ReaderExtent extent);
-  /// The agent says that the extent or segment is gone: its memory is given back.
+  /// Frees the memory of an extent or segment that the agent says is gone (Notice). Its addresses
+  /// stay mapped.
   void forget_extent(ExtentId extent) noexcept;
   void forget_segment(std::uint32_t process) noexcept;
 

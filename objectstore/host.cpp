@@ -17,11 +17,12 @@ using namespace internal;
 
 namespace {
 
-constexpr std::uint32_t kMaxIncarnation = 0xffffff;  // a head word has 56 bits for a generation
+// A head word has 56 bits for a generation: 24 for the incarnation and 32 for the count.
+constexpr std::uint32_t kMaxIncarnation = 0xffffff;
 
 enum class Life : std::uint8_t { none, adopted, retired };
 
-// What the agent knows of a slot of a process.
+// The agent's record of a slot of a process.
 struct Object {
   std::uint64_t generation = 0;
   std::uint64_t length = 0;
@@ -73,7 +74,7 @@ struct Host::Impl {
   std::atomic<std::uint64_t> granted{0};
   std::unique_ptr<ExtentPool> pool;
   std::unique_ptr<Client> local;
-  Mutex mutex;  // views of the agent's own may be dropped on other threads
+  Mutex mutex;  // views of the agent's own client may end on other threads
   std::vector<std::pair<std::uint32_t, std::uint32_t>> local_unpins TROUPE_GUARDED_BY(mutex);
 
   Result<void> start();
@@ -202,7 +203,7 @@ Result<Membership> Host::register_process() {
   auto retirements = duplicate(impl.retirements_fd.get());
   if (!retirements) return retirements.error();
   impl.free_processes.pop_front();
-  ++p.incarnation;  // generations of the index's former life are below all of this one
+  ++p.incarnation;  // all generations of the index's former process are lower (OS-7)
   p.presence = Presence::registered;
   impl.rebuild_pin_tables();
   Membership membership;
@@ -224,7 +225,7 @@ Result<void> Host::confirm_process(std::uint32_t process) {
   for (const int fd : {p.publications_fd.get(), p.pins_fd.get()})
     if (auto sealed = seal_memory(fd); !sealed) return sealed;
   p.presence = Presence::confirmed;
-  p.pins_fd.reset();  // nobody else may have it
+  p.pins_fd.reset();  // the agent has it mapped, and no other process may get it
   return {};
 }
 
@@ -239,12 +240,13 @@ void Host::process_died(std::uint32_t process) {
   Impl& impl = *impl_;
   if (!impl.present(process) || process == 0) return;
   Process& p = impl.processes[process];
-  const bool attached = p.presence == Presence::confirmed;  // else its tables are not sealed
+  // Tables that are not sealed yet may be shrunk by another process, so they are not read.
+  const bool attached = p.presence == Presence::confirmed;
   p.presence = Presence::dead;
   p.pins = Mapping();
   p.pins_fd.reset();
   impl.rebuild_pin_tables();
-  ++p.alive;  // not buried while we walk its tables
+  ++p.alive;  // keeps bury_if_empty() from freeing the tables while they are walked
   if (attached) impl.free_unadopted(process);
   const std::set<std::uint32_t> extents = p.extents;
   for (const std::uint32_t e : extents)
@@ -254,7 +256,9 @@ void Host::process_died(std::uint32_t process) {
   impl.bury_if_empty(process);
 }
 
-// Only the pages that exist: reading a hole of the table would allocate it.
+// Retires the sealed objects of a dead process that were not adopted; readers may still have views
+// of them. It walks only the pages of the table that exist: a read of a hole would allocate the
+// page.
 void Host::Impl::free_unadopted(std::uint32_t p) {
   const int fd = processes[p].publications_fd.get();
   const auto end = static_cast<off_t>(publications_bytes(options.layout));
@@ -290,6 +294,8 @@ void Host::Impl::free_unadopted_range(std::uint32_t p, std::uint32_t first, std:
   }
 }
 
+// Frees the index and the tables of a dead process when its last object is gone. An index whose
+// incarnations are used up is never reused.
 void Host::Impl::bury_if_empty(std::uint32_t p) {
   Process& process = processes[p];
   if (process.presence != Presence::dead || process.alive != 0) return;
@@ -305,6 +311,8 @@ void Host::Impl::bury_if_empty(std::uint32_t p) {
 
 // --- memory
 
+// Checks that the arena has room for `bytes` more, and drops prefaulted extents if they are in the
+// way.
 Result<void> Host::Impl::make_room(std::uint64_t bytes) {
   const std::uint64_t arena = options.arena.count;
   const std::uint64_t used = granted.load();
@@ -493,6 +501,8 @@ std::uint32_t Host::pins(const Location& at) const noexcept {
   return sum;
 }
 
+// Ends a generation. Returns true if it is freed at once, false if a pin holds it; then it is in
+// `waiting`.
 bool Host::Impl::retire(std::uint32_t p, std::uint32_t s, Object& object) {
   AgentMemory slot = memory(p, s);
   PinProtocol<AgentMemory>::retire(slot, object.generation);
@@ -504,7 +514,8 @@ bool Host::Impl::retire(std::uint32_t p, std::uint32_t s, Object& object) {
   return false;
 }
 
-// The object is retired and no pin is set.
+// Frees a slot whose object is retired and has no pin. A living writer gets a notice to recycle the
+// memory.
 void Host::Impl::finish(std::uint32_t p, std::uint32_t s) {
   Process& process = processes[p];
   Object& object = process.objects[s];
@@ -553,7 +564,7 @@ void Host::Impl::drain_local_unpins() {
   for (const auto& [process, slot] : unpins) look_again(process, slot);
 }
 
-// The agent's own client is told at once.
+// Queues a notice for other processes, and applies it to the agent's own client at once.
 void Host::Impl::notify(Notice notice) {
   switch (notice.kind) {
     case Notice::Kind::recycle:

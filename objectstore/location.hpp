@@ -1,4 +1,4 @@
-/// Names of the things in a node's shared memory: plain values that travel in messages.
+/// Names of objects and extents in a node's shared memory: plain values that travel in messages.
 ///
 ///     Location at = client.seal(std::move(allocation));   // where the bytes lie on this node
 ///     send(peer, at);                                     // field by field; a peer opens it
@@ -9,9 +9,10 @@
 
 namespace troupe::objectstore {
 
-/// Sizes of the shared tables of a node; the agent chooses them once and every process is told.
-/// The tables are sparse: only the pages of slots in use cost memory, the rest is address space
-/// (by default 1 GiB of pins for a process and 2 GiB of retirements, shared).
+/// The sizes of the shared tables of a node. The agent chooses them once, and every process gets
+/// them in its Membership. The tables are sparse: only the pages of slots in use cost memory. The
+/// rest is address space, by default 1 GiB of pins per process and 2 GiB of retirements, which all
+/// share.
 struct Layout {
   std::uint32_t processes = 1024;  ///< processes at one time, the agent included
   std::uint32_t slots = 1 << 18;   ///< objects of one process at one time
@@ -19,7 +20,8 @@ struct Layout {
   friend bool operator==(const Layout&, const Layout&) = default;
 };
 
-/// One extent of a node: a table index that is used again, and a serial that is not. Zero is none.
+/// Names one extent of a node: a table index (20 bits), which is reused, and a serial number, which
+/// is not. Zero names no extent.
 struct ExtentId {
   std::uint64_t value = 0;
   static constexpr ExtentId make(std::uint64_t serial, std::uint32_t index) noexcept {
@@ -32,8 +34,9 @@ struct ExtentId {
   friend constexpr auto operator<=>(ExtentId, ExtentId) = default;
 };
 
-/// Where an object lies on its node, and which life of the slot is meant. A location is a hint that
-/// open() verifies: one that is old, forged or damaged is refused and never leads to other bytes.
+/// Where an object lies on its node, and which generation of the slot is meant. A location is a
+/// hint that open() verifies: an old, forged or damaged one is refused and never leads to other
+/// bytes.
 struct Location {
   std::uint32_t process = 0;     ///< index of the process whose segment publishes it
   std::uint32_t slot = 0;        ///< in that segment
@@ -41,7 +44,7 @@ struct Location {
   ExtentId extent;
   std::uint64_t offset = 0;  ///< bytes from the start of the extent; a multiple of 64
   std::uint64_t length = 0;  ///< bytes
-  std::uint32_t tag = 0;     ///< the writer's own; verified, never interpreted
+  std::uint32_t tag = 0;     ///< chosen by the writer; compared, never interpreted
 
   constexpr std::uint32_t incarnation() const noexcept {
     return static_cast<std::uint32_t>(generation >> 32);

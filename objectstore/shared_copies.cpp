@@ -66,13 +66,13 @@ struct SharedCopies::Impl {
     for (SessionFolder& folder : folders) folder.leave();
   }
 
-  // The thread's.
+  // Used by the thread only.
   void run();
   void carry_out(Outcome& outcome);
   void find(Outcome& outcome);
   bool sweep_one();
-  std::size_t sweeps = 0;       ///< folders that are swept
-  std::set<std::string> swept;  ///< what was looked at in them
+  std::size_t sweeps = 0;       ///< folders that are swept completely
+  std::set<std::string> swept;  ///< cluster folders that were looked at
 
   void post(Job job);
   void wrote(Outcome& outcome, Time now, std::vector<CopyDone>& done);
@@ -84,7 +84,7 @@ struct SharedCopies::Impl {
     std::uint64_t size = 0;
     std::size_t tries = 0;
     bool writing = true;
-    bool dropped = false;  ///< kept until its write has ended
+    bool dropped = false;  ///< drop() came during the write; removed when that has ended
   };
   SharedOptions options;
   std::vector<SessionFolder> folders;  ///< not changed while the thread runs
@@ -93,7 +93,7 @@ struct SharedCopies::Impl {
   std::map<ObjectId, Copy> copies;
 
   Fd event;
-  std::mutex mutex;  ///< of what follows
+  std::mutex mutex;  ///< guards the members below
   std::condition_variable wake;
   std::deque<Job> reads, others;
   std::vector<Outcome> outcomes;
@@ -120,13 +120,14 @@ Result<std::unique_ptr<SharedCopies>> SharedCopies::open(SharedOptions options) 
       new SharedCopies(std::make_unique<Impl>(std::move(options), std::move(folders))));
 }
 
-// --- the thread's
+// --- on the thread
 
 void SharedCopies::Impl::run() {
   std::unique_lock lock(mutex);
   for (;;) {
     const auto has_work = [this] { return stop || !reads.empty() || !others.empty(); };
-    for (bool left = true; left && !has_work();) {  // what others left goes when nobody waits
+    // Files of dead clusters are removed while there is no job, one cluster at a time.
+    for (bool left = true; left && !has_work();) {
       lock.unlock();
       left = sweep_one();
       lock.lock();
@@ -147,7 +148,7 @@ void SharedCopies::Impl::run() {
   }
 }
 
-/// False: nothing is left of clusters that are gone.
+/// Looks at one folder of another cluster. Returns false when all have been looked at.
 bool SharedCopies::Impl::sweep_one() {
   for (; sweeps < folders.size(); ++sweeps)
     if (folders[sweeps].sweep_one(swept)) return true;
@@ -165,7 +166,8 @@ void SharedCopies::Impl::carry_out(Outcome& outcome) {
   outcome.why = std::move(done.why);
 }
 
-/// In whichever folder it is; a bad one may have a good twin, which nobody writes on purpose.
+/// Looks for the copy in each folder until a good one is found. A bad copy does not end the search:
+/// another folder may have a good one, although a node writes only one on purpose.
 void SharedCopies::Impl::find(Outcome& outcome) {
   Job& job = outcome.job;
   outcome.how = How::missing;
@@ -192,7 +194,7 @@ void SharedCopies::Impl::find(Outcome& outcome) {
   }
 }
 
-// --- the user's
+// --- on the user's thread
 
 void SharedCopies::Impl::post(Job job) {
   {
@@ -293,7 +295,8 @@ std::vector<CopyDone> SharedCopies::take_done(Time now) {
       end.note = std::move(job.note);
       end.size = job.size;
     } else {
-      if (outcome.how != How::missing) ++impl.stats.errors;  // says nothing of what it may write
+      // A failed read does not count against the folder in `plan`: it may still be written to.
+      if (outcome.how != How::missing) ++impl.stats.errors;
       end.error = impl.unreadable(outcome);
     }
     done.push_back(std::move(end));

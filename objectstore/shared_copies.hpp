@@ -1,5 +1,5 @@
-/// Copies of objects in folders that several nodes see, so that an object may outlive its node:
-/// each node writes its own and reads those of any other.
+/// SharedCopies: copies of objects in folders that several nodes see, so that an object may outlive
+/// its node. Each node writes copies of its own objects and reads those of any other node.
 ///
 ///     auto copies = SharedCopies::open({.folders = {"/nfs/spill"}, .cluster = c, .node = self});
 ///     copies->write(object, note, bytes, now);   // keep the bytes until its CopyDone
@@ -9,17 +9,17 @@
 ///     for (const CopyDone& done : copies->take_done(now)) ...   // when fd() is readable
 ///
 /// A copy is one file, `FOLDER/troupe-CLUSTER/NODE/OBJECT`, written under another name and renamed
-/// when it is whole. So the names are the index: it is on the disk when the copy is, needs no log,
-/// and a node reads that of another, which may be dead, without a word. The file has checksums
-/// (XXH3, 64 bits) of its name, its note and its bytes: a damaged, shortened or exchanged one is
-/// `object_lost` and never wrong bytes. Nothing is synced: what a machine has not handed to the
-/// folder's own server when it fails is lost with it.
+/// when it is complete. So the file names are the index. The index is on the disk when the copy is,
+/// and needs no log. A node reads it without a message to the node that wrote it, which may be
+/// dead. The file has checksums (XXH3, 64 bits) of its name, its note and its bytes: a damaged,
+/// shortened or exchanged file is `object_lost` and never gives wrong bytes. Nothing is synced:
+/// bytes that a machine has not sent to the folder's own server when it fails are lost.
 ///
-/// What is in a folder belongs to its cluster. Each of its nodes holds a lock there while it lives;
-/// the last to end removes everything, and after a cluster that was killed the next node of any
-/// cluster does that uses the folder.
+/// The files in a folder belong to their cluster. Each node of the cluster holds a lock there while
+/// it lives. The last node to end removes everything. After a cluster that was killed, the next
+/// node of any cluster that uses the folder does so.
 ///
-/// One thread uses it and no call but open() and the destructor waits for a disk.
+/// Threads: one thread uses it. No call but open() and the destructor waits for a disk.
 #pragma once
 
 #include "troupe/objectstore/spill_files.hpp"
@@ -28,11 +28,11 @@
 namespace troupe::objectstore {
 
 struct SharedOptions {
-  std::vector<std::string> folders;  ///< that exist and can be written; used in turn
+  std::vector<std::string> folders;  ///< existing, writable folders; used in turn
   ClusterId cluster;
   NodeId node;
   Bytes quota;                             ///< most bytes of this node's copies; zero: no limit
-  double keep_free = 0.05;                 ///< part of each file system that others are left
+  double keep_free = 0.05;                 ///< part of each file system left to other programs
   Duration full{std::chrono::seconds(1)};  ///< a full folder is tried again after this
   /// As in SpillOptions.
   decltype(SpillOptions::pwrite) pwrite = nullptr;
@@ -43,45 +43,48 @@ struct SharedOptions {
 struct CopyDone {
   enum class Kind : std::uint8_t { wrote, looked, read };
   Kind kind = Kind::wrote;
-  NodeId node;  ///< whose copy it is
+  NodeId node;  ///< the node that wrote the copy
   ObjectId object;
-  /// Of a write: out_of_disk, and there is none; else object_lost, or unavailable when the folder
-  /// did not say whether there is one.
+  /// Of a write: out_of_disk, and there is no copy. Of a look or read: object_lost, or unavailable
+  /// when the folder could not be read, so that there may be a copy.
   std::optional<Error> error;
-  Blob note;               ///< of a look: what was written with it
-  std::uint64_t size = 0;  ///< of a look: bytes
+  Blob note;               ///< of a look: the note that was written with the copy
+  std::uint64_t size = 0;  ///< of a look: bytes of the object
 };
 
 struct SharedStats {
-  std::uint64_t copies = 0;  ///< of this node, or on their way
-  std::uint64_t bytes = 0;   ///< that they take, whole pages
+  std::uint64_t copies = 0;  ///< of this node, those being written included
+  std::uint64_t bytes = 0;   ///< on disk for them, in whole pages
   std::uint64_t written = 0, read = 0;
   std::uint64_t errors = 0;       ///< of the folders, a full disk not counted
-  std::uint32_t quarantined = 0;  ///< folders that nothing is written to any more
+  std::uint32_t quarantined = 0;  ///< folders that failed too often to be written to
 };
 
 class TROUPE_API SharedCopies {
  public:
-  /// Errors: invalid_argument naming the folder that is none, cannot be written or locked.
+  /// Joins the cluster's folder in each shared folder. Error: invalid_argument, which names the
+  /// folder that does not exist, or cannot be written or locked.
   static Result<std::unique_ptr<SharedCopies>> open(SharedOptions options);
   SharedCopies(const SharedCopies&) = delete;
-  /// Waits for what the thread is doing now, one object. This node's copies stay for the others;
-  /// the last node of its cluster takes everything along.
+  /// Waits for the present job of the thread, one object. This node's copies stay for other nodes;
+  /// the last node of the cluster removes all.
   ~SharedCopies();
 
-  /// Whether write() would find room for so many bytes, as far as is known. Error: as write()'s.
+  /// Returns whether write() would find room for `bytes` by what is known now. Error: as write().
   Result<void> has_room(std::uint64_t bytes, Time now);
-  /// A copy of an object of this node; `bytes` must stay as they are until its CopyDone, whether it
-  /// is dropped before or not. Precondition: it has none. Error: out_of_disk.
+  /// Begins to write a copy of an object of this node. `bytes` must not change until its CopyDone,
+  /// even if the copy is dropped before. Precondition: the object has no copy. Error: out_of_disk.
   Result<void> write(ObjectId object, Blob note, std::span<const std::byte> bytes, Time now);
-  /// Of this node. Without one, nothing happens. A CopyDone of what is under way still comes.
+  /// Removes this node's copy of an object, if there is one. A write that has begun still gets its
+  /// CopyDone.
   void drop(ObjectId object);
+  /// Begins to read the note and the size of a copy.
   void look(NodeId node, ObjectId object);
-  /// All of its bytes. The memory is the thread's until its CopyDone. A copy of another size is
-  /// object_lost.
+  /// Begins to read all bytes of a copy. The thread uses the memory until the CopyDone. A copy
+  /// whose size is not that of `into` is object_lost.
   void read(NodeId node, ObjectId object, std::span<std::byte> into);
 
-  /// Readable when take_done() has something.
+  /// Returns a descriptor that is readable when take_done() has results.
   int fd() const noexcept;
   std::vector<CopyDone> take_done(Time now);
   SharedStats stats() const;

@@ -20,7 +20,7 @@ struct SpillFiles::Impl {
     std::uint64_t size = 0;
     std::uint64_t checksum = 0;
     std::size_t tries = 0;  ///< to write it
-    bool dropped = false;   ///< kept until its write has ended
+    bool dropped = false;   ///< drop() came during the write; removed when that has ended
   };
 
   Impl(SpillOptions o, std::vector<Fd> folders)
@@ -34,7 +34,7 @@ struct SpillFiles::Impl {
   void wrote(const DiskOutcome& outcome, Time now, std::vector<SpillDone>& done);
   void read(const DiskOutcome& outcome, std::vector<SpillDone>& done);
   void note_failure(const DiskOutcome& outcome);
-  /// Why nothing goes to disk, with what made folders unfit for it.
+  /// Returns the error of a write without a place, with the last failure of a folder added.
   Error nowhere(const Error& error) const {
     if (last_failure.empty()) return error;
     return Error(error.code(), error.message() + "; the last that failed is " + last_failure);

@@ -1,5 +1,6 @@
-/// Objects on disk instead of in memory: files without a name in one or more folders, written and
-/// read on a thread of their own. What comes back is what was written, or an error.
+/// SpillFiles: objects on disk instead of in memory, for Spiller. A thread of its own writes and
+/// reads files without a name in one or more folders. A read gives the bytes that were written, or
+/// an error.
 ///
 ///     auto files = SpillFiles::open({.folders = {"/var/tmp"}, .quota = 10_GiB}).value();
 ///     SpillId id = files->write(bytes, now).value();   // keep the bytes until its SpillDone
@@ -7,11 +8,11 @@
 ///     for (const SpillDone& done : files->take_done(now)) ...   // when fd() is readable
 ///     files->drop(id);
 ///
-/// One thread uses it and no call waits for a disk. The files have no name (`O_TMPFILE`), so that
-/// nothing is left however the process ends. A checksum of each object (XXH3, 64 bits) stays in
-/// memory; a read compares it, so that a damaged, shortened or exchanged file is `object_lost` and
-/// never wrong bytes. A write that fails in one folder is tried in the next. Where nothing goes in
-/// which folder is SpillPlan's.
+/// Threads: one thread uses it, and no call waits for a disk. The files have no name (`O_TMPFILE`),
+/// so nothing is left however the process ends. A checksum of each object (XXH3, 64 bits) stays in
+/// memory. A read compares it, so a damaged, shortened or exchanged file is `object_lost` and never
+/// gives wrong bytes. A write that fails in one folder is tried in the next. SpillPlan chooses
+/// folder, file and offset.
 #pragma once
 
 #include "troupe/objectstore/spill_plan.hpp"
@@ -24,14 +25,14 @@
 
 namespace troupe::objectstore {
 
-/// Names a spilled object; never used again. Zero is none.
+/// Names a spilled object; a number is never reused. Zero names none.
 using SpillId = std::uint64_t;
 
 struct SpillOptions {
-  std::vector<std::string> folders;  ///< that exist and can be written; used in turn
+  std::vector<std::string> folders;  ///< existing, writable folders; used in turn
   Bytes quota;                       ///< most bytes on disk; zero: no limit but the disk's
-  double keep_free = 0.05;           ///< part of each file system that others are left; else full
-  Bytes file{16u << 20};             ///< small objects are fused into files of about this size
+  double keep_free = 0.05;           ///< part of each file system left to other programs
+  Bytes file{16u << 20};             ///< small objects share files of about this size
   Duration full{std::chrono::seconds(1)};  ///< a full folder is tried again after this
   /// The system calls that move bytes; tests put faulty ones in their place.
   ssize_t (*pwrite)(int, const void*, std::size_t, off_t) = nullptr;
@@ -43,42 +44,42 @@ struct SpillDone {
   enum class Kind : std::uint8_t { wrote, read };
   Kind kind = Kind::wrote;
   SpillId id = 0;
-  /// Of a write: out_of_disk, and the id is gone; of a read: object_lost.
+  /// Of a write: out_of_disk, and the id is invalid from now on. Of a read: object_lost.
   std::optional<Error> error;
 };
 
 struct SpillStats {
-  std::uint64_t objects = 0;  ///< on disk or on their way there
-  std::uint64_t bytes = 0;    ///< that they take there
+  std::uint64_t objects = 0;  ///< on disk or being written
+  std::uint64_t bytes = 0;    ///< on disk for them
   std::uint64_t files = 0;
   std::uint64_t written_objects = 0, written_bytes = 0;  ///< since the start
   std::uint64_t read_objects = 0, read_bytes = 0;
   std::uint64_t errors = 0;       ///< of the folders, a full disk not counted
-  std::uint32_t quarantined = 0;  ///< folders that nothing is written to any more
+  std::uint32_t quarantined = 0;  ///< folders that failed too often to be written to
 };
 
 class TROUPE_API SpillFiles {
  public:
-  /// Errors: invalid_argument naming the folder that is none, or cannot be written.
+  /// Error: invalid_argument, which names the folder that does not exist or cannot be written.
   static Result<std::unique_ptr<SpillFiles>> open(SpillOptions options);
   SpillFiles(const SpillFiles&) = delete;
-  /// Waits for what the thread is doing now, one object; the rest is given up and the files go.
+  /// Waits for the present job of the thread, one object. Other jobs are dropped, and the files
+  /// vanish.
   ~SpillFiles();
 
-  /// The bytes must stay as they are until its SpillDone, whether it is dropped before or not.
-  /// Error: out_of_disk.
+  /// Begins to write an object and returns its name. The bytes must not change until its SpillDone,
+  /// even if the object is dropped before. Error: out_of_disk.
   Result<SpillId> write(std::span<const std::byte> bytes, Time now);
-  /// Reads all of it. Precondition: its write is done, without an error; `into` has its size. The
-  /// memory is the thread's until its SpillDone, and then has the bytes, or after an error no
-  /// particular ones. Reads come before writes.
+  /// Begins to read a whole object. The thread uses the memory until the SpillDone; after an error
+  /// its contents are unspecified. Reads are done before writes. Preconditions: the write is done,
+  /// without an error; `into` has the object's size.
   void read(SpillId id, std::span<std::byte> into);
-  /// The object is not needed any more; its space is given back. A SpillDone of what was under way
-  /// still comes.
+  /// Frees the object's space on disk. A job that has begun still gets its SpillDone.
   void drop(SpillId id);
-  /// Bytes of an object. Precondition: it is not dropped.
+  /// Returns the bytes of an object. Precondition: it is not dropped.
   std::uint64_t size_of(SpillId id) const;
 
-  /// Readable when take_done() has something.
+  /// Returns a descriptor that is readable when take_done() has results.
   int fd() const noexcept;
   std::vector<SpillDone> take_done(Time now);
   SpillStats stats() const;

@@ -84,7 +84,8 @@ bool SpillPlan::failed(std::uint32_t folder) {
   return ++folders_[folder].errors == options_.errors;
 }
 
-/// The file may be what is damaged: nothing more is put there.
+/// Appends nothing more to the present fused file if it is in this folder: the file itself may be
+/// damaged.
 void SpillPlan::end_fusing_in(std::uint32_t folder) {
   const auto file = files_.find(fusing_);
   if (file != files_.end() && file->second.folder == folder) fusing_ = 0;

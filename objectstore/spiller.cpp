@@ -18,7 +18,7 @@ Spiller::Spiller(Host& host, std::unique_ptr<SpillFiles> files, Out& out, Spille
     : host_(host), out_(out), options_(options), files_(std::move(files)) {}
 
 Spiller::~Spiller() {
-  files_.reset();  // before the memory that its thread reads and writes
+  files_.reset();  // stops the thread before the memory that it reads and writes is freed
 }
 
 // -- objects
@@ -129,9 +129,9 @@ void Spiller::wrote(const SpillDone& done, Time now) {
   count_on_disk(object, true);
   for (Ask& ask : asks_)
     if (!ask.restores && ask.process == object.at.process) ask.got_back += object.name.length;
-  next_pressure_ = now;  // its memory is to be given back
-  // The copy on disk is whole: it was written from a pinned view. So a host that knows no such
-  // memory any more costs nobody his object; it is said, since it should not be.
+  next_pressure_ = now;  // processes are to return the memory of this object
+  // An error here loses no object: the copy on disk is complete, since it was written from a pinned
+  // view. It is logged because it should not happen.
   if (const auto freed = host_.free(object.at); !freed)
     log_line("a spilled object of process %u had no memory to give back: %s", object.at.process,
              freed.error().what());
@@ -167,7 +167,8 @@ void Spiller::read(const SpillDone& done, Time now) {
 // -- memory
 // ----------------------------------------------------------------------------------------
 
-/// In turn: nobody overtakes who waits for more.
+/// Serves the asks in turn. A small ask does not overtake a large one, which could otherwise wait
+/// for ever.
 void Spiller::serve(Time now) {
   while (!asks_.empty()) {
     Ask& ask = asks_.front();
@@ -185,6 +186,9 @@ void Spiller::serve(Time now) {
   }
 }
 
+/// Tries to answer one ask. try_again() is the answer when the process got enough memory back in
+/// its own extents, or some and no write is under way that could give more. The second try follows
+/// when empty extents of the agent were freed.
 Spiller::Served Spiller::serve(Ask& ask) {
   for (int tries = 0; tries < 2; ++tries) {
     std::optional<Error> error;
@@ -214,9 +218,11 @@ Spiller::Served Spiller::serve(Ask& ask) {
   return Served::no_room;
 }
 
-/// Error: there is no memory, and nothing has changed.
+/// Begins to read an object back from disk. After an error there was no memory, and nothing has
+/// changed.
 Result<void> Spiller::restore(Object& object) {
-  auto memory = host_.create_local(object.name.length, false);  // the disk's thread touches it
+  // The disk's thread is the first to touch the memory, so this loop waits for no pages.
+  auto memory = host_.create_local(object.name.length, false);
   if (!memory) return memory.error();
   const std::span<std::byte> into = memory->bytes().first(object.name.length);
   reading_.emplace(object.id, *std::move(memory));
@@ -253,7 +259,7 @@ Error Spiller::why_not(const Ask& ask) const {
                                   "cannot be spilled"));
 }
 
-/// The agent's own extents in which nothing lives. True: there were some.
+/// Releases the agent's own extents without objects. Returns whether there were any.
 bool Spiller::trim_own() {
   bool some = false;
   for (const ExtentId extent : host_.local().trim(Bytes{0}))
@@ -267,7 +273,8 @@ void Spiller::make_room(std::uint64_t bytes, Time now) {
     out_.memory_pressure();
   }
   if (writing_bytes_ >= bytes || writing_bytes_ >= options_.at_once) return;
-  // An extent that was used this very moment may be met twice.
+  // choose() may return an object twice: an extent that was used at `now` keeps its place in the
+  // order and may be visited again.
   for (Object* one : choose(std::min(bytes, options_.at_once) - writing_bytes_, now))
     if (one->state == State::memory) spill(*one, now);
 }
@@ -276,7 +283,7 @@ void Spiller::spill(Object& object, Time now) {
   auto view = host_.open_local(object.at);
   auto id = view ? files_->write(view->bytes(), now) : Result<SpillId>(view.error());
   if (!id) {
-    if (view) disk_error_ = id.error();  // else its writer does not publish it: it stays
+    if (view) disk_error_ = id.error();  // without a view the object just stays in memory
     object.stays_until = now + 10 * options_.retry;
     return;
   }
@@ -288,9 +295,11 @@ void Spiller::spill(Object& object, Time now) {
   writing_.emplace(*id, *std::move(view));
 }
 
-/// Whole extents, since memory is given back by the extent; those used longest ago first. What
-/// shares an extent with something that stays frees no extent, only room for its writer, and comes
-/// last; such an extent is in use, so that the next ask begins with others.
+/// Chooses objects to spill, of at least `bytes` if there are so many. It takes whole extents,
+/// since memory is returned by the extent, the least recently used first. Objects that share an
+/// extent with one that must stay come last: to spill them frees no extent, only room for their
+/// writer. Every extent that was visited counts as used now, so that the next ask begins with
+/// others.
 std::vector<Spiller::Object*> Spiller::choose(std::uint64_t bytes, Time now) {
   std::vector<Object*> chosen, aside;
   std::uint64_t sum = 0;

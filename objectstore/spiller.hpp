@@ -1,4 +1,5 @@
-/// Makes room in a full arena by moving objects to disk, and brings them back when somebody asks.
+/// Spiller: makes room in a full arena by moving objects to disk, and brings them back on request.
+/// It sits between the agent and its Host.
 ///
 ///     Spiller spiller(*host, SpillFiles::open(...).value(), out);
 ///     spiller.adopted(at, now);                      // after Host::adopt
@@ -8,23 +9,26 @@
 ///     // in the loop: wait for fd() until next_deadline(), then spiller.poll(now), then send what
 ///     // Host::take_notices() gives, then what try_again() and memory_pressure() want told
 ///
-/// The Location under which an object was adopted stays its name for life, wherever its bytes are:
-/// locations that travel, that wait in messages and that others keep need not be changed. Whoever
-/// finds it `moved` asks where it is now, and opens that.
+/// Names. The Location under which an object was adopted stays its name for life, wherever its
+/// bytes are. So locations in messages and in other processes need no update. A process whose
+/// open() returns `moved` asks the agent for the present Location and opens that.
 ///
-/// What goes: objects that nobody looks at, an extent's at once, those extents first whose newest
-/// use is the longest ago. A use is an adoption or a find(); an open() that succeeds is not seen,
-/// but its pin is. Memory that an asker gets back as its own is answered by try_again(); what
-/// others have emptied they must give back (memory_pressure()), and it is granted anew. Those who
-/// wait are served in turn, and refused when for `patience` nothing has gone to disk or come free,
-/// or after `at_most`: out_of_memory, with who holds how much and how much of it could not go, or
-/// out_of_disk when it is the disk that had no room.
+/// Choice. Objects without a pin are spilled, all of an extent together, the least recently used
+/// extent first. A use is an adoption or a find(). A successful open() is not noticed as a use, but
+/// its pin is.
 ///
-/// Objects are kept by extent and the extents by use, so that an ask looks at as many objects as it
-/// moves and as somebody looks at, not at all of them.
+/// Answers. An ask is a request for memory or for an object. If spilling freed memory in the asking
+/// process's own extents, the answer is try_again(). Extents of other processes that are empty come
+/// back after memory_pressure(), and are granted anew. Asks are served in turn. An ask is refused
+/// after `patience` in which no object was spilled and no ask was served, and after `at_most` in
+/// any case. The error is out_of_memory, with the process that holds most and the bytes that could
+/// not be spilled, or out_of_disk when the disk had no room.
 ///
-/// A state machine but for the disk, which has its thread in SpillFiles: one thread uses it, the
-/// one of the Host; no call waits.
+/// Cost. Objects are kept by extent, and extents in the order of use. So an ask examines the
+/// objects that it moves and those that are pinned, not all objects.
+///
+/// Threads: one thread uses it, that of the Host, and no call waits. The disk has its own thread in
+/// SpillFiles.
 #pragma once
 
 #include "troupe/objectstore/host.hpp"
@@ -40,11 +44,11 @@
 namespace troupe::objectstore {
 
 struct SpillerOptions {
-  Duration patience{std::chrono::seconds(8)};  ///< of those who wait for memory, without progress
-  Duration at_most{std::chrono::seconds(30)};  ///< of those who wait for memory
-  Duration grace{std::chrono::milliseconds(50)};  ///< what was brought back stays so long
-  Duration retry{std::chrono::milliseconds(10)};  ///< while somebody waits, all is looked at again
-  std::uint64_t at_once{64u << 20};               ///< bytes that are written at a time
+  Duration patience{std::chrono::seconds(8)};  ///< longest wait of an ask without progress
+  Duration at_most{std::chrono::seconds(30)};  ///< longest wait of an ask
+  Duration grace{std::chrono::milliseconds(50)};  ///< a restored object is not spilled so long
+  Duration retry{std::chrono::milliseconds(10)};  ///< period of new tries while an ask waits
+  std::uint64_t at_once{64u << 20};               ///< most bytes being written at a time
 };
 
 struct SpillerStats {
@@ -52,25 +56,27 @@ struct SpillerStats {
   std::uint64_t spilled = 0;  ///< objects whose only copy is on disk
   std::uint64_t spilled_bytes = 0;
   std::uint64_t restored = 0;  ///< since the start
-  std::uint64_t waiting = 0;   ///< asks without memory
+  std::uint64_t waiting = 0;   ///< asks without an answer
 };
 
 class TROUPE_API Spiller {
  public:
-  /// Answers; they must not call back in. An ask has exactly one, but for those of forget().
+  /// Receives the answers, which must not call the Spiller. An ask gets exactly one answer, except
+  /// after forget().
   class Out {
    public:
     virtual ~Out() = default;
     virtual void granted(std::uint64_t ask, ExtentGrant grant) = 0;
-    /// The process may have room in its own extents now: it is to create() again, and to need()
-    /// again if that fails. To be told after the notices of the host.
+    /// Tells the process that it may have room in its own extents: it calls create() again, and
+    /// need() again if that fails. Must reach the process after the notices of the host.
     virtual void try_again(std::uint64_t ask) = 0;
     virtual void located(std::uint64_t ask, const Location& at) = 0;
-    /// of need(): out_of_memory or out_of_disk; of find(): object_lost, or those when there was no
-    /// room to bring it back to.
+    /// Errors of need(): out_of_memory or out_of_disk. Errors of find(): object_lost, or those two
+    /// when there was no memory to restore the object.
     virtual void refused(std::uint64_t ask, const Error& error) = 0;
-    /// Every process is to have adopted what it alone knows of, and to give back empty extents
-    /// (Client::trim, Host::release_extent). To be told after the notices of the host.
+    /// Asks every process to have the agent adopt the objects that it alone knows, and to return
+    /// empty extents (Client::trim, Host::release_extent). Must reach the processes after the
+    /// notices of the host.
     virtual void memory_pressure() = 0;
   };
 
@@ -78,35 +84,41 @@ class TROUPE_API Spiller {
   Spiller(const Spiller&) = delete;
   ~Spiller();
 
+  /// Makes an object known that the Host has adopted.
   void adopted(const Location& name, Time now);
-  /// The same errors as Host::free.
+  /// Frees an object, wherever its bytes are. Errors: as Host::free.
   Result<void> free(const Location& name);
+  /// Asks for an extent. Out gets granted(), try_again() or refused(), perhaps before the call
+  /// returns.
   void need(std::uint64_t ask, std::uint32_t process, std::uint64_t bytes, Time now);
+  /// Asks where an object is, and restores it if it is on disk. Out gets located() or refused(),
+  /// perhaps before the call returns.
   void find(std::uint64_t ask, const Location& name, Time now);
-  /// Where the bytes are; nullopt: on disk, or unknown. For the agent's own use at once.
+  /// Returns the present Location of the bytes, or nullopt when they are on disk or unknown. Valid
+  /// until the next call.
   std::optional<Location> where(const Location& name) const;
   bool is_spilled(const Location& name) const;
-  /// It is there, and the last who wanted it from the disk got it.
+  /// Returns whether the object is known and its last read from disk, if any, did not fail.
   bool is_good(const Location& name) const;
-  /// The process is gone: its asks for memory get no answer.
+  /// Forgets the asks for memory of a dead process: they get no answer.
   void forget(std::uint32_t process);
 
   int fd() const noexcept { return files_->fd(); }
   void poll(Time now);
   Time next_deadline() const;
   SpillerStats stats() const;
-  /// An object as observers see it.
+  /// The state of an object, for observers.
   struct Seen {
     Location name;
     bool on_disk = false;
     std::uint32_t pins = 0;
     Time adopted{}, used{};
   };
-  /// nullopt: it was not adopted, or was freed.
+  /// Returns the state of an object, or nullopt if it was not adopted or was freed.
   std::optional<Seen> look(const Location& name) const;
-  /// Each, in order of process and slot. O(objects).
+  /// Calls `look_at` for each object, in the order of process and slot. O(objects).
   void each(const std::function<void(const Seen&)>& look_at) const;
-  /// Bytes of objects in memory that are looked at now. O(objects in memory).
+  /// Returns the bytes of objects in memory that are pinned now. O(objects in memory).
   std::uint64_t pinned_bytes() const;
 
  private:
@@ -118,23 +130,23 @@ class TROUPE_API Spiller {
     bool bad = false;  ///< it could not be read from the disk
     SpillId id = 0;
     Time adopted{}, used{}, stays_until{};
-    std::vector<std::uint64_t> asks;  ///< that wait for it to come back
-    /// Neighbours in the list of its extent, while it is in memory and may go.
+    std::vector<std::uint64_t> asks;  ///< those that wait until it is restored
+    /// Neighbours in the list of its extent, while it is in memory and may be spilled.
     Object *before = nullptr, *after = nullptr;
     bool listed = false;
   };
-  /// What may go of an extent.
+  /// The objects of an extent that may be spilled.
   struct Extent {
-    Time used{};  ///< the newest of its objects
+    Time used{};  ///< the newest use of its objects
     Object* first = nullptr;
   };
   struct Ask {
     std::uint64_t ask = 0;
     std::uint32_t process = 0;
     std::uint64_t bytes = 0;
-    std::optional<Key> restores;  ///< no ask of a process: room to bring this object back to
+    std::optional<Key> restores;  ///< not from a process: memory to restore this object
     Time since{};
-    std::uint64_t got_back = 0;  ///< bytes of its own objects that have gone
+    std::uint64_t got_back = 0;  ///< bytes of the process's own objects freed since the ask
   };
   static Key key(const Location& at) { return {at.process, at.slot, at.generation}; }
   void wrote(const SpillDone& done, Time now);
@@ -160,20 +172,20 @@ class TROUPE_API Spiller {
   Out& out_;
   const SpillerOptions options_;
   std::map<Key, Object> objects_;
-  std::map<std::uint64_t, Extent> extents_;          ///< of objects that may go, by id
-  std::set<std::pair<Time, std::uint64_t>> by_use_;  ///< those, the longest unused first
+  std::map<std::uint64_t, Extent> extents_;          ///< those with objects to spill, by id
+  std::set<std::pair<Time, std::uint64_t>> by_use_;  ///< the same, least recently used first
   std::map<SpillId, Key> by_id_;
   std::map<SpillId, Pinned> writing_;
   std::map<SpillId, Allocation> reading_;
   std::deque<Ask> asks_;
   std::uint64_t writing_bytes_ = 0;
-  std::optional<Error> disk_error_;  ///< why the last spill failed, since one succeeded
-  std::optional<Error> shortage_;    ///< what the host said last
+  std::optional<Error> disk_error_;  ///< why the last spill failed; none after a success
+  std::optional<Error> shortage_;    ///< the host's last error
   Time next_pressure_{}, next_try_{};
-  Time progress_{};  ///< when something last went to disk, or came free
+  Time progress_{};  ///< when an object was last spilled, or an ask served
   std::uint64_t restored_ = 0;
   std::uint64_t on_disk_ = 0, on_disk_bytes_ = 0;
-  std::unique_ptr<SpillFiles> files_;  ///< last: its thread uses what the others hold
+  std::unique_ptr<SpillFiles> files_;  ///< last: its thread uses memory that members above hold
 };
 
 }  // namespace troupe::objectstore

@@ -14,8 +14,8 @@ constexpr std::uint64_t units_of(std::uint64_t bytes) {
 
 }  // namespace
 
-// Classes of the first level are powers of two of 64-byte units, each cut into 32 equal ones; below
-// 32 units every size has its own.
+// Returns the class of a size in units of 64 bytes. The top bit gives the first level, the next
+// five bits the second. Below 32 units every size has a class of its own.
 Allocator::Class Allocator::class_of(std::uint64_t units) noexcept {
   if (units < kSecond) return {0, static_cast<int>(units)};
   const int log = std::bit_width(units) - 1;
@@ -79,7 +79,8 @@ Allocator::BlockId Allocator::look_in(Class c, std::uint64_t bytes) const noexce
   return kNone;
 }
 
-// The first block of the smallest class in which every block is large enough.
+// Returns the first block of the smallest class with blocks in which every block is large enough:
+// the classes above the size's own.
 Allocator::BlockId Allocator::look_above(std::uint64_t units) const noexcept {
   Class c = class_of(units);
   if (++c.second == kSecond) c = {c.first + 1, 0};
@@ -122,7 +123,7 @@ Allocator::BlockId Allocator::allocate(std::uint64_t wanted) {
   return id;
 }
 
-// Neither is in a free list; `right` disappears into `left`.
+// Joins two neighbours, neither of which is in a free list, into `left`.
 Allocator::BlockId Allocator::join(BlockId left, BlockId right) {
   Block& kept = blocks_[left];
   kept.bytes += blocks_[right].bytes;

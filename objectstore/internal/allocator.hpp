@@ -1,13 +1,18 @@
-/// Space inside the extents of one writer: two-level segregated fit (TLSF; Masmano, Ripoll, Crespo,
-/// Real 2004) with its bookkeeping outside the memory it manages, which is never touched here.
+/// Allocates space inside the extents of one Client: two-level segregated fit (TLSF; Masmano,
+/// Ripoll, Crespo, Real 2004). Its records lie outside the memory that it manages, which it never
+/// touches.
 ///
 ///     allocator.add_extent(0, 64 << 20);
 ///     auto block = allocator.allocate(100'000);      // kNone: add an extent
 ///     allocator.free(block);                         // joins free neighbours at once
 ///
-/// Allocate and free are O(1). Sizes are multiples of 64 bytes, blocks never cross an extent. A
-/// freed block is the first one looked at for its size, so warm memory is used again. Not
+/// Allocate and free are O(1). Sizes are multiples of 64 bytes, and blocks never cross an extent. A
+/// freed block is the first candidate for its size, so memory in the cache is reused. Not
 /// thread-safe.
+///
+/// Free blocks are in lists by size class. A class is a power of two (first level), cut into 32
+/// equal ranges (second level). A bit map per level says which lists have blocks, so a bit scan
+/// finds the smallest class that fits.
 #pragma once
 
 #include <array>
@@ -43,13 +48,15 @@ class Allocator {
 
   /// Adds one free block of `bytes` (a multiple of 64).
   void add_extent(std::uint32_t key, std::uint64_t bytes);
-  /// A block of at least `bytes`, or kNone. Precondition: 0 < bytes <= 2^46.
+  /// Returns a block of at least `bytes`, or kNone. Precondition: 0 < bytes <= 2^46.
   BlockId allocate(std::uint64_t bytes);
-  /// Precondition: `block` came from allocate() and was not freed since.
+  /// Frees a block and joins it with free neighbours. Precondition: allocate() returned it, and it
+  /// was not freed since.
   void free(BlockId block);
-  /// Removes an extent that holds no used block; false when it does. `any` is a block in it.
+  /// Removes the extent of block `any`. Returns false, and does nothing, if the extent has a used
+  /// block.
   bool remove_extent(BlockId any);
-  /// The free blocks that are whole extents.
+  /// Returns the free blocks that are whole extents.
   std::vector<BlockId> whole_extents() const;
 
   const Block& at(BlockId block) const { return blocks_[block]; }
@@ -60,7 +67,7 @@ class Allocator {
   static constexpr int kSecondBits = 5;
   static constexpr int kSecond = 1 << kSecondBits;
   static constexpr int kFirst = 40;
-  static constexpr int kLooks = 8;  // blocks looked at in the class that may be just too small
+  static constexpr int kLooks = 8;  // tries in the size's own class, where some are too small
   struct Class {
     int first, second;
   };

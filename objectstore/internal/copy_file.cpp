@@ -53,7 +53,8 @@ CopyOutcome write_into(int file, const Head& head, BlobView note, std::span<cons
   return error == 0 ? CopyOutcome{} : went_wrong(error);
 }
 
-/// Opens it and checks its head against its name and its length.
+/// Opens a copy and checks its head against the name and the length of the file. O_NONBLOCK, so
+/// that a FIFO under this name does not block; only a regular file is accepted.
 CopyOutcome open_copy(int folder, NodeId node, ObjectId object, Pread pread, Fd& file, Head& head) {
   file = Fd(openat(folder, object.str().c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!file) {
@@ -100,7 +101,7 @@ CopyOutcome write_copy(int folder, NodeId node, ObjectId object, BlobView note,
                "its file system is left as little free space as others are to have"};
   else
     outcome = write_into(file.get(), head, note, bytes, pwrite);
-  // Some file systems say at the end what they could not write.
+  // Some file systems, such as NFS, report a failed write only at close.
   if (const int fd = file.release(); close(fd) != 0 && outcome.how == CopyOutcome::How::done)
     outcome = went_wrong(errno);
   if (outcome.how == CopyOutcome::How::done &&

@@ -1,4 +1,6 @@
-/// One copy of an object as a file with a name: how it is written, found and checked.
+/// Writes, finds and checks one copy of an object as a file with a name, for SharedCopies. A file
+/// is a head of 64 bytes, the note, then the object's bytes; the head has checksums of name, note,
+/// bytes and itself.
 #pragma once
 
 #include "troupe/objectstore/internal/disk_io.hpp"
@@ -12,22 +14,22 @@
 namespace troupe::objectstore::internal {
 
 inline constexpr std::uint64_t kCopyHead = 64;        ///< bytes before the note
-inline constexpr std::uint64_t kMostNote = 16 << 20;  ///< a longer one is not believed
+inline constexpr std::uint64_t kMostNote = 16 << 20;  ///< a longer note means a damaged file
 
-/// How it went; `why` is a sentence when it did not go well.
+/// The result of an operation on a copy; `why` is a sentence unless it is `done`.
 struct CopyOutcome {
   enum class How : std::uint8_t { done, full, failed, missing, damaged };
   How how = How::done;
   std::string why;
 };
 
-/// A whole copy under its name, or nothing. `folder` is the node's.
+/// Writes a whole copy under its name, or nothing. `folder` is the node's own folder.
 CopyOutcome write_copy(int folder, NodeId node, ObjectId object, BlobView note,
                        std::span<const std::byte> bytes, Pwrite pwrite, double keep_free);
-/// Its note, checked, and the number of its bytes.
+/// Reads the note of a copy, checks it, and gives the size of the object.
 CopyOutcome look_at_copy(int folder, NodeId node, ObjectId object, Pread pread, Blob& note,
                          std::uint64_t& size);
-/// Its bytes, checked; as many as there is room for, or it is not the one that was meant.
+/// Reads the bytes of a copy and checks them. A copy whose size is not that of `into` is `damaged`.
 CopyOutcome read_copy(int folder, NodeId node, ObjectId object, Pread pread,
                       std::span<std::byte> into);
 void remove_copy(int folder, ObjectId object) noexcept;

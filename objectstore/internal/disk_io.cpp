@@ -8,7 +8,8 @@
 namespace troupe::objectstore::internal {
 namespace {
 
-/// A system call takes at most 2 GiB; shorter ones let a stop come through sooner.
+/// Bytes for one system call. Linux takes at most 2 GiB in one call; shorter calls end sooner when
+/// the process stops.
 constexpr std::uint64_t kPiece = 16u << 20;
 
 }  // namespace

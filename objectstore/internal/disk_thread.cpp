@@ -15,7 +15,7 @@ int unnamed_file(int folder) noexcept {
   const int flags = O_RDWR | O_CLOEXEC;
   const int fd = openat(folder, ".", flags | O_TMPFILE | O_EXCL, 0600);
   if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT)) return fd;
-  // A file system that cannot: a name that nobody else has, for as short as possible.
+  // The file system has no O_TMPFILE: make a file with a random name and remove the name at once.
   const std::string name = ".troupe-spill-" + NodeId::random().str();
   const int named = openat(folder, name.c_str(), flags | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
   if (named >= 0) unlinkat(folder, name.c_str(), 0);
@@ -86,7 +86,7 @@ void DiskThread::carry_out(DiskOutcome& outcome) {
   }
 }
 
-/// The descriptor of the file, which is made when it is met first.
+/// Returns the descriptor of the file, which the first use makes.
 int DiskThread::file(const SpillPlace& place, int& error) {
   Fd& file = files_[place.file];
   if (!file) file = Fd(unnamed_file(folders_[place.folder].get()));
@@ -130,7 +130,8 @@ void DiskThread::read(DiskOutcome& outcome) {
   }
 }
 
-/// Where the file system cannot, the space goes with the file.
+/// Gives back the space of an object inside a file. A file system without holes keeps the space
+/// until the file is closed.
 void DiskThread::punch(const SpillPlace& place) {
   const auto found = files_.find(place.file);
   if (found == files_.end() || !found->second) return;

@@ -1,4 +1,5 @@
-/// The thread that does what SpillFiles wants on disk: writes, reads, punches holes, closes files.
+/// The thread that carries out the disk jobs of SpillFiles: writes, reads, punches holes, closes
+/// files.
 #pragma once
 
 #include "troupe/objectstore/spill_files.hpp"
@@ -20,7 +21,7 @@ struct DiskJob {
   const std::byte* from = nullptr;  ///< write
   std::byte* into = nullptr;        ///< read
   std::uint64_t size = 0;
-  std::uint64_t checksum = 0;  ///< read: what it must be; write: what it is, once done
+  std::uint64_t checksum = 0;  ///< read: the expected one; write: set when done
 };
 
 struct DiskOutcome {
@@ -30,8 +31,9 @@ struct DiskOutcome {
   std::string why;
 };
 
-/// Reads go before everything else, which is done in order. So a read must follow the end of its
-/// write; a close or punch may follow a read at once.
+/// Does reads first, since somebody waits for them, and the other jobs in their order. So a read
+/// may be posted only after the end of its write. A close or punch may be posted right after a read
+/// of the same place.
 class DiskThread {
  public:
   DiskThread(const SpillOptions& options, std::vector<Fd> folders);
@@ -52,9 +54,9 @@ class DiskThread {
   const decltype(SpillOptions::pread) pread_;
   const double keep_free_;
   const std::vector<Fd> folders_;
-  std::map<std::uint64_t, Fd> files_;  ///< the thread's own
+  std::map<std::uint64_t, Fd> files_;  ///< used by the thread only
   Fd event_;
-  std::mutex mutex_;  ///< of what follows
+  std::mutex mutex_;  ///< guards the members below
   std::condition_variable wake_;
   std::deque<DiskJob> reads_, others_;
   std::vector<DiskOutcome> outcomes_;
@@ -62,7 +64,7 @@ class DiskThread {
   SignalMaskedThread thread_;
 };
 
-/// A file without a name in the folder; -1 and errno when it cannot be made.
+/// Makes a file without a name in the folder. Returns its descriptor, or -1 with errno.
 int unnamed_file(int folder) noexcept;
 
 }  // namespace troupe::objectstore::internal

@@ -8,7 +8,7 @@
 namespace troupe::objectstore::internal {
 namespace {
 
-/// Writes zeroes into [from, to). False when there is no memory for them.
+/// Writes zeros into [from, to), which allocates the pages. Returns false when there is no memory.
 bool fill(int fd, std::uint64_t from, std::uint64_t to) noexcept {
   static constexpr std::array<std::byte, 64 << 10> kZeroes{};
   while (from < to) {

@@ -1,10 +1,11 @@
-/// Extents made ahead: filling fresh shared pages runs at a sixth of the speed of warm ones, so the
-/// agent does it before anybody waits. They are written, not mapped, which takes half the time.
+/// Makes extents ahead of need, for Host. The kernel must clear each fresh page, which is far
+/// slower than a write to a page that is present, so the agent does it before a process waits. It
+/// writes zeros instead of mapping the memory, which is faster.
 ///
 ///     while (pool.work(1_MiB)) {}            // a helper thread, or idle time, in small steps
 ///     std::optional<Fd> ready = pool.take(); // the agent's loop, never waits for work()
 ///
-/// take() and shed() may run beside one thread that calls work().
+/// One thread may call work() while another calls take() and shed().
 #pragma once
 
 #include "troupe/objectstore/internal/mutex.hpp"
@@ -22,14 +23,14 @@ class ExtentPool {
   ExtentPool(std::uint64_t extent_bytes, std::uint64_t ahead) noexcept
       : extent_bytes_(extent_bytes), most_(ahead / extent_bytes) {}
 
-  /// Fills up to `bytes` of fresh pages (about 0.35 ms per MiB). Begins another extent only when
-  /// `may_begin`. False when there is nothing to do or memory cannot be had now.
+  /// Fills up to `bytes` of fresh pages. Begins another extent only when `may_begin`. Returns false
+  /// when there is nothing to do, or no memory now.
   bool work(Bytes bytes, bool may_begin = true);
-  /// A prefaulted extent, if one is ready.
+  /// Returns a prefaulted extent, if one is ready.
   std::optional<Fd> take();
   /// Drops all ready extents, to make room for something larger.
   void shed();
-  /// Bytes of extents ready or in the making.
+  /// Returns the bytes of extents that are ready or being filled.
   std::uint64_t held() const;
 
  private:
@@ -40,7 +41,7 @@ class ExtentPool {
   mutable Mutex mutex_;
   std::vector<Fd> ready_ TROUPE_GUARDED_BY(mutex_);
   bool making_ TROUPE_GUARDED_BY(mutex_) = false;
-  Fd fresh_;  // work()'s own
+  Fd fresh_;  // the extent being filled; used by work() only, so without the mutex
   std::uint64_t filled_ = 0;
 };
 

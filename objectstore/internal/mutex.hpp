@@ -1,4 +1,5 @@
-/// A mutex that clang's -Wthread-safety can check.
+/// A mutex with attributes by which clang's -Wthread-safety checks its use. Other compilers see a
+/// plain mutex.
 #pragma once
 
 #include <mutex>

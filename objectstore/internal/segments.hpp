@@ -1,6 +1,6 @@
-/// The shared tables of a node and the Memory policies of the pin protocol over them. Publications
-/// and pins: one memfd each per process, which alone writes it. Retirements: one memfd, written by
-/// the agent.
+/// The layout of a node's shared tables, and the Memory policies with which the pin protocol
+/// accesses them. Publications and pins: one memfd each per process, which alone writes it.
+/// Retirements: one memfd, which the agent alone writes.
 #pragma once
 
 #include "troupe/objectstore/internal/pin_protocol.hpp"
@@ -12,16 +12,17 @@
 
 namespace troupe::objectstore::internal {
 
-/// Sizes of large objects' own extents are multiples of it.
+/// The extent of a large object has a multiple of this size.
 constexpr std::uint64_t kExtentGrain = 64 << 10;
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free &&
                   std::atomic<std::uint32_t>::is_always_lock_free,
               "atomics in shared memory must be plain words");
 
-/// One slot of a process's publications. All bits zero is an empty slot.
+/// One slot of a process's publications, on a cache line of its own. All bits zero is an empty
+/// slot.
 struct alignas(64) Publication {
-  std::atomic<std::uint64_t> head;  ///< generation and SlotState; the rest belongs to it
+  std::atomic<std::uint64_t> head;  ///< generation and SlotState; the other fields belong to them
   std::atomic<std::uint64_t> extent;
   std::atomic<std::uint64_t> offset;
   std::atomic<std::uint64_t> length;
@@ -41,13 +42,13 @@ constexpr std::uint64_t pins_bytes(const Layout& layout) noexcept {
 constexpr std::uint64_t retirements_bytes(const Layout& layout) noexcept {
   return std::uint64_t{layout.processes} * layout.slots * sizeof(RetirementWord);
 }
-/// Index of a slot in pins and retirements.
+/// Returns the index of a slot in pins and retirements.
 constexpr std::size_t cell(const Layout& layout, std::uint32_t process,
                            std::uint32_t slot) noexcept {
   return std::size_t{process} * layout.slots + slot;
 }
 
-/// What a reader does to one slot.
+/// The accesses of a reader to one slot.
 struct ReaderMemory {
   PinWord& pins;
   const RetirementWord& retirement;
@@ -59,7 +60,7 @@ struct ReaderMemory {
   std::uint64_t head() const noexcept { return publication.head.load(std::memory_order_seq_cst); }
 };
 
-/// What the agent does to one slot; `pins` are the pin tables of the living processes.
+/// The accesses of the agent to one slot; `pins` are the pin tables of the living processes.
 struct AgentMemory {
   RetirementWord& retirement;
   std::span<const PinWord* const> pins;
@@ -74,7 +75,9 @@ struct AgentMemory {
   }
 };
 
-/// What the writer does to one slot.
+/// The accesses of the writer to one slot. The fields are stored relaxed: set_head() follows, and
+/// its seq_cst store releases them. They are atomics since a reader of an older generation may load
+/// them at the same time.
 struct WriterMemory {
   Publication& publication;
 

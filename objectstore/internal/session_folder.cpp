@@ -15,8 +15,8 @@ namespace {
 
 constexpr char kPrefix[] = "troupe-";
 constexpr char kLock[] = "alive";
-constexpr char kGone[] = ".gone";  // what is being removed
-constexpr int kTries = 200;        // who sweeps holds a lock for a moment
+constexpr char kGone[] = ".gone";  // suffix of a folder that is being removed
+constexpr int kTries = 200;        // a process that sweeps holds the lock for a moment
 constexpr std::chrono::milliseconds kPause{5};
 
 Error unfit(const std::string& folder, int error) {
@@ -29,7 +29,7 @@ Fd open_folder(int at, const char* name) {
   return Fd(openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
 }
 
-/// Whether nobody else can put anything into it; else the reason is in errno.
+/// Returns whether no other user can write into the folder; else errno has the reason.
 bool is_ours_alone(int folder) {
   struct stat info{};
   if (fstat(folder, &info) != 0) return false;
@@ -37,24 +37,26 @@ bool is_ours_alone(int folder) {
   return info.st_uid == geteuid() && (info.st_mode & 077) == 0;
 }
 
-/// Makes it if need be.
+/// Opens the folder, and makes it first if it does not exist.
 Fd make_folder(int at, const std::string& name) {
   if (mkdirat(at, name.c_str(), 0700) != 0 && errno != EEXIST) return {};
   return open_folder(at, name.c_str());
 }
 
-/// Whether the descriptor is that of what has the name now.
+/// Returns whether the name still leads to the open file `fd`: it may have been removed or replaced
+/// since.
 bool is_still(int fd, int at, const char* name) {
   struct stat mine{}, there{};
   return fstat(fd, &mine) == 0 && fstatat(at, name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
          mine.st_dev == there.st_dev && mine.st_ino == there.st_ino;
 }
 
-/// Removes it when nobody holds its lock; `lock`: its file. First it gets another name, so that who
-/// joins meanwhile makes a new one.
+/// Removes a cluster's folder if no process holds its lock; `lock` is the open lock file. It
+/// renames the folder first, so that a node that joins meanwhile makes a new one.
 void remove_if_left(const std::string& path, int lock) {
   if (flock(lock, LOCK_EX | LOCK_NB) != 0) return;
-  if (!is_still(lock, AT_FDCWD, (path + "/" + kLock).c_str())) return;  // another one's by now
+  // Another process may have removed the folder and a third made a new one since `lock` was opened.
+  if (!is_still(lock, AT_FDCWD, (path + "/" + kLock).c_str())) return;
   const std::string gone = path + kGone;
   std::error_code error;
   std::filesystem::remove_all(gone, error);
@@ -73,7 +75,7 @@ Result<SessionFolder> SessionFolder::join(const std::string& folder, ClusterId c
   const Fd parent(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!parent) return unfit(folder, errno);
   for (int tries = 0; tries < kTries; ++tries) {
-    if (tries > 0) std::this_thread::sleep_for(kPause);  // somebody is about to remove it
+    if (tries > 0) std::this_thread::sleep_for(kPause);  // another process is removing the folder
     joined.session_ = make_folder(parent.get(), name);
     if (!joined.session_ && errno == ENOENT) continue;
     if (!joined.session_ || !is_ours_alone(joined.session_.get())) return unfit(folder, errno);
@@ -96,7 +98,7 @@ Result<SessionFolder> SessionFolder::join(const std::string& folder, ClusterId c
 Fd SessionFolder::of(NodeId node) const {
   Fd folder = open_folder(session_.get(), node.str().c_str());
   if (!folder || is_ours_alone(folder.get())) return folder;
-  errno = ENOENT;  // somebody else put it there
+  errno = ENOENT;  // another user made it, so it is not the node's
   return {};
 }
 
@@ -110,7 +112,7 @@ bool SessionFolder::sweep_one(std::set<std::string>& looked_at) const {
         !ClusterId::parse(name.substr(sizeof kPrefix - 1, 32)) || at->path() == path_)
       continue;
     if (!looked_at.insert(at->path().string()).second) continue;
-    if (name.substr(kAll) == kGone) {  // who began to may have died
+    if (name.substr(kAll) == kGone) {  // the process that began to remove it may have died
       std::error_code ignored;
       std::filesystem::remove_all(at->path(), ignored);
       return true;

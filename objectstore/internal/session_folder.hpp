@@ -1,6 +1,7 @@
-/// What one cluster has in a shared folder: `FOLDER/troupe-CLUSTER` with a folder for each of its
-/// nodes, and a file that each of them holds a lock of while it lives. So anybody can tell which
-/// clusters are gone, whatever ended them.
+/// The folder of one cluster inside a shared folder, for SharedCopies: `FOLDER/troupe-CLUSTER`,
+/// with a folder for each of its nodes. It also has a file on which each node holds a shared lock
+/// while it lives. A process that gets the exclusive lock knows that the cluster is gone, however
+/// it ended.
 #pragma once
 
 #include "troupe/runtime/base/fd.hpp"
@@ -14,19 +15,20 @@ namespace troupe::objectstore::internal {
 
 class SessionFolder {
  public:
-  /// Makes what is missing and takes its part of the lock. Error: invalid_argument with the folder
-  /// and what is wrong with it.
+  /// Makes the folders that are missing and takes the shared lock. Error: invalid_argument with the
+  /// folder and the reason. Waits up to a second while another process removes an old folder.
   static Result<SessionFolder> join(const std::string& folder, ClusterId cluster, NodeId node);
 
-  /// This node's, for its files.
+  /// Returns the folder of this node, for its files.
   int own() const noexcept { return own_.get(); }
-  /// Another node's; none and ENOENT in errno when that has nothing here, or another reason.
+  /// Opens the folder of another node. On failure the descriptor is empty and errno has the reason:
+  /// ENOENT when that node has nothing here.
   Fd of(NodeId node) const;
   const std::string& path() const noexcept { return path_; }
-  /// Removes what one cluster has left in the folder whose last node is gone, and that is not yet
-  /// among those that were looked at. False: there is none.
+  /// Looks at one other cluster's folder that is not in `looked_at`, and removes it if its last
+  /// node is gone. Returns false if there is none left to look at.
   bool sweep_one(std::set<std::string>& looked_at) const;
-  /// Lets go of the lock. The last one removes everything.
+  /// Releases the lock. The last node removes everything.
   void leave();
 
  private:

@@ -1,5 +1,5 @@
-/// Anonymous shared memory (memfd): made, mapped, sealed, checked. Nothing remains of it after
-/// kill -9 of its holders.
+/// Makes, maps, seals and checks anonymous shared memory (memfd). It has no name, so nothing of it
+/// remains after kill -9 of the processes that hold it.
 ///
 ///     Result<Fd> fd = make_memory("troupe-extent", 64 << 20);
 ///     Result<Mapping> writer = map_memory(fd->get(), 64 << 20, Access::write);
@@ -40,33 +40,34 @@ class Mapping {
   std::uint64_t bytes_ = 0;
 };
 
-/// A new memfd of `bytes`, all zero, sealable, not inherited by exec. No page is allocated yet.
+/// Returns a new memfd of `bytes`, all zero, sealable, not inherited by exec. No page is allocated
+/// yet.
 Result<Fd> make_memory(const char* name, std::uint64_t bytes);
-/// Maps all of it, shared, not inherited by fork, left out of core dumps. Over `at` when given:
-/// then whatever was mapped there is replaced in one step.
+/// Maps all of `fd`, shared, not inherited by fork, left out of core dumps. With `at`, the new
+/// mapping replaces the one at that address in one step, so that no moment has a hole there.
 Result<Mapping> map_memory(int fd, std::uint64_t bytes, Access access, void* at = nullptr);
-/// Where the machine gives large pages to shared memory that asks for them (`advise` in
-/// /sys/kernel/mm/transparent_hugepage/shmem_enabled), this mapping does; else nothing happens.
+/// Asks for large pages. The kernel gives them where
+/// /sys/kernel/mm/transparent_hugepage/shmem_enabled is `advise`; elsewhere the call has no effect.
 void ask_for_large_pages(const Mapping& mapping) noexcept;
-/// Private zero pages without cost until touched.
+/// Maps private zero pages, which cost no memory until they are touched.
 Result<Mapping> map_zeroes(std::uint64_t bytes);
-/// Replaces a shared mapping in place by read-only zero pages: its memory is given back, its
+/// Replaces a shared mapping in place by read-only zero pages: its memory is freed, and its
 /// addresses stay valid.
 void forget_in_place(const Mapping& mapping) noexcept;
 /// Allocates and maps the pages of [data, data + bytes) for writing; a hint that may do nothing.
 void populate(std::byte* data, std::uint64_t bytes) noexcept;
 
-/// F_SEAL_SHRINK | GROW | FUTURE_WRITE | SEAL: writable mappings that exist stay writable, no
-/// process can make another one or change the size, through /proc/*/fd neither.
+/// Adds F_SEAL_SHRINK | GROW | FUTURE_WRITE | SEAL. Writable mappings that exist stay writable. No
+/// process can make another one or change the size, not through /proc/*/fd either.
 Result<void> seal_memory(int fd);
-/// Error unless fd is a memfd of exactly `bytes` sealed by seal_memory(): only such memory may be
-/// read, as nobody can shrink it under the reader (SIGBUS).
+/// Returns an error unless fd is a memfd of exactly `bytes` with the seals of seal_memory(). Only
+/// such memory may be read: if a process could shrink it, the reader would get SIGBUS.
 Result<void> check_sealed(int fd, std::uint64_t bytes, const char* what);
-/// Error unless fd is a memfd of exactly `bytes`.
+/// Returns an error unless fd is a memfd of exactly `bytes`.
 Result<void> check_size(int fd, std::uint64_t bytes, const char* what);
 Result<Fd> duplicate(int fd);
 
-/// out_of_memory with the sentence of errno and what to do about it.
+/// Returns out_of_memory with the text of the errno and a remedy.
 Error memory_error(const char* what, std::uint64_t bytes, int error);
 
 }  // namespace troupe::objectstore::internal
