@@ -5,9 +5,9 @@
 ///     ranks[0]->all_reduce(mine).wait();                    // every rank has the sum
 ///     other.join();
 ///
-/// Front door. Communicator is one rank's end of a group, Work an operation under way, Mesh one
-/// rank's groups in a world that is divided in three. Groups come from local/ (threads of one
-/// process), shm/ (processes of one node) or Mesh::from_environment() (a launcher's processes).
+/// Front door. Communicator is one rank's end of a group, Work an operation in progress, Mesh one
+/// rank's groups in a world that is divided along three axes. Groups come from local/ (threads of
+/// one process), shm/ (processes of one node) or Mesh::from_environment() (a launcher's processes).
 #pragma once
 
 #include "troupe/actors/collective/communicator.hpp"

@@ -10,7 +10,7 @@ namespace {
 
 using Kind = OperationKind;
 
-/// Places in Communicator::traffic_.
+/// Indexes in Communicator::traffic_.
 enum Counter : std::size_t {
   kAllReduce,
   kScatter,

@@ -6,26 +6,27 @@
 ///     Work sent = communicator.send(activations, /*to=*/rank + 1);
 ///
 /// Rules:
-///  COLL-1  every rank makes the same calls in the same order with the same sizes, and sends match
-///          receives; a difference is found and ends the group with InvalidArgument, it never gives
-///          a wrong result;
-///  COLL-2  sums run over ranks in ascending order, so every rank gets the same bits, and the same
+///  COLL-1  Every rank makes the same calls in the same order with the same sizes, and sends match
+///          receives. A difference ends the group with InvalidArgument; it never gives a wrong
+///          result.
+///  COLL-2  Sums run over ranks in ascending order. So every rank gets the same bits, and the same
 ///          inputs give the same bits on every back end of this kind. Subnormal numbers count as
-///          zero;
-///  COLL-3  every wait ends: in the result, or in an error. After an error the group, the group
-///          that it was split from and all of their splits are over for all ranks: make a new one.
-///          The rank that finds what is wrong says it for all of them, so all end with the same
-///          code and the same words: who is missing, and how far each rank has come;
-///  COLL-6  the operations of a communicator run in the order of the calls. Only those of one
+///          zero.
+///  COLL-3  Every wait ends, in the result or in an error. After an error the group, the group that
+///          it was split from and all of their splits are over for all ranks: make a new one. The
+///          rank that finds the fault records it for all ranks. So all end with the same code and
+///          text, which names the missing ranks and how far each rank has come.
+///  COLL-6  The operations of a communicator run in the order of the calls. Only those of one
 ///          group() run side by side.
 ///
-/// Errors of every operation, thrown by Work::wait(): TimedOut (a rank did not come within the
-/// timeout), WorkerDied (its process died), Cancelled (some rank aborted or left), InvalidArgument
-/// (COLL-1). What the outputs hold after an error is unspecified. Arguments that are wrong by
-/// themselves are refused by the call: InvalidArgument, and the group goes on.
+/// Work::wait() throws the errors of operations: TimedOut (a rank did not come within the timeout),
+/// WorkerDied (its process died), Cancelled (a rank aborted or left), InvalidArgument (COLL-1). The
+/// contents of outputs after an error are unspecified. A call with arguments that are wrong by
+/// themselves throws InvalidArgument at once, and the group goes on.
 ///
-/// A rank that leaves out one of several equal calls is not found there: its next one is taken for
-/// it. It is found where calls differ, or at the latest where it has one less than the others.
+/// Limit: a rank that leaves out one of several equal calls is not detected there, since its next
+/// call takes the place of the missing one. It is detected where calls differ, or at the latest
+/// where it has one call less than the others.
 #pragma once
 
 #include "troupe/actors/collective/traffic.hpp"
@@ -51,16 +52,17 @@ using kernels::ConstBuffer;
 using kernels::DType;
 using kernels::Event;
 
-/// Sums and means of 16-bit numbers are made in f32 and rounded once; sums of integers wrap; a mean
-/// of integers is refused. The least and the greatest of values with a NaN among them is a NaN.
+/// The reductions. Sums and means of 16-bit numbers are made in f32 and rounded once. Sums of
+/// integers wrap; a mean of integers is refused. The minimum and the maximum of values with a NaN
+/// among them is a NaN.
 enum class Reduce : std::uint8_t { sum, mean, max, min };
 
 /// Where the operations of a communicator run.
 enum class Progress : std::uint8_t {
-  /// In the call, on the calling thread: a call returns when its operation has ended, and the
-  /// timeout alone limits it. A send may wait for its receiver.
+  /// On the calling thread: a call returns when its operation has ended, and only the timeout
+  /// limits it. A send may wait for its receiver.
   caller,
-  /// On a thread of the communicator, which takes no signals: a call returns at once.
+  /// On a thread of the communicator, with signals blocked: a call returns at once.
   thread,
 };
 
@@ -83,25 +85,25 @@ struct RankProgress {
   enum class State : std::uint8_t { absent, joined, left };
   State state = State::absent;
   int pid = 0;
-  bool stopped = false;  ///< its process stands still (SIGSTOP, a debugger)
+  bool stopped = false;  ///< its process is stopped (SIGSTOP, a debugger)
   bool inside = false;   ///< in the operation; else after it
   OperationKind kind = OperationKind::barrier;
   std::uint64_t sequence = 0;  ///< number of the operation, from 1; 0: none yet
 };
 
-/// In words, equal ones together: "ranks 0, 2-7 in all_reduce #13; rank 1 (process 71, stopped)
-/// after all_reduce #12".
+/// Returns the progress as text, with equal ranks together: "ranks 0, 2-7 in all_reduce #13; rank 1
+/// (process 71, stopped) after all_reduce #12".
 TROUPE_API std::string text_of(std::span<const RankProgress> ranks);
 
-/// What may be said of an operation beside its arguments.
+/// Options of an operation.
 struct Terms {
-  Event after = {};  ///< the memory may be used from then on; the wait for it has the timeout, too
+  Event after = {};  ///< the operation begins after it; the wait is limited by the timeout too
   Purpose purpose = Purpose::payload;
   std::int64_t padding = 0;  ///< elements of the larger side that are no payload
 };
 
-/// Sends and receives for Communicator::group. Those between two ranks in one direction run in
-/// their order, all others side by side.
+/// A list of sends and receives for Communicator::group. Those between two ranks in one direction
+/// run in their order, all others side by side.
 class TROUPE_API Transfers {
  public:
   struct One {
@@ -125,44 +127,46 @@ struct Operation;
 class FlightQueue;
 }  // namespace internal
 
-/// One rank's end of a group. For one thread at a time, but for abort(), is_over(), progress() and
-/// traffic().
+/// One rank's end of a group. One thread at a time may use it, except for abort(), is_over(),
+/// progress() and traffic(), which any thread may call.
 class TROUPE_API Communicator {
  public:
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
-  /// Leaves the group: ranks that still wait for this one end with Cancelled. First it waits for the
-  /// operations that Work::wait(device) has left to a device, for each within its timeout; the other
-  /// ranks alone learn of an error. Any other operation that has not ended ends the group.
+  /// Leaves the group: ranks that still wait for this one end with Cancelled. First it waits for
+  /// the operations that Work::wait(device) has left to a device, each within its timeout; only the
+  /// other ranks learn of an error in them. Any other operation that has not ended ends the group.
   virtual ~Communicator();
 
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return size_; }
-  /// Longest wait for another rank within one operation; at first the group's (30 s).
+  /// Returns the longest wait for another rank within one operation. It begins with the group's (30
+  /// s).
   Duration timeout() const noexcept { return timeout_.load(std::memory_order_relaxed); }
-  /// `forever` sets no limit. Throws InvalidArgument for zero and less, which no operation could
-  /// meet.
+  /// Sets the longest wait; `forever` sets no limit. Throws InvalidArgument for zero and less.
   void set_timeout(Duration timeout);
 
-  /// Replaces data on every rank by what `reduce` says of the ranks' data.
+  /// Replaces `data` on every rank by the reduction of all ranks' data, element by element.
   Work all_reduce(Buffer data, Reduce reduce = Reduce::sum, const Terms& terms = {});
-  /// Rank r gets part r of the same; in has size() parts as long as out. out may be that part.
+  /// Gives rank r part r of the reduction of all ranks' `in`. `in` has size() parts as long as
+  /// `out`. `out` may be this rank's part of `in`.
   Work reduce_scatter(ConstBuffer in, Buffer out, Reduce reduce = Reduce::sum,
                       const Terms& terms = {});
-  /// Every rank gets the parts of all ranks in ascending order; out is size() times as long as in.
-  /// in may be its part of out.
+  /// Gives every rank the parts of all ranks, in ascending order. `out` is size() times as long as
+  /// `in`. `in` may be this rank's part of `out`.
   Work all_gather(ConstBuffer in, Buffer out, const Terms& terms = {});
   /// Copies root's data to every rank.
   Work broadcast(Buffer data, int root, const Terms& terms = {});
 
-  /// To one rank, which receives as many elements of the same type. Messages from one rank to
-  /// another arrive in the order of their sends. A send is done when its memory may be used again,
-  /// which may be before the receiver has it.
+  /// Sends to one rank, which must receive as many elements of the same type. Messages from one
+  /// rank to another arrive in the order of their sends. A send is done when its memory may be
+  /// reused, perhaps before the receiver has the message.
   Work send(ConstBuffer data, int to, const Terms& terms = {});
   Work receive(Buffer data, int from, const Terms& terms = {});
-  /// Sends and receives side by side, so that neighbours may call it at the same time.
+  /// Sends and receives side by side, so that two neighbours may call it at the same time without a
+  /// deadlock.
   Work exchange(ConstBuffer out, int to, Buffer in, int from, const Terms& terms = {});
-  /// The sends and receives that `calls` asks of its Transfers&, side by side.
+  /// Runs the sends and receives that `calls(Transfers&)` adds to its argument, side by side.
   template <class F>
   Work group(F&& calls, const Terms& terms = {}) {
     Transfers transfers;
@@ -173,28 +177,28 @@ class TROUPE_API Communicator {
   /// Returns when every rank has called it; throws as wait() does.
   void barrier();
 
-  /// Makes a group of the ranks that give the same color, in the order of (key, rank here); nullptr
-  /// for those that give a negative one. Every rank calls it; blocks. A group has a fixed number of
-  /// splits, theirs counted in, which are not handed back: NoSpace, on all ranks, when it has had
-  /// them, and the group goes on.
+  /// Makes a group of the ranks that give the same color, in the order of (key, rank here). Every
+  /// rank calls it, and it blocks. Returns nullptr for a negative color. Errors: NoSpace, on all
+  /// ranks, when the group has used up its splits; the group goes on. The number of splits is
+  /// fixed, counts those of splits, and does not grow when a split ends.
   std::unique_ptr<Communicator> split(int color, int key, Progress progress = Progress::caller);
 
-  /// Ends the group, and those that COLL-3 names: every rank's running and later operations end in
-  /// Cancelled with this reason (cut at 200 bytes). From any thread; never blocks. The first abort
-  /// counts.
+  /// Ends the group and the groups that COLL-3 names: every rank's running and later operations end
+  /// in Cancelled with this reason (cut at 200 bytes). Any thread may call it; it never blocks.
+  /// Only the first abort has an effect.
   virtual void abort(std::string_view reason) noexcept = 0;
 
-  /// Whether an error has ended this group or another that COLL-3 names, on whichever rank. From
-  /// any thread; never waits.
+  /// Returns whether an error on any rank has ended this group or another that COLL-3 names. Any
+  /// thread; never waits.
   virtual bool is_over() const noexcept = 0;
-  /// Whether it is over because this rank gave it up: by abort(), or by leaving an operation that
-  /// had not ended, as an exception does that unwinds the stack.
+  /// Returns whether the group is over because of this rank: it called abort(), or left an
+  /// operation that had not ended, as an exception does that unwinds the stack.
   virtual bool was_given_up() const noexcept = 0;
 
-  /// Of every rank, index = rank. From any thread; never waits.
+  /// Returns the progress of every rank, index = rank. Any thread; never waits.
   virtual std::vector<RankProgress> progress() const = 0;
 
-  /// Of this rank's operations that were done. From any thread.
+  /// Returns the traffic of this rank's operations that are done. Any thread.
   Traffic traffic() const noexcept;
 
  protected:
@@ -202,15 +206,15 @@ class TROUPE_API Communicator {
   Communicator(int rank, int size, Duration timeout);
   /// Carries out an operation whose arguments are checked, on one thread at a time.
   virtual void run(internal::Operation& operation) = 0;
-  /// Runs it and settles it, or begins to: a back end that settles it later says who carries it.
-  /// Called where there is no thread of the communicator.
+  /// Carries out and settles an operation, or begins it: a back end that settles it later sets
+  /// Flight::carrier. Called when the communicator has no thread.
   virtual void launch(const std::shared_ptr<internal::Flight>& flight) noexcept;
-  /// Counts what an operation has moved.
+  /// Adds the bytes of an operation to the traffic.
   void count(const internal::Operation& operation) noexcept;
   virtual std::unique_ptr<Communicator> join_split(const internal::Operation& done,
                                                    Progress progress) = 0;
-  /// A back end calls it at the end of its constructor, and stop() first in its destructor: run()
-  /// is not called any more.
+  /// Starts the communicator's thread, for Progress::thread. A back end calls it at the end of its
+  /// constructor, and stop() first in its destructor: after stop() run() is not called any more.
   void start(Progress progress);
   void stop() noexcept;
 
@@ -222,7 +226,7 @@ class TROUPE_API Communicator {
   int rank_;
   int size_;
   std::atomic<Duration> timeout_;
-  std::shared_ptr<internal::FlightQueue> queue_;         // none: Progress::caller
+  std::shared_ptr<internal::FlightQueue> queue_;         // null for Progress::caller
   std::array<std::atomic<std::uint64_t>, 8> traffic_{};  // in 1/size() bytes
 };
 

@@ -13,7 +13,7 @@ std::string text_of(const MeshShape& shape) {
          " pp=" + std::to_string(shape.pp);
 }
 
-/// Which ranks are at the ends of a pipeline.
+/// Returns whether this rank is in the first or last stage of the pipeline.
 bool is_end(const Mesh& mesh) noexcept {
   return mesh.pp_rank == 0 || mesh.pp_rank == mesh.shape.pp - 1;
 }
@@ -44,7 +44,7 @@ Mesh make_mesh(std::unique_ptr<Communicator> world, const MeshShape& shape) {
   mesh.dp_rank = rank / shape.tp % shape.dp;
   mesh.pp_rank = rank / (shape.tp * shape.dp);
   if (shape.ranks() == 1) return mesh;
-  // A colour is the place on the two other axes; every rank makes the same calls.
+  // The color of a split is the place on the two other axes. Every rank makes the same calls.
   const int row = mesh.pp_rank * shape.dp + mesh.dp_rank;
   const int column = mesh.dp_rank * shape.tp + mesh.tp_rank;
   const int slice = mesh.pp_rank * shape.tp + mesh.tp_rank;

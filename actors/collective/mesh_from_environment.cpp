@@ -9,14 +9,15 @@
 namespace troupe::collective {
 namespace {
 
-/// The shape with its `dp` filled in.
+/// Returns the shape with a `dp` of 0 replaced.
 MeshShape complete(MeshShape shape, int ranks) noexcept {
   const std::int64_t others = std::int64_t{shape.tp} * shape.pp;
   if (shape.dp == 0 && others > 0) shape.dp = static_cast<int>(ranks / others);
   return shape;
 }
 
-/// All ranks of the launcher's, and the shape that they have; null where there is one alone.
+/// Returns the group of all ranks that the launcher started, or null for one rank. Completes the
+/// shape.
 std::unique_ptr<Communicator> join_world(MeshShape& shape, Duration timeout) {
   if (timeout <= Duration::zero())
     throw InvalidArgument(Code::invalid_argument, "the timeout of a rendezvous must be positive");

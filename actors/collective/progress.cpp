@@ -3,7 +3,7 @@
 namespace troupe::collective {
 namespace {
 
-/// What is said of a rank; ranks of which the same is said stand together.
+/// Returns the text about one rank; text_of() puts ranks with equal texts together.
 std::string words_of(const RankProgress& rank) {
   if (rank.state == RankProgress::State::absent) return "not joined";
   std::string text;
@@ -13,7 +13,7 @@ std::string words_of(const RankProgress& rank) {
          std::to_string(rank.sequence);
 }
 
-/// "0, 2-7"
+/// Returns the ranks as a list such as "0, 2-7".
 std::string list_of(const std::vector<std::size_t>& ranks) {
   std::string text;
   for (std::size_t i = 0; i < ranks.size();) {

@@ -1,4 +1,4 @@
-/// Work: an operation of a group that is under way.
+/// Work: an operation of a group that is in progress.
 ///
 ///     Work work = communicator.all_reduce(gradients, Reduce::mean);
 ///     backward_of_the_next_block();
@@ -21,33 +21,35 @@ class Device;
 }
 namespace troupe::collective {
 
-/// Borrows the operation's memory until it is done. For one thread at a time.
+/// A handle to an operation. The operation uses the caller's memory until it is done. One thread at
+/// a time.
 class [[nodiscard, gnu::visibility("default")]] Work {
  public:
-  /// One that is done.
+  /// Makes a handle that is done.
   Work() noexcept;
   Work(Work&&) noexcept;
-  /// Waits for what it stood for.
+  /// Waits for the operation that this handle stood for, then takes over the other's.
   Work& operator=(Work&& other) noexcept;
   Work(const Work&) = delete;
   Work& operator=(const Work&) = delete;
-  /// Waits until the operation has ended, and tells its error to nobody. While an exception unwinds
-  /// the stack, an operation that has not ended ends the group.
+  /// Waits until the operation has ended, and drops its error. While an exception unwinds the
+  /// stack, an operation that has not ended ends the group.
   ~Work();
 
-  /// Returns when the operation is done, or throws its error; again the same when it is called
-  /// again.
+  /// Returns when the operation is done, or throws its error. Further calls do the same again.
   void wait();
-  /// The same; an operation that others keep from its end until then ends the group with TimedOut,
-  /// up to 50 ms later. Operations that were asked for before it have the same deadline.
+  /// Waits like wait(). An operation that other ranks keep from ending by the deadline ends the
+  /// group with TimedOut, up to 50 ms later. The deadline holds for the communicator's earlier
+  /// operations too.
   void wait(Time deadline);
-  /// Where a device carries the operation out, its compute() waits before all that it is given from
-  /// now on, the host does not, and this Work is done; the group's later calls, and is_over(), tell
-  /// of an error. The end of the communicator waits for the operation. Elsewhere as wait().
+  /// Lets the device wait for the operation instead of the host: its compute() queue waits before
+  /// all later work, and this Work is done. Later calls of the group and is_over() report an error.
+  /// The destructor of the communicator waits for the operation. If no device carries out the
+  /// operation, this is wait().
   void wait(kernels::Device& device);
-  /// Whether wait() would not block.
+  /// Returns whether wait() would return or throw at once.
   bool is_done() const noexcept;
-  /// Happens when wait() would not block any more, also because of an error.
+  /// Returns the event that happens when the operation ends, also by an error.
   kernels::Event done() const;
 
  private:
@@ -55,7 +57,7 @@ class [[nodiscard, gnu::visibility("default")]] Work {
   explicit Work(std::shared_ptr<internal::Flight> flight) noexcept;
   void finish() noexcept;
   std::shared_ptr<internal::Flight> flight_;
-  int exceptions_ = 0;  // under way when it was made
+  int exceptions_ = 0;  // std::uncaught_exceptions() at construction: more mean an unwinding stack
 };
 
 }  // namespace troupe::collective

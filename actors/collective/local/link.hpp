@@ -1,5 +1,5 @@
-/// SimulatedLink: a wire between the ranks of a local group that takes time. For tests of overlap
-/// only: nothing but a local group has one.
+/// SimulatedLink: a simulated delay between the ranks of a local group, for tests of overlap. Other
+/// groups have none.
 ///
 ///     local_group(2, {.link = {.latency = 1ms, .bytes_per_second = 1e9}});
 #pragma once
@@ -8,8 +8,9 @@
 
 namespace troupe::collective {
 
-/// Before it meets the others, an operation sleeps for the latency and for the bytes that
-/// traffic.hpp counts for its rank. It uses no CPU meanwhile, and abort() does not wake it.
+/// Before an operation meets the other ranks, it sleeps for the latency and for the time of the
+/// bytes that traffic.hpp counts for its rank. It uses no CPU meanwhile, and abort() does not wake
+/// it.
 struct SimulatedLink {
   Duration latency{};
   double bytes_per_second = 0;  ///< 0: bytes take no time

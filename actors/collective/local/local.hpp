@@ -1,4 +1,5 @@
-/// A group whose ranks are threads of one process: the reference that every layout is proven on.
+/// A group whose ranks are threads of one process: the reference back end, on which every layout is
+/// tested.
 ///
 ///     auto ranks = local_group(2);
 ///     std::thread other([&] { train(*ranks[1]); });
@@ -16,18 +17,19 @@ namespace troupe::collective {
 
 struct LocalOptions {
   Duration timeout = std::chrono::seconds(30);  ///< positive; `forever` sets no limit
-  /// Buffer of a rank; longer messages go in pieces. Bits do not depend on it.
+  /// Size of a rank's buffer. Longer messages go in pieces. The result's bits do not depend on it.
   Bytes slot = {1 << 20};
-  /// Times that split() may be called, in the group and in its splits together; at most 64. Each
-  /// reserves address space, and takes memory when it is used.
+  /// How often split() may be called, in the group and in its splits together; at most 64. Each
+  /// reserves address space, but takes memory only when it is used.
   int splits = 8;
   Progress progress = Progress::caller;  ///< of every rank's communicator
-  SimulatedLink link = {};               ///< for tests: also of splits
+  SimulatedLink link = {};               ///< for tests; splits have it too
 };
 
-/// `size` connected ends, index = rank. Each may go to a thread of its own. Throws InvalidArgument
-/// unless 1 <= size <= 1024, 0 <= splits <= 64 and the timeout is positive. Memory: 2 * size * slot
-/// for the group and for each split, 64 KiB for each pair of ranks that sends; touched as used.
+/// Returns `size` connected ends, index = rank. Each may be used by a thread of its own. Throws
+/// InvalidArgument unless 1 <= size <= 1024, 0 <= splits <= 64 and the timeout is positive.
+/// Cost: address space of 2 * size * slot for the group and for each split, and 64 KiB for each
+/// pair of ranks that sends (4 KiB above 64 ranks). Pages are allocated at the first use.
 TROUPE_API std::vector<std::unique_ptr<Communicator>> local_group(int size,
                                                                   const LocalOptions& options = {});
 

@@ -47,7 +47,8 @@ bool is_ours(const Fd& socket) {
          peer.uid == ::geteuid();
 }
 
-/// One byte with the descriptor beside it. The buffer of the message is one descriptor long.
+/// A message of one byte and one descriptor (SCM_RIGHTS). The control buffer has room for one
+/// descriptor only.
 struct Message {
   char byte = 'm';
   iovec data{&byte, 1};
@@ -72,8 +73,8 @@ void send_descriptor(const Fd& socket, const Fd& memory) {
   static_cast<void>(::sendmsg(socket.get(), &message.header, MSG_NOSIGNAL));
 }
 
-/// None when the peer has sent none. Throws when this process has no number free for it: the system
-/// drops it then, and the byte comes alone.
+/// Returns the descriptor that the peer sent, or an empty one. Throws when this process has no
+/// descriptor number left: the kernel then drops the descriptor, and the byte comes alone.
 Fd receive_descriptor(const Fd& socket) {
   Message message;
   if (::recvmsg(socket.get(), &message.header, MSG_CMSG_CLOEXEC) != 1) return Fd();
@@ -135,7 +136,7 @@ Fd fetch_group(const std::string& name, Time deadline) {
       if (!internal::is_readable_by(socket, deadline)) break;
       if (Fd memory = receive_descriptor(socket)) return memory;
     }
-    internal::pause(std::chrono::milliseconds(5), deadline);  // rank 0 does not listen yet
+    internal::pause(std::chrono::milliseconds(5), deadline);  // until rank 0 listens
   }
   fail_late("rank 0");
 }

@@ -24,8 +24,8 @@ bool in_range(std::uint64_t size, std::uint64_t slot, std::uint64_t splits) {
          slot <= internal::kMaxSlot && splits <= internal::kMaxSplits;
 }
 
-/// Reads the header through the descriptor and checks it against the file, before anything is
-/// mapped.
+/// Reads the header through the descriptor and checks it against the file before anything is
+/// mapped: a process could shrink memory without seals, and a read of the mapping would be SIGBUS.
 internal::Shape check_memory(const Fd& memory, int rank, std::uint64_t generation) {
   struct stat status{};
   alignas(internal::Header) std::byte raw[sizeof(internal::Header)];
