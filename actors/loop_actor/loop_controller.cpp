@@ -10,10 +10,11 @@
 namespace troupe::loops {
 namespace {
 
-/// Why a loop is followed no more: travels as the exit reason of its follower.
+/// The error that ended a loop. It is the exit reason of the loop's follower.
 using Death = std::shared_ptr<const Error>;
 constexpr std::uint8_t kLoopEnded = 1;
-/// CAF adds it to its clock.
+/// CAF adds the delay to its clock, so it is limited to avoid an overflow. next() sets a new timer
+/// after it.
 constexpr Duration kLongestTimer = std::chrono::hours(24);
 
 }  // namespace
@@ -24,7 +25,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::loops::Death)
 namespace troupe::loops {
 namespace {
 
-/// Keeps one take() of a loop open. It runs on CAF's thread: nothing in it blocks.
+/// Follower: keeps one take() of a loop open. It runs on CAF's thread, so it must not block.
 class Follower : public caf::event_based_actor {
  public:
   Follower(caf::actor_config& config, int id, Ask ask, caf::actor controller)
@@ -39,12 +40,14 @@ class Follower : public caf::event_based_actor {
   }
 
  private:
-  /// The take() under way has ended, or there is none yet.
+  /// Sends the result of the take() that has ended, if any, to the controller and starts the next
+  /// one.
   void hear() {
     try {
       if (asked_.read) send(controller_, message_atom::value, id_, Message(asked_.read()));
       asked_ = ask_();
-      // By its address: a follower that was forgotten is not kept until its loop speaks.
+      // The callback holds the weak address. A strong handle would keep a forgotten follower alive
+      // until its loop emits an event.
       asked_.notify([me = address()] {
         if (const auto follower = caf::actor_cast<caf::actor>(me))
           caf::anon_send(follower, ready_atom::value);
@@ -85,7 +88,7 @@ Error death_of(const caf::error& reason) {
 struct Followers::Actors {
   caf::scoped_actor self{actor_system()};
   std::map<int, caf::actor> followers;
-  std::uint64_t timers = 0;  ///< the number of the latest
+  std::uint64_t timers = 0;  ///< the number of the latest timer; older ones are ignored
 
   int id_of(const caf::actor_addr& address) const {
     for (const auto& [id, follower] : followers)
@@ -122,13 +125,13 @@ std::optional<Followers::Heard> Followers::next(Time until) {
   bool rang = false;
   const caf::scoped_actor& self = actors_->self;
   const auto on_events = [&](message_atom, int id, const Message& events) {
-    // A number may be followed anew: what its former loop said is not the new one's.
+    // The number may belong to another loop by now: accept events of the present follower only.
     if (id == actors_->id_of(caf::actor_cast<caf::actor_addr>(self->current_sender())))
       heard = {id, events, std::nullopt};
   };
   const auto on_death = [&](const caf::down_msg& down) {
     const int id = actors_->id_of(down.source);
-    if (id < 0) return;  // forgotten
+    if (id < 0) return;  // the loop was forgotten
     actors_->followers.erase(id);
     heard = {id, nullptr, death_of(down.reason)};
   };
@@ -146,7 +149,7 @@ std::optional<Followers::Heard> Followers::next(Time until) {
       if (nothing) return std::nullopt;
       continue;
     }
-    // Not receive's own timeout: that one goes by the wall clock.
+    // A timeout of receive() would follow the wall clock, which may be changed.
     if (until != Time::max())
       caf::delayed_anon_send(caf::actor_cast<caf::actor>(self), std::min(left, kLongestTimer),
                              timer_atom::value, ++actors_->timers);

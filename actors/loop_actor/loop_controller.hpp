@@ -1,4 +1,5 @@
-/// LoopController: what controls LoopActors hears of them here, without asking them again and again.
+/// LoopController: receives the events and deaths of LoopActors in the process that controls them,
+/// without polling.
 ///
 ///     LoopController<int> loops;
 ///     loops.follow(7, [counter] { return counter.call<&Counter::take>(); });
@@ -6,8 +7,9 @@
 ///       if (heard->death) say(heard->from, *heard->death);
 ///       else for (int event : heard->events) …
 ///
-/// Each followed loop has an actor of CAF in this process that keeps one take() open. Its end is
-/// the death notice, and a delayed message is the deadline. Loops that wait cost nothing.
+/// Each followed loop has a CAF actor in this process, its follower, which keeps one take() open.
+/// The end of the follower is the death notice, and a delayed message is the deadline. Loops that
+/// wait cost no CPU.
 #pragma once
 
 #include "troupe/runtime/async_event.hpp"
@@ -25,7 +27,7 @@
 namespace troupe {
 
 namespace loops {
-/// A take() under way, and how its value is read when it is there.
+/// A take() in progress: how to be notified of its end, and how to read its value then.
 struct Asked {
   std::function<void(std::function<void()> told)> notify;  ///< as notify_when_ready()
   std::function<std::shared_ptr<void>()>
@@ -33,7 +35,7 @@ struct Asked {
 };
 using Ask = std::function<Asked()>;
 
-/// LoopController without its types.
+/// LoopController without the types of its events, so that CAF stays out of the header.
 class TROUPE_API Followers {
  public:
   struct Heard {
@@ -55,18 +57,19 @@ class TROUPE_API Followers {
 };
 }  // namespace loops
 
-/// One thread. Throws Unavailable, by its constructor, when the process gets no more threads.
+/// Follows loops by numbers that the caller chooses. One thread uses it. The constructor throws
+/// Unavailable when the system gives the process no more threads.
 template <class Event>
 class LoopController {
  public:
   struct Heard {
     int from = 0;
     std::vector<Event> events;   ///< in their order; empty with a death
-    std::optional<Error> death;  ///< why nothing comes from there any more
+    std::optional<Error> death;  ///< why no more events come from this loop
   };
 
-  /// Hears from now on what a loop emits; `take` calls LoopActor::take() of it, on another thread.
-  /// Precondition: nothing else is followed by this number.
+  /// Receives the events of a loop from now on. `take` calls the loop's LoopActor::take(); it runs
+  /// on another thread. Precondition: no other loop is followed with this number.
   void follow(int id, std::function<Ref<std::vector<Event>>()> take) {
     followers_.follow(id, [take = std::move(take)] {
       const Ref<std::vector<Event>> taken = take();
@@ -75,10 +78,11 @@ class LoopController {
           [taken] { return std::make_shared<std::vector<Event>>(Context::current().get(taken)); }};
     });
   }
-  /// Hears nothing more of it, not even what has arrived. Does nothing for who is not followed.
+  /// Ends following a loop. Events that have arrived are dropped. Does nothing for a number that is
+  /// not followed.
   void forget(int id) { followers_.forget(id); }
-  /// The next news. Blocks until there is one, or until then: nothing then. A time that has passed
-  /// gives what is there.
+  /// Returns the next events of a loop, or its death. Blocks until there are some, or until
+  /// `until`; then returns nullopt. A time that has passed does not block.
   std::optional<Heard> next(Time until) {
     std::optional<loops::Followers::Heard> heard = followers_.next(until);
     if (!heard) return std::nullopt;

@@ -17,8 +17,8 @@ caf::behavior run_posted() {
 
 struct LoopMailbox::Actors {
   caf::actor mailbox = actor_system().spawn(run_posted);
-  caf::scoped_actor loop{actor_system()};  ///< the queue of the loop's thread
-  bool closed = false;                     ///< the loop's thread has seen the end
+  caf::scoped_actor loop{actor_system()};  ///< the message queue of the loop's thread
+  bool closed = false;                     ///< the loop's thread has received close_atom
 };
 
 LoopMailbox::LoopMailbox() : actors_(std::make_unique<Actors>()) {}

@@ -1,4 +1,5 @@
-/// LoopMailbox: a mailbox that is always live, and a loop with a thread of its own beside it.
+/// LoopMailbox: a mailbox that runs posted work at any time, and a loop on a thread of its own
+/// beside it. LoopActor is built on it.
 ///
 ///     LoopMailbox mailbox;
 ///     mailbox.run([&] { while (auto order = mailbox.receive()) obey(order); });
@@ -6,8 +7,8 @@
 ///     mailbox.post([&] { … });                       // runs beside the loop, one at a time
 ///     mailbox.stop();
 ///
-/// The mailbox is an actor of CAF; what is posted runs on CAF's thread of this process, so that a
-/// loop that computes for hours keeps nobody waiting.
+/// The mailbox is a CAF actor. Posted work runs on CAF's thread of this process, so it does not
+/// wait for a loop that computes for hours.
 #pragma once
 
 #include "troupe/runtime/base/assert.hpp"
@@ -18,26 +19,28 @@
 
 namespace troupe {
 
+/// One mailbox with at most one loop.
 class TROUPE_API LoopMailbox {
  public:
-  /// Throws Unavailable when the process gets no more threads.
+  /// Throws Unavailable when the system gives the process no more threads.
   LoopMailbox();
   LoopMailbox(const LoopMailbox&) = delete;
   LoopMailbox& operator=(const LoopMailbox&) = delete;
-  /// Calls stop(). What was posted has run or never runs; a post under way is waited for.
+  /// Calls stop(), and waits for posted work that is running. Other posted work never runs.
   ~LoopMailbox();
 
-  /// Runs `work` once, after all that was posted before; any thread, never blocks. All loops of a
-  /// process share one thread for it: `work` must not block, nor throw. Cost: some microseconds.
+  /// Runs `work` once, after all work posted before. Any thread; never blocks. All loops of a
+  /// process share one thread for it, so `work` must not block or throw. Cost: some microseconds.
   void post(std::function<void()> work);
-  /// Starts the loop's thread; once.
+  /// Starts the loop's thread. Called once.
   void run(std::function<void()> loop);
-  /// The next receive() has it. Any thread, never blocks.
+  /// Sends a message to the loop's receive(). Any thread; never blocks.
   void tell(std::shared_ptr<void> message);
-  /// What was told, in its order. Blocks without a bound until then or until stop(): then nullptr,
-  /// as it is for what was told later. One thread.
+  /// Returns the next message, in the order of tell(). Blocks without a limit until there is one or
+  /// until stop(). Returns nullptr after stop(), also if messages are left. One thread.
   std::shared_ptr<void> receive();
-  /// Ends receive() for good and waits until the loop has returned; not from the loop itself.
+  /// Makes receive() return nullptr from now on and waits until the loop has returned. Not to be
+  /// called by the loop itself.
   void stop();
 
  private:

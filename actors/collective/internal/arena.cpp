@@ -18,12 +18,13 @@ std::uint64_t ranks_of(const Shape& s) noexcept {
 std::uint64_t lanes_of(const Shape& s) noexcept {
   return std::uint64_t{1} + s.splits;
 }
-/// A ring holds what two ranks need to work side by side; many ranks have smaller ones.
+/// Returns the size of a ring. Groups of many ranks have smaller ones, since the number of pairs
+/// grows with the square.
 std::uint64_t fifo_bytes_of(const Shape& s) noexcept {
   return s.size <= 64 ? std::uint64_t{1} << 16 : std::uint64_t{1} << 12;
 }
 
-// A lane's control part: lines, rings' counters, verdicts.
+// The control part of a lane: lines, counters of rings, verdicts.
 std::uint64_t fifos_in_lane(const Shape& s) noexcept {
   return sizeof(RankLine) * ranks_of(s);
 }
@@ -36,7 +37,7 @@ std::uint64_t lane_bytes(const Shape& s) noexcept {
 std::uint64_t lane_offset(const Shape& s, std::uint32_t lane) noexcept {
   return kPage + lane_bytes(s) * lane;
 }
-// Behind all lanes' control parts their slots, and then their rings.
+// The control parts of all lanes come first, then all slots, then all rings.
 std::uint64_t slots_offset(const Shape& s, std::uint64_t lane) noexcept {
   return kPage + lane_bytes(s) * lanes_of(s) + 2 * ranks_of(s) * s.slot_bytes * lane;
 }
@@ -48,7 +49,8 @@ std::uint64_t pair_of(const Shape& s, int from, int to) noexcept {
 }
 
 void* map(int fd, std::uint64_t bytes) {
-  // Most pages are never touched: they are not reckoned against the machine's memory before.
+  // MAP_NORESERVE: most pages are never touched, so the kernel should not account for them in
+  // advance.
   const int flags = MAP_SHARED | MAP_NORESERVE | (fd < 0 ? MAP_ANONYMOUS : 0);
   void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
   if (base == MAP_FAILED)

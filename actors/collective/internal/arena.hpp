@@ -1,21 +1,24 @@
-/// The shared memory of a group and of its splits. Both back ends are this: `local` puts it on
-/// anonymous pages, `shm` into a memfd.
+/// Arena: the shared memory of a group and of its splits. The back ends `local` and `shm` both use
+/// it: `local` on anonymous pages, `shm` in a memfd.
 ///
-/// It has lanes. Lane 0 is the group's; each split takes the next one, for all of its colors: their
-/// ranks are disjoint, and a rank keeps its number in the group for its places in every lane.
+/// Lanes. The arena is divided into lanes. Lane 0 belongs to the group. Each split takes the next
+/// lane, for all of its colors: their ranks are disjoint, and a rank uses its number in the whole
+/// group for its place in every lane.
 ///
-/// Every collective operation is a sequence of *phases*. In phase p each rank (1) writes its own
-/// slot p % 2, (2) publishes p, (3) waits until every rank has published p, (4) reads any slot
-/// p % 2. A slot is written again in phase p + 2, after every rank has published p + 1, that is
-/// after it has read p: so one wait per phase is enough.
+/// Phases. Every collective operation is a sequence of phases. In phase p each rank (1) writes its
+/// own slot p % 2, (2) publishes p, (3) waits until every rank has published p, (4) reads any slot
+/// p % 2. A rank writes the same slot again in phase p + 2. By then every rank has published p + 1,
+/// so it has finished its reads of phase p. Therefore one wait per phase is enough.
 ///
-/// One word of each group, in the line of its first rank, says which phase is the last that all
-/// have met, and whether the group has ended. Who finds all ranks arrived sets it to his phase, who
-/// gives up (too late, a death) sets its mark: one exchange decides between them, so a phase
-/// succeeds on every rank or on none. Header::over says that some group of the arena has ended;
-/// the others then end by their own words, each phase still on all of their ranks or on none.
+/// Fate. One word of each group, RankLine::fate in the line of its first rank, has the last phase
+/// that all ranks have met and a mark for the end of the group. A rank that finds all ranks arrived
+/// sets the phase. A rank that fails (timeout, death of a rank) sets the mark. Both use
+/// compare-and-exchange on the one word, so a phase succeeds on every rank or on none.
 ///
-/// Sends have a ring of bytes for each ordered pair of ranks of a lane.
+/// Header::over says that some group of the arena has ended. The other groups then end by their own
+/// fate words, so each of their phases is still met on all ranks or on none.
+///
+/// Rings. Sends use a ring of bytes for each ordered pair of ranks of a lane.
 #pragma once
 
 #include "troupe/actors/collective/communicator.hpp"
@@ -28,7 +31,7 @@
 
 namespace troupe::collective::internal {
 
-/// What a rank says about the phase that it publishes; all ranks must say the same.
+/// A rank's description of the phase that it publishes. It must be equal on all ranks (COLL-1).
 struct Announcement {
   std::uint8_t kind = 0, type = 0, reduce = 0, part = 0;
   std::int32_t root = 0;
@@ -37,25 +40,27 @@ struct Announcement {
   friend bool operator==(const Announcement&, const Announcement&) = default;
 };
 
-/// One rank's control words in a lane; written by that rank only, but for those that say so.
+/// One rank's control words in a lane. Only that rank writes them, except where a comment says
+/// otherwise.
 struct alignas(128) RankLine {
   std::atomic<std::uint32_t> published;  ///< last phase
-  std::atomic<std::uint32_t> sleepers;   ///< ranks parked on `published`; written by them
+  std::atomic<std::uint32_t> sleepers;   ///< number of ranks parked on `published`, which write it
   std::atomic<std::uint32_t> state;      ///< RankState
   std::int32_t pid;                      ///< set before state becomes joined
   std::uint64_t pid_namespace;
   std::atomic<std::uint64_t> progress;  ///< number of its operation << 8 | its kind << 1 | inside
   Announcement announcements[2];
-  /// Of the first rank of a group, written by all of it: the last phase that all have met << 32 |
-  /// the rank that ended the group + 1, 0 if none has.
+  /// Used in the line of the group's first rank, and written by all of its ranks: the last phase
+  /// that all have met << 32 | the rank that ended the group + 1, or 0 if none has.
   alignas(128) std::atomic<std::uint64_t> fate;
-  std::atomic<std::uint32_t> bell;         ///< rung by who moves bytes from or to a resting rank
-  std::atomic<std::uint32_t> bell_sleeps;  ///< the rank is parked on it, or about to be
+  std::atomic<std::uint32_t> bell;         ///< increased by a peer that moved bytes for this rank
+  std::atomic<std::uint32_t> bell_sleeps;  ///< 1: this rank is parked on `bell`, or about to be
 };
 static_assert(sizeof(RankLine) == 256);
 enum RankState : std::uint32_t { absent, joining, joined, left };
 
-/// The counters of a ring of bytes; both wrap.
+/// The counters of a ring of bytes. Both count all bytes ever moved, modulo 2^32. They are on
+/// separate cache lines, since one rank writes each.
 struct alignas(128) Fifo {
   std::atomic<std::uint32_t> written;
   alignas(64) std::atomic<std::uint32_t> read;
@@ -72,11 +77,12 @@ struct alignas(128) Header {
   std::uint64_t slot_bytes;
   std::uint32_t splits;
   std::atomic<std::uint32_t> lanes_taken;  ///< by splits
-  /// Which group ended first: its lane << 32 | the rank that ended it + 1.
+  /// The group that ended first: its lane << 32 | the rank that ended it + 1. 0: none.
   std::atomic<std::uint64_t> over;
 };
 
-/// What a rank says for a whole group when it ends it: complete before `fate` names the rank.
+/// The error that a rank records for a whole group when it ends the group. It is complete before
+/// `fate` names the rank.
 struct alignas(128) Verdict {
   std::uint16_t code;
   std::uint16_t given_up;  ///< 1: by abort()
@@ -93,17 +99,17 @@ struct Shape {
   std::uint32_t splits = 0;
 };
 
-/// A mapping of all that.
+/// A mapping of the arena.
 class Arena {
  public:
   static std::uint64_t round_up_to_page(std::uint64_t n) noexcept;
-  /// Bytes that a group needs. Most of them are never touched.
+  /// Returns the bytes that an arena needs. Most of them are never touched.
   static std::uint64_t bytes(const Shape& shape) noexcept;
-  /// Anonymous pages.
+  /// Makes an arena on anonymous pages.
   static std::shared_ptr<Arena> anonymous(const Shape& shape);
-  /// Maps a memfd whose header has been checked and says this shape.
+  /// Maps a memfd whose header has been checked and has this shape.
   static std::shared_ptr<Arena> of_memfd(const Fd& memory, const Shape& shape);
-  /// Writes the header; all else begins as zeros.
+  /// Writes the header; all other bytes begin as zeros.
   static void format(void* base, const Shape& shape, std::uint64_t generation);
 
   Arena(void* base, const Shape& shape) noexcept;
@@ -116,13 +122,13 @@ class Arena {
   Verdict& verdict(std::uint32_t lane, int rank) noexcept;
   std::byte* slot(std::uint32_t lane, int rank, std::uint32_t phase) noexcept;
   Fifo& fifo(std::uint32_t lane, int from, int to) noexcept;
-  /// fifo_bytes() of them.
+  /// Returns the memory of a ring, fifo_bytes() long.
   std::byte* fifo_data(std::uint32_t lane, int from, int to) noexcept;
-  /// A power of two.
+  /// A power of two, so that counters which wrap at 2^32 keep their place in the ring.
   std::uint32_t fifo_bytes() const noexcept;
-  /// The next lane for a split; 0 when there is none.
+  /// Takes the next lane for a split. Returns 0 when there is none.
   std::uint32_t take_lane() noexcept;
-  /// Lanes that may be in use.
+  /// Returns the number of lanes that may be in use.
   std::uint32_t lanes() noexcept;
   int size() const noexcept { return shape_.size; }
   std::uint64_t slot_bytes() const noexcept { return shape_.slot_bytes; }
@@ -130,7 +136,7 @@ class Arena {
  private:
   std::byte* at(std::uint64_t offset) noexcept { return static_cast<std::byte*>(base_) + offset; }
   void* base_;
-  Shape shape_;  // not read from the header again: other ranks can write there
+  Shape shape_;  // a copy: the header may be changed by other ranks
 };
 
 }  // namespace troupe::collective::internal

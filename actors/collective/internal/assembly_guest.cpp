@@ -19,10 +19,11 @@
 namespace troupe::collective::internal {
 namespace {
 
-/// A rank 0 that runs answers at once; who does not may be somebody else.
+/// The wait for a first answer. A rank 0 that runs answers at once; a process that does not may be
+/// another program.
 constexpr Duration kAnswerWithin = std::chrono::seconds(2);
 
-/// A rank's side, on one thread.
+/// The side of a rank other than 0, on one thread.
 class Guest {
  public:
   Guest(const Launch& launch, const Hello& mine, Time deadline)
@@ -32,7 +33,7 @@ class Guest {
         endpoints_(resolve(launch, deadline)),
         remark_("rank 0 did not answer at " + text_of(launch)) {}
 
-  /// The name of the socket where the memory is; none at the deadline.
+  /// Returns the name of the socket where the memory is, or nullopt at the deadline.
   std::optional<std::string> join() {
     for (unsigned failures = 1; steady_now() < deadline_; ++failures) {
       for (const Endpoint& endpoint : endpoints_)
@@ -43,7 +44,7 @@ class Guest {
     return std::nullopt;
   }
 
-  /// Why not, as far as this rank knows.
+  /// Returns why join() failed, as far as this rank knows.
   const std::string& remark() const noexcept { return remark_; }
 
  private:
@@ -75,7 +76,8 @@ class Guest {
     return std::nullopt;
   }
 
-  /// False when the connection ends, what comes is no reply, or nothing comes until then.
+  /// Reads one reply. Returns false when the connection ends, when the bytes are no reply, or when
+  /// none comes in time.
   bool receive(const Fd& socket, Time until, Reply& reply) {
     auto* bytes = reinterpret_cast<char*>(&reply);
     for (std::size_t received = 0; received < sizeof reply;) {
@@ -89,7 +91,8 @@ class Guest {
     return lose("does not answer as rank 0 does", Time{});
   }
 
-  /// At this rank's own deadline what rank 0 said last is the better explanation.
+  /// Records why the connection was lost, and returns false. At this rank's own deadline it keeps
+  /// rank 0's last message, which explains more.
   bool lose(const char* what, Time until) {
     if (until != deadline_ || !heard_)
       note("the process that listens at " + text_of(launch_) + " " + what);
@@ -108,7 +111,7 @@ class Guest {
   Time deadline_;
   std::vector<Endpoint> endpoints_;
   std::string remark_;
-  bool heard_ = false;  // somebody listens there: of that the remark is
+  bool heard_ = false;  // a process listens there, and remark_ is about it
 };
 
 }  // namespace

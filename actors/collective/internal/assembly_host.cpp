@@ -20,7 +20,8 @@
 namespace troupe::collective::internal {
 namespace {
 
-/// Connections beyond those of the ranks; the oldest that has not said who it is makes room.
+/// Connections allowed beyond those of the ranks. Above that the oldest one without a complete
+/// Hello is dropped.
 constexpr std::size_t kStrangers = 64;
 
 struct Visitor {
@@ -30,7 +31,7 @@ struct Visitor {
   bool is_rank = false;
 };
 
-/// Rank 0's side, on one thread.
+/// The side of rank 0, on one thread.
 class Host {
  public:
   Host(const Launch& launch, const Hello& mine, Time deadline)
@@ -40,7 +41,7 @@ class Host {
         listeners_(listen_at(launch, deadline)),
         came_(static_cast<std::size_t>(launch.world), false) {}
 
-  /// False at the deadline.
+  /// Waits until all ranks have come. Returns false at the deadline.
   bool gather() {
     while (missing() > 0) {
       if (!wait() || steady_now() >= deadline_) return false;
@@ -60,14 +61,15 @@ class Host {
       if (guest.is_rank) send(guest, reply);
   }
 
-  /// "ranks 2, 3 of 4 did not come to 10.0.0.1:29500"; when all came, who has left.
+  /// Returns "ranks 2, 3 of 4 did not come to 10.0.0.1:29500", or, when all came, the ranks that
+  /// have left.
   std::string who_is_missing() const {
     const std::string never = absent(false);
     const std::string of = " of " + std::to_string(launch_.world);
     if (never.empty()) return absent(true) + of + " came to " + text_of(launch_) + " and left";
     return never + of + " did not come to " + text_of(launch_);
   }
-  /// What may explain it.
+  /// Returns text that may explain why ranks are missing.
   std::string remark() const {
     const std::string left = absent(true);
     const bool both = !left.empty() && !absent(false).empty();
@@ -87,7 +89,8 @@ class Host {
     return nullptr;
   }
 
-  /// "ranks 2, 3": those that never came, or those that have left.
+  /// Returns a list such as "ranks 2, 3": the ranks that never came, or, with `came`, those that
+  /// have left.
   std::string absent(bool came) const {
     std::string list;
     int count = 0;
@@ -118,11 +121,11 @@ class Host {
     } else if (is_shortage(errno)) {
       remark_ = std::string("; rank 0 could not let some in: ") + std::strerror(errno);
       make_room(guests_.size());
-      pause(std::chrono::milliseconds(5), deadline_);  // poll() would return at once
+      pause(std::chrono::milliseconds(5), deadline_);  // the connection stays, so poll() would spin
     }
   }
 
-  /// Drops the oldest stranger when there are so many guests.
+  /// Drops the oldest connection that is no rank's when there are `limit` guests.
   void make_room(std::size_t limit) {
     if (guests_.size() < limit) return;
     const auto is_stranger = [](const Visitor& guest) { return !guest.is_rank; };
@@ -136,7 +139,7 @@ class Host {
     const std::size_t room = guest.is_rank ? 1 : sizeof(Hello) - guest.received;
     const ssize_t n = ::recv(guest.socket.get(), into, room, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (n <= 0 || guest.is_rank) return drop(guest);  // a rank says nothing more
+    if (n <= 0 || guest.is_rank) return drop(guest);  // a rank sends nothing after its Hello
     guest.received += static_cast<std::size_t>(n);
     if (guest.received >= sizeof guest.hello.magic && guest.hello.magic != kGreetingMagic)
       return drop(guest);
@@ -145,13 +148,14 @@ class Host {
     judge(guest);
   }
 
-  /// A guest that rank 0 kept waiting has greeted, given up, and may be at another address by now.
+  /// Returns whether the guest has closed the connection. One that waited too long for an answer
+  /// may have sent its Hello, closed the connection and tried another address.
   static bool has_left(const Visitor& guest) {
     char rest;
     return ::recv(guest.socket.get(), &rest, 1, MSG_PEEK) == 0;
   }
 
-  /// Replaces an earlier connection of the same process.
+  /// Drops an earlier connection of the same process, which has the same nonce.
   void take_over(const Visitor& guest) {
     for (Visitor& other : guests_)
       if (other.is_rank && other.hello.rank == guest.hello.rank &&
@@ -178,7 +182,8 @@ class Host {
     drop(guest);
   }
 
-  /// A guest that does not take a whole reply at once is dropped, and may come again.
+  /// Sends a reply. A guest whose socket does not take the whole reply at once is dropped, and may
+  /// connect again.
   void send(Visitor& guest, const Reply& reply) {
     if (!guest.socket) return;
     const ssize_t n = ::send(guest.socket.get(), &reply, sizeof reply, MSG_NOSIGNAL);
@@ -200,13 +205,13 @@ class Host {
   std::vector<Fd> listeners_;
   std::vector<Visitor> guests_;  // in the order in which they came
   std::vector<pollfd> polled_;
-  std::vector<bool> came_;  // of each rank, whether it was here at some time
-  std::string remark_;      // why somebody was not let in
-  bool changed_ = false;    // who is missing
+  std::vector<bool> came_;  // for each rank, whether it has ever come
+  std::string remark_;      // why a connection was refused last
+  bool changed_ = false;    // the missing ranks have changed since the last `waiting` reply
 };
 
-/// The memory and the name of the socket where others fetch it. When the system gives none, they
-/// hear it.
+/// Makes the memory and the name of the socket where the other ranks fetch it. If the system gives
+/// none, sends them `unavailable` and throws.
 std::pair<Fd, std::string> offer(Host& host, const Launch& launch) {
   try {
     return {create_shm_group({.size = launch.world}), new_rendezvous_name()};

@@ -30,13 +30,14 @@ bool same(const Endpoint& a, const Endpoint& b) noexcept {
   return a.size == b.size && std::memcmp(&a.at, &b.at, a.size) == 0;
 }
 
-/// Name without the brackets of "[::1]".
+/// Returns the name without brackets: "::1" for "[::1]".
 std::string bare(const std::string& host) {
   const bool brackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
   return brackets ? host.substr(1, host.size() - 2) : host;
 }
 
-/// getaddrinfo(3); a null host means all addresses of this machine.
+/// Adds the addresses that getaddrinfo(3) finds, and returns its error. A null host means all
+/// addresses of this machine.
 int look_up(const char* host, int port, std::vector<Endpoint>& found) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -55,12 +56,13 @@ int look_up(const char* host, int port, std::vector<Endpoint>& found) {
   return 0;
 }
 
-/// One that listens; none, with errno.
+/// Returns a listening socket, or an empty descriptor with errno.
 Fd listen_on(const Endpoint& endpoint) {
   Fd socket = socket_for(endpoint);
   const int on = 1;
   if (!socket) return socket;
-  (void)::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);  // TIME_WAIT
+  // An earlier run may have left connections in TIME_WAIT.
+  (void)::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (endpoint.at.ss_family == AF_INET6)
     (void)::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
   if (::bind(socket.get(), address_of(endpoint), endpoint.size) == 0 &&
@@ -80,8 +82,8 @@ Fd listen_on(const Endpoint& endpoint) {
   throw Unavailable(Code::unavailable, words);
 }
 
-/// Listens where it can; `why` is the first error but those of addresses that are not this
-/// machine's.
+/// Listens at each address where it can. `why` is the first error, without those of addresses that
+/// this machine does not have.
 std::vector<Fd> listen_on_all(const std::vector<Endpoint>& endpoints, int& why) {
   std::vector<Fd> listeners;
   why = 0;
@@ -95,7 +97,8 @@ std::vector<Fd> listen_on_all(const std::vector<Endpoint>& endpoints, int& why) 
   return listeners;
 }
 
-/// A connection from a port to itself, which TCP allows when nobody listens there.
+/// Returns whether a socket is connected to itself. TCP allows this (simultaneous open) when no
+/// process listens at the port and the kernel chooses the same port for the outgoing end.
 bool is_to_itself(const Fd& socket) {
   Endpoint here, there;
   here.size = there.size = sizeof here.at;
@@ -104,7 +107,7 @@ bool is_to_itself(const Fd& socket) {
          same(here, there);
 }
 
-/// The error of a connect(2) that was under way.
+/// Waits for a connect(2) in progress and returns its error, or 0.
 int await_connection(const Fd& socket, Time deadline) {
   pollfd one{socket.get(), POLLOUT, 0};
   if (poll_until({&one, 1}, deadline) == 0) return ETIMEDOUT;
@@ -153,7 +156,8 @@ std::vector<Fd> listen_at(const Launch& launch, Time deadline) {
       listeners = listen_on_all(endpoints, why);
       if (why == 0 && !listeners.empty()) return listeners;
     }
-    // A rank that connected to itself frees the port at once.
+    // The port may belong to a rank that connected to itself; connect_to() closes such a socket at
+    // once, so another try may succeed.
     if (why != EADDRINUSE || steady_now() >= patience) fail_to_listen(launch, why);
     pause(std::chrono::milliseconds(20), patience);
   }

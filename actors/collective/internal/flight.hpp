@@ -1,4 +1,5 @@
-/// Operations that were asked for and have not ended, and the thread that carries them out.
+/// Flight: an operation that was started and has not ended. FlightQueue: the thread of a
+/// communicator that carries operations out. Work (work.hpp) is the user's handle to a Flight.
 #pragma once
 
 #include "troupe/actors/collective/internal/operation.hpp"
@@ -15,38 +16,40 @@ namespace troupe::collective::internal {
 
 struct Flight;
 
-/// Who carries out operations that have not ended when their call returns. From any thread.
+/// Carries out operations that have not ended when their call returns. Any thread may call it.
 class Carrier {
  public:
   virtual ~Carrier();
-  /// This operation and those before it end by then, if need be in an error.
+  /// Sets a deadline for this operation and those before it, after which they end in an error.
   virtual void lower(const Flight& last, Time to) = 0;
   /// Ends the group of an operation.
   virtual void abort(const Flight& flight, std::string_view reason) noexcept = 0;
-  /// Waits at most until then for the operation's end; whether it has ended.
+  /// Waits for the operation's end, at most until `until`. Returns whether it has ended.
   virtual bool await(const Flight& flight, Time until) noexcept;
 };
 
-/// One operation, shared by who waits for it and who carries it out.
+/// One operation. The thread that waits for it and the carrier share it.
 struct Flight final : kernels::EventState {
   Operation operation;
   std::atomic<Time::rep> limit{Time::max().time_since_epoch().count()};
-  /// Set before anybody else sees it; none: it has ended by then, as the carrier has ended all that
-  /// it carries when it goes.
+  /// Set before another thread sees the flight. Expired or empty: the operation has ended, since a
+  /// carrier ends all its operations before it is destroyed.
   std::weak_ptr<Carrier> carrier;
-  kernels::Event on_device;  ///< as `carrier`: happens when the device has done it
-  /// A device waits for it and nobody else: its Work is done.
+  /// Happens when the device has done the operation. Set before another thread sees the flight.
+  kernels::Event on_device;
+  /// Only a device waits for the operation; its Work is done.
   std::atomic<bool> left_to_device = false;
 
   bool has_happened() const noexcept override;
   bool wait(Time until) const noexcept override;
   const kernels::EventState* of_device() const noexcept override { return on_device.of_device(); }
-  /// wait() for carriers that settle it from another thread.
+  /// Waits like wait(), for carriers that settle the flight from another thread.
   bool park(Time until) const noexcept;
-  /// It has ended. Once.
+  /// Records the end of the operation and wakes the waiting threads. Called once.
   void settle(std::optional<Error> how);
-  /// Precondition: it has ended.
+  /// Precondition: the operation has ended.
   const std::optional<Error>& error() const noexcept { return error_; }
+  /// Sets an earlier deadline; a later one has no effect.
   void lower(Time to) noexcept;
 
  private:
@@ -63,11 +66,12 @@ class FlightQueue final : public Carrier {
   FlightQueue(const FlightQueue&) = delete;
   FlightQueue& operator=(const FlightQueue&) = delete;
   ~FlightQueue() override;
-  /// Waits while kMost operations wait.
+  /// Adds an operation. Blocks while kMost operations are in the queue.
   void submit(std::shared_ptr<Flight> flight);
   void lower(const Flight& last, Time to) override;
   void abort(const Flight& flight, std::string_view reason) noexcept override;
-  /// What has not ended ends the group. When it returns, nothing is carried out any more.
+  /// Ends the group if an operation has not ended, and joins the thread: after that no operation is
+  /// carried out.
   void stop() noexcept;
 
  private:

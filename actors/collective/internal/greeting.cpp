@@ -10,7 +10,7 @@
 namespace troupe::collective::internal {
 namespace {
 
-/// The last byte stays a zero.
+/// Copies a text and cuts it so that the last byte stays a zero.
 template <std::size_t size>
 void put(char (&into)[size], std::string_view text) noexcept {
   text.copy(into, size - 1);

@@ -15,7 +15,7 @@ constexpr int kMaxPort = 65'535;
   throw InvalidArgument(Code::invalid_argument, why);
 }
 
-/// FNV-1a, each part ended by a zero.
+/// Adds a text to a hash: FNV-1a, with a zero byte after each text.
 void mix(std::uint64_t& hash, std::string_view part) noexcept {
   for (const char c : part) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
   hash *= 1099511628211u;
@@ -44,7 +44,8 @@ class Reader {
              std::to_string(least) + " to " + std::to_string(greatest));
     return n;
   }
-  /// Of the first variable that is set; the last one when none is.
+  /// Returns the number in the first variable that is set. If none is set, the error names the last
+  /// one.
   int number_of_any(std::initializer_list<const char*> names, int least, int greatest) const {
     for (const char* name : names)
       if (has(name)) return number(name, least, greatest);

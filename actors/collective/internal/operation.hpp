@@ -1,4 +1,5 @@
-/// What a back end is asked to do.
+/// Operation: one collective operation as Communicator passes it to a back end, with its arguments
+/// checked.
 #pragma once
 
 #include "troupe/actors/collective/communicator.hpp"
@@ -8,7 +9,8 @@
 
 namespace troupe::collective::internal {
 
-/// `count` is in elements of `type`, of the smaller side: one rank's share in a scatter or gather.
+/// `count` is the number of elements of the smaller side: of one rank's part in a scatter or
+/// gather.
 struct Operation {
   OperationKind kind = OperationKind::barrier;
   DType type = DType::u8;
@@ -21,7 +23,7 @@ struct Operation {
   Terms terms = {};
   /// Work::wait(deadline) lowers it while the operation runs. Null: no limit.
   const std::atomic<Time::rep>* limit = nullptr;
-  // split: what was asked for, and the result
+  // split: the arguments, and below them the results
   int color = 0, key = 0;
   std::uint32_t lane = 0;
   std::vector<int> members = {};  ///< ranks of the new group, in its order
@@ -34,7 +36,7 @@ struct Operation {
   }
 };
 
-/// What traffic.hpp counts for a rank: bytes * factor / ranks.
+/// The traffic of an operation for a rank, which is bytes * factor / ranks.
 struct Moved {
   std::uint64_t bytes = 0;   ///< of the larger side
   std::uint64_t factor = 0;  ///< how often a rank sends them, times the ranks

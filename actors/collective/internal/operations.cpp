@@ -1,4 +1,5 @@
-// The collective operations as sequences of phases.
+// The collective operations as sequences of phases (arena.hpp). Each one copies a piece into this
+// rank's slot, meets the other ranks, and reads their slots.
 #include "troupe/actors/collective/internal/rank.hpp"
 #include "troupe/actors/collective/internal/reduction.hpp"
 
@@ -8,8 +9,8 @@
 namespace troupe::collective::internal {
 namespace {
 
-/// From this many ranks on, an all_reduce is a reduce-scatter and an all-gather: two meetings, but
-/// each rank reads 2 slots' worth instead of `size`.
+/// From this number of ranks on, an all_reduce is a reduce-scatter and an all-gather. That takes
+/// two meetings, but each rank reads as much as 2 slots instead of `size` slots.
 constexpr int kSlicedFrom = 4;
 
 void copy_bytes(void* to, const void* from, std::uint64_t bytes) {
@@ -112,7 +113,8 @@ void ArenaCommunicator::broadcast(const Operation& o) {
   }
 }
 
-// Every rank says its color and key, the first one also the lane that all colors will use.
+// Every rank writes its color and key into its slot. The first rank also writes the lane that all
+// colors will use.
 void ArenaCommunicator::split(Operation& o) {
   struct SplitRequest {
     std::int32_t color, key;

@@ -17,10 +17,10 @@ namespace troupe::collective::internal {
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "words are shared by processes");
 static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
 
-/// Long enough to catch a rank that is about to arrive, short enough not to hinder it on a shared
-/// core: about 10 µs.
+/// Rounds of a spin, about 10 µs. That is long enough to catch a rank that is about to arrive, and
+/// short enough not to delay it when both share a core.
 constexpr int kSpins = 200;
-/// Between looks at the clock and at the other rank's process.
+/// The longest sleep between two checks of the clock and of the other ranks' processes.
 constexpr Duration kSlice = std::chrono::milliseconds(50);
 
 inline void relax() noexcept {
@@ -29,7 +29,9 @@ inline void relax() noexcept {
 #endif
 }
 
-/// Sleeps while word == seen, at most `limit`. Returns early for any reason.
+/// Sleeps while word == seen, at most `limit`. May return early without a reason. The kernel
+/// compares the word and sleeps in one step, so a change between the caller's read and this call is
+/// not missed.
 inline void park(std::atomic<std::uint32_t>& word, std::uint32_t seen, Duration limit) noexcept {
   timespec time{};
   time.tv_sec = static_cast<time_t>(limit.count() / 1'000'000'000);

@@ -1,4 +1,5 @@
-// One rank's waits, deaths and errors. The operations are in operations.cpp and transfers.cpp.
+// ArenaCommunicator: how a rank waits for others, detects deaths and ends a group. The operations
+// are in operations.cpp and transfers.cpp.
 #include "troupe/actors/collective/internal/rank.hpp"
 
 #include "troupe/actors/collective/internal/parking.hpp"
@@ -23,20 +24,21 @@ using std::chrono::milliseconds;
 
 constexpr auto kLastKind = OperationKind::group;
 
-/// The part of the phase in which ranks agree on what their devices do.
+/// Announcement::part of a phase in which ranks agree on an operation of their devices.
 constexpr std::uint8_t kOnDevice = 255;
 
-/// Whether a is phase b or later; the counter may wrap.
+/// Returns whether phase a is b or later. The signed difference is right also after the counter has
+/// wrapped.
 bool reached(std::uint32_t a, std::uint32_t b) noexcept {
   return static_cast<std::int32_t>(a - b) >= 0;
 }
 
-/// RankLine::progress.
+/// Returns the value of RankLine::progress.
 std::uint64_t progress_word(OperationKind kind, std::uint64_t sequence, bool inside) noexcept {
   return sequence << 8 | static_cast<std::uint64_t>(kind) << 1 | static_cast<std::uint64_t>(inside);
 }
 
-/// The two halves of RankLine::fate; no rank: -1.
+/// The two halves of RankLine::fate: the phase, and the rank that ended the group or -1.
 std::uint32_t met_phase(std::uint64_t fate) noexcept {
   return static_cast<std::uint32_t>(fate >> 32);
 }
@@ -52,7 +54,8 @@ std::uint64_t pid_namespace() noexcept {
 Fd open_process(int pid, bool& gone) noexcept {
 #ifdef SYS_pidfd_open
   Fd fd = make_fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  // The number of a dead leader of a process group or session lives on: EINVAL, or ENOENT.
+  // EINVAL or ENOENT: the process is dead, but its number is still that of a process group or
+  // session which it led.
   gone = !fd && (errno == ESRCH || errno == EINVAL || errno == ENOENT);
   return fd;
 #else
@@ -62,7 +65,7 @@ Fd open_process(int pid, bool& gone) noexcept {
 #endif
 }
 
-/// Whether a signal or a debugger has stopped it.
+/// Returns whether a signal or a debugger has stopped the process.
 bool is_stopped(int pid) noexcept {
   char path[32], text[512];
   std::snprintf(path, sizeof path, "/proc/%d/stat", pid);
@@ -115,6 +118,9 @@ std::unique_ptr<Communicator> ArenaCommunicator::join_split(const Operation& don
                                              How{timeout(), watch_processes_, progress, link_});
 }
 
+// Order: first the Verdict, then the mark in the fate word, which releases the Verdict to ranks
+// that see the mark. Then Header::over, for the other groups of the arena, and last the wake-ups of
+// all sleeping ranks.
 void ArenaCommunicator::end_group(Code code, std::string_view verdict, std::uint32_t unless_met,
                                   bool given_up) noexcept {
   const std::lock_guard lock(saying_);
@@ -146,7 +152,7 @@ void ArenaCommunicator::end_group(Code code, std::string_view verdict, std::uint
 void ArenaCommunicator::adopt(std::uint32_t unless_met) noexcept {
   const std::uint64_t over = arena_->header().over.load(std::memory_order_acquire);
   if (over == 0) return;
-  // The word is shared memory: it may name a lane or a rank that there is not.
+  // Another process may have written a wrong word into shared memory: clamp the lane and the rank.
   const auto lane = std::min(static_cast<std::uint32_t>(over >> 32), arena_->lanes() - 1);
   const Verdict& said = arena_->verdict(lane, std::clamp(ended_by(over), 0, arena_->size() - 1));
   char text[sizeof said.text];
@@ -197,7 +203,7 @@ void ArenaCommunicator::settle() {
 
 Error ArenaCommunicator::error_of(OperationKind kind, std::uint64_t sequence) noexcept {
   adopt(0);
-  // The word is shared memory: it may name a rank that there is not.
+  // Another process may have written a wrong word into shared memory: clamp the rank.
   const int by = ended_by(fate().load(std::memory_order_acquire));
   const Verdict& said = arena_->verdict(seats_.lane, std::clamp(by, 0, arena_->size() - 1));
   const std::string verdict(said.text, ::strnlen(said.text, sizeof said.text));
@@ -292,7 +298,8 @@ std::vector<RankProgress> ArenaCommunicator::progress() const {
   return all;
 }
 
-// Its line in lane 0 knows the process also before it has joined a split.
+// Asks by the rank's line in lane 0, which has the process number also before the rank has joined a
+// split.
 bool ArenaCommunicator::process_is_dead(int other) {
   const std::lock_guard lock(looking_);
   const RankLine& whole = arena_->line(0, at(other));
@@ -311,7 +318,7 @@ bool ArenaCommunicator::process_is_dead(int other) {
 bool ArenaCommunicator::has_left(int other) noexcept {
   const std::uint32_t state = line(other).state.load(std::memory_order_acquire);
   if (state == left) return true;
-  // Who left the whole group before it joined this one does not join it any more.
+  // A rank that left the whole group before it joined this one will not join it.
   return state == absent &&
          arena_->line(0, at(other)).state.load(std::memory_order_acquire) == left;
 }
@@ -323,7 +330,8 @@ bool ArenaCommunicator::arrived(int other) noexcept {
 void ArenaCommunicator::check() {
   for (int other = 0; other < size(); ++other) {
     if (other == rank() || arrived(other)) continue;
-    // the state is read before the phase: a rank may arrive and then leave or die
+    // The state is read before the phase: a rank may arrive and then leave or die, and then it has
+    // arrived.
     const bool gone = has_left(other);
     const bool dead = !gone && process_is_dead(other);
     if ((!gone && !dead) || arrived(other)) continue;
@@ -348,10 +356,14 @@ void ArenaCommunicator::fail_late(Time deadline) {
     late += (late.empty() ? "" : ", ") + name_of_rank(other) +
             (came ? " did not arrive" : " has not joined");
   }
-  if (late.empty()) return;  // the last one came just now
+  if (late.empty()) return;  // the last rank arrived just now
   fail_phase(Code::timed_out, late + late_words(deadline, *current_));
 }
 
+// Spins, then sleeps on `published` of the other rank. The waiting rank increments `sleepers` and
+// then reads `published`; the other rank writes `published` and then reads `sleepers` (meet()). All
+// four are seq_cst, so at least one sees the other's write: either this rank does not sleep, or the
+// other one wakes it.
 void ArenaCommunicator::wait_for(int other, Time deadline) {
   RankLine& its = line(other);
   for (int spin = 0; spin < kSpins; ++spin) {
@@ -374,7 +386,6 @@ void ArenaCommunicator::wait_for(int other, Time deadline) {
   }
 }
 
-/// What the operation is to begin after.
 void ArenaCommunicator::await_input() {
   const Event& after = current_->terms.after;
   if (after.has_happened()) return;
@@ -424,7 +435,7 @@ void ArenaCommunicator::compare() {
   bool same = true;
   for (int r = 0; r < size(); ++r) same = same && said(r) == mine;
   if (same) return;
-  // What most ranks say is right; as many on either side: what the lowest rank says.
+  // The announcement of most ranks is right; between equal numbers, that of the lowest rank.
   Announcement right = mine;
   int most = 0;
   for (int r = 0; r < size(); ++r) {
@@ -463,7 +474,7 @@ void ArenaCommunicator::agree(const Operation& operation) {
 }
 
 void ArenaCommunicator::run(Operation& operation) {
-  const kernels::FlushDenormals flush;  // whatever the caller's mode, all ranks add alike
+  const kernels::FlushDenormals flush;  // all ranks add alike, whatever mode the caller has set
   begin(operation);
   if (link_.is_used()) simulate_link();
   switch (operation.kind) {

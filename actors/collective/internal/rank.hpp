@@ -1,4 +1,5 @@
-/// One rank's way through an arena.
+/// ArenaCommunicator: one rank's end of a group in an arena, for the back ends `local` and `shm`.
+/// The back end `nccl` uses it to agree on operations before a device carries them out.
 #pragma once
 
 #include "troupe/actors/collective/internal/arena.hpp"
@@ -12,7 +13,7 @@
 
 namespace troupe::collective::internal {
 
-/// Which ranks of the arena a group has, and where.
+/// The ranks and the lane that a group has in the arena.
 struct Seats {
   std::uint32_t lane = 0;
   std::vector<int> members;  ///< ranks of the arena, index = rank of the group
@@ -23,11 +24,11 @@ class ArenaCommunicator final : public Communicator {
   /// How a rank joins.
   struct How {
     Duration timeout{};
-    bool watch_processes = false;  ///< look for the death of others' processes while waiting
+    bool watch_processes = false;  ///< check while waiting whether other ranks' processes are dead
     Progress progress = Progress::caller;
     SimulatedLink link = {};
   };
-  /// Takes the rank's place; throws InvalidArgument when it is taken.
+  /// Joins as `rank`. Throws InvalidArgument when it is taken.
   ArenaCommunicator(std::shared_ptr<Arena> arena, Seats seats, int rank, const How& how);
   ~ArenaCommunicator() override;
   void abort(std::string_view reason) noexcept override;
@@ -37,21 +38,24 @@ class ArenaCommunicator final : public Communicator {
   void run(Operation& operation) override;
   std::unique_ptr<Communicator> join_split(const Operation& done, Progress progress) override;
 
-  // For back ends whose devices move the data, while this communicator speaks for their ranks.
-  /// Returns when every rank that the operation concerns has asked for the same, and its input is
-  /// ready; throws as run() does. The rank is inside the operation until note_done().
+  // For back ends whose devices move the data, while this communicator coordinates the ranks.
+  /// Returns when every rank of the operation has started the same one, and its input is ready.
+  /// Throws as run() does. The rank counts as inside the operation until note_done().
   void agree(const Operation& operation);
-  /// The operation has ended; nothing when another one was begun since. From any thread.
+  /// Records the end of an operation in this rank's progress, unless a later one has begun. Any
+  /// thread.
   void note_done(OperationKind kind, std::uint64_t sequence) noexcept;
-  /// Of the operation that was begun last, from 1.
+  /// Returns the number of the operation that was begun last, from 1.
   std::uint64_t sequence() const noexcept { return operations_; }
-  /// The next operation is the first.
+  /// Makes the next operation number 1.
   void count_anew() noexcept;
-  /// Ends the group, unless it has ended; says how far each rank is. From any thread.
+  /// Ends the group, unless it has ended, with `why` and the progress of each rank as text. Any
+  /// thread.
   void end(Code code, const std::string& why) noexcept;
-  /// The same when the process of a rank is dead; whether the group is over.
+  /// Ends the group if the process of a rank is dead. Returns whether the group is over.
   bool end_if_dead();
-  /// What ended the group, as an operation's error. Precondition: is_over(). From any thread.
+  /// Returns the error that ended the group, as the error of an operation. Precondition: is_over().
+  /// Any thread.
   Error error_of(OperationKind kind, std::uint64_t sequence) noexcept;
   std::string name_of_rank(int rank) const;
   int rank_of_whole() const noexcept { return self(); }
@@ -78,7 +82,7 @@ class ArenaCommunicator final : public Communicator {
   void rest(const std::vector<Stream>& streams, Time deadline);
   void check_peers(const std::vector<Stream>& streams, Time deadline);
   void ring(int other) noexcept;
-  /// What a rank says of a send or a receive that a device carries out.
+  /// A rank's description of a send or receive that a device will carry out.
   struct Call {
     std::uint64_t count = 0;
     std::uint32_t type = 0;
@@ -95,33 +99,36 @@ class ArenaCommunicator final : public Communicator {
   void begin(const Operation& operation);
   /// Steps 2 and 3 of a phase; the rank's slot is written. offset and part tell phases apart.
   void meet(std::uint64_t offset, std::uint8_t part = 0);
+  /// Waits for Terms::after of the operation.
   void await_input();
   void simulate_link() const;
   void wait_for(int other, Time deadline);
   bool arrived(int other) noexcept;
-  /// Whether some rank has found all of them arrived in this phase.
+  /// Returns whether some rank has recorded in the fate word that all have met in this phase.
   bool is_met() const noexcept;
   bool has_ended() const noexcept;
-  /// All have arrived: says so, or throws when the group had ended before.
+  /// Records in the fate word that all ranks have met, after this rank found all arrived. Throws
+  /// when the group ended first.
   void settle();
-  /// Throws when some rank cannot come any more.
+  /// Throws when a rank cannot arrive any more: it left, or its process is dead.
   void check();
-  void fail_late(Time deadline);  ///< returns when the last one came at the last moment
-  /// All have arrived: throws unless they said the same.
+  void fail_late(Time deadline);  ///< returns if the last rank arrives at the last moment
+  /// Throws unless all ranks have published the same announcement. All must have arrived.
   void compare();
   bool has_left(int other) noexcept;
   bool process_is_dead(int other);
   std::string death_of(int other) const;
   bool shares_pids(const RankLine& line) const noexcept;
-  /// Says for all ranks what ended the group, unless somebody has, or all have met in phase
-  /// `unless_met` (0: whatever they have met).
+  /// Ends the group and records the error for all ranks. Does nothing if a rank has ended it
+  /// before, or if all have met in phase `unless_met` (0: no such condition).
   void end_group(Code code, std::string_view verdict, std::uint32_t unless_met,
                  bool given_up = false) noexcept;
-  /// Ends this group, too, when another one of the arena has ended.
+  /// Ends this group if another group of the arena has ended, with that group's error.
   void adopt(std::uint32_t unless_met) noexcept;
-  /// Ends the group and throws what ended it; returns when all have met in this phase after all.
+  /// Ends the group and throws the error that ended it. Returns if all ranks have met in this phase
+  /// meanwhile.
   void fail_phase(Code code, const std::string& why);
-  /// The same, whatever was met.
+  /// Ends the group and throws the error that ended it, also if all ranks have met.
   [[noreturn]] void fail(Code code, const std::string& why);
   [[noreturn]] void throw_aborted();
   void note_progress(bool inside) noexcept;
@@ -135,17 +142,17 @@ class ArenaCommunicator final : public Communicator {
 
   std::shared_ptr<Arena> arena_;
   Seats seats_;
-  std::uint32_t phase_ = 0;  // last one met
+  std::uint32_t phase_ = 0;  // the last one that this rank published
   std::uint64_t operations_ = 0;
   const Operation* current_ = nullptr;  // while run() runs
-  OperationKind kind_{};                // of the last one, once operations_ is not 0
-  std::mutex saying_;                   // the rank's verdict: abort() comes from any thread
+  OperationKind kind_{};                // of the last operation, if operations_ is not 0
+  std::mutex saying_;                   // guards this rank's Verdict: abort() is for any thread
   bool watch_processes_;
   SimulatedLink link_;
   std::uint64_t pid_namespace_ = 0;
-  std::mutex looking_;                   // at processes_
+  std::mutex looking_;                   // guards processes_
   std::vector<Fd> processes_;            // pidfd per rank, opened when first needed
-  std::vector<std::deque<Call>> heard_;  // of each rank, and not matched yet
+  std::vector<std::deque<Call>> heard_;  // per rank, its announced calls not matched yet
 };
 
 }  // namespace troupe::collective::internal

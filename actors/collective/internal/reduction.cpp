@@ -11,10 +11,11 @@ namespace {
 
 using Parts = std::vector<const std::byte*>;
 
-/// Elements of a block. A constant trip count is vectorised at -O2.
+/// Elements of a block. The compiler vectorises a loop with a constant trip count at -O2 already.
 constexpr std::uint64_t kWidth = 16;
 
-/// How a storage type is read and written. Nothing needs to be aligned.
+/// Reads and writes elements of a storage type by memcpy, since nothing needs to be aligned. `Sum`
+/// is the type in which they are added.
 template <class T>
 struct Plain {
   using Sum = T;
@@ -57,7 +58,8 @@ void blocks(std::byte* out, const Parts& parts, std::uint64_t count) {
     if constexpr (reduce == Reduce::mean) return static_cast<Sum>(total * factor);
     return total;
   };
-  // Bytes that are written might be the list of the parts, for all that a compiler knows.
+  // A store through std::byte* may alias anything, also the list of parts. The compiler would load
+  // parts[0] and parts[1] again after each store, so they are copied to locals.
   const std::byte* const first = parts[0];
   const std::byte* const second = parts[parts.size() > 1 ? 1 : 0];
   const std::size_t all = parts.size();
@@ -82,7 +84,8 @@ void blocks(std::byte* out, const Parts& parts, std::uint64_t count) {
   }
 }
 
-/// Sums of integers wrap, so they are those of the unsigned type.
+/// Reduces with one storage type. `Added` is the type for sums: for integers the unsigned one,
+/// whose sums wrap without undefined behaviour.
 template <class Storage, class Added = Storage>
 void of_type(Reduce reduce, std::byte* out, const Parts& parts, std::uint64_t count) {
   switch (reduce) {

@@ -1,4 +1,5 @@
-/// out[i] = what `reduce` makes of parts[0][i], parts[1][i], …, in that order.
+/// The arithmetic of reductions: out[i] = the reduction of parts[0][i], parts[1][i], …, in that
+/// order. The order is what makes the bits equal on all ranks (COLL-2).
 #pragma once
 
 #include "troupe/actors/collective/communicator.hpp"
@@ -9,7 +10,8 @@
 
 namespace troupe::collective::internal {
 
-/// Elements of `type`; neither out nor the parts need to be aligned. out may be one of the parts.
+/// Reduces `count` elements of `type`. Neither `out` nor the parts need to be aligned. `out` may be
+/// one of the parts.
 void reduce_parts(DType type, Reduce reduce, std::byte* out,
                   const std::vector<const std::byte*>& parts, std::uint64_t count);
 

@@ -15,7 +15,8 @@
 namespace troupe::collective::internal {
 namespace {
 
-/// Rounded up, so that a wait does not end early; at most a quarter of an hour at once.
+/// Returns the time left for poll(2), rounded up so that a wait does not end early, and at most a
+/// quarter of an hour.
 int milliseconds_until(Time deadline) noexcept {
   const Duration left = time_left(deadline, steady_now());
   if (left >= std::chrono::minutes(15)) return 900'000;
@@ -53,7 +54,7 @@ Fd accept_until(const Fd& listener, Time deadline) {
     Fd peer = make_fd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (peer) return peer;
     why = errno;
-    // The connection stays in the queue, so poll() would return at once.
+    // The connection stays in the queue, so poll() would return at once: pause first.
     if (is_shortage(why)) pause(std::chrono::milliseconds(5), deadline);
   }
   if (is_shortage(why))

@@ -1,4 +1,5 @@
-/// Waits on sockets that end at a deadline, whatever signals or full tables come between.
+/// Waits on sockets that end at a deadline, also when signals or a lack of descriptors or memory
+/// interrupt them.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -10,16 +11,17 @@
 
 namespace troupe::collective::internal {
 
-/// As poll(2), until the deadline; how many are ready, 0 at the deadline. EINTR does not end it.
+/// Waits like poll(2) until the deadline. Returns the number of ready sockets, 0 at the deadline.
+/// EINTR does not end the wait.
 int poll_until(std::span<pollfd> sockets, Time deadline) noexcept;
-/// Whether it could be read, or has failed, before the deadline.
+/// Waits until the socket is readable or has failed. Returns false at the deadline.
 bool is_readable_by(const Fd& socket, Time deadline) noexcept;
-/// Blocks for so long, at most until the deadline.
+/// Blocks for `length`, at most until the deadline.
 void pause(Duration length, Time deadline) noexcept;
-/// Whether accept(2) failed for want of descriptors or memory, which may pass.
+/// Returns whether accept(2) failed for lack of descriptors or memory, which may be temporary.
 bool is_shortage(int error) noexcept;
-/// The next connection, with O_NONBLOCK and O_CLOEXEC; none at the deadline. Throws Unavailable
-/// when at the deadline the system has no descriptor for it.
+/// Returns the next connection, with O_NONBLOCK and O_CLOEXEC, or an empty descriptor at the
+/// deadline. Throws Unavailable if the system has no descriptor for it at the deadline.
 Fd accept_until(const Fd& listener, Time deadline);
 
 }  // namespace troupe::collective::internal

@@ -1,5 +1,5 @@
-// Sends and receives: a ring of bytes for each ordered pair of ranks. Each message is a head, which
-// both ends compare, and its bytes.
+// Sends and receives over a ring of bytes for each ordered pair of ranks. A message is a head,
+// which the receiver compares with its own arguments, and the bytes.
 #include "troupe/actors/collective/internal/parking.hpp"
 #include "troupe/actors/collective/internal/rank.hpp"
 #include "troupe/runtime/base/deadline.hpp"
@@ -21,13 +21,15 @@ std::string words_of(std::uint64_t count, std::uint32_t type) {
   return std::to_string(count) + " x " + std::string(kernels::name_of(static_cast<DType>(type)));
 }
 
-/// One end of a pair's ring.
+/// One end of the ring of a pair. The sender alone writes `written`, the receiver alone writes
+/// `read`.
 class Ring {
  public:
   Ring(Fifo& counters, std::byte* data, std::uint32_t size) noexcept
       : counters_(&counters), data_(data), size_(size) {}
-  /// Bytes that may be read, and written. The counters are another process's: whatever they say, no
-  /// more than the ring is touched.
+  /// Return the bytes that may be read, and written. The other process writes one of the counters,
+  /// so the difference is limited to the size of the ring: a wrong counter leads to no access
+  /// outside.
   std::uint32_t filled() const noexcept {
     return std::min(counters_->written.load(std::memory_order_seq_cst) -
                         counters_->read.load(std::memory_order_seq_cst),
@@ -65,7 +67,7 @@ class Ring {
 
 }  // namespace
 
-/// A send or a receive on its way.
+/// A send or receive in progress.
 class ArenaCommunicator::Stream {
  public:
   Stream(const Transfers::One& one, Ring ring) noexcept : one_(one), ring_(ring) {
@@ -75,7 +77,7 @@ class ArenaCommunicator::Stream {
   const Transfers::One& what() const noexcept { return one_; }
   bool is_done() const noexcept { return moved_ == sizeof(Head) + bytes_; }
   bool can_move() const noexcept { return (one_.sends ? ring_.room() : ring_.filled()) > 0; }
-  /// Bytes that were moved.
+  /// Moves as many bytes as the ring allows, the head first. Returns their number.
   std::uint64_t move() noexcept {
     std::uint64_t now = 0;
     if (moved_ < sizeof(Head)) {
@@ -93,7 +95,7 @@ class ArenaCommunicator::Stream {
     moved_ += n;
     return now + n;
   }
-  /// Whether what came is what is received, as far as it is known.
+  /// Returns whether the head that came fits this receive; true as long as it has not come.
   bool fits() const noexcept {
     return one_.sends || moved_ < sizeof(Head) ||
            (came_.magic == kMagic && came_.count == head_.count && came_.type == head_.type);
@@ -126,20 +128,21 @@ bool ArenaCommunicator::advance(Stream& stream) {
   return true;
 }
 
-/// The first stream of each pair and direction is the one that moves.
+/// Returns whether any stream can move bytes. Precondition: `streams` has one stream per peer and
+/// direction.
 bool ArenaCommunicator::can_any(const std::vector<Stream>& streams) const noexcept {
   return std::any_of(streams.begin(), streams.end(),
                      [](const Stream& stream) { return stream.can_move(); });
 }
 
-/// Throws when a peer cannot come any more, or by now should have.
+/// Throws when a peer cannot move bytes any more, or has not done so by the deadline.
 void ArenaCommunicator::check_peers(const std::vector<Stream>& streams, Time deadline) {
   if (is_over()) throw_aborted();
   for (const Stream& stream : streams) {
     const int peer = stream.what().peer;
     if (peer == rank()) continue;
     const bool gone = has_left(peer), dead = !gone && process_is_dead(peer);
-    if (stream.can_move()) return;  // what it sent before it went is there
+    if (stream.can_move()) return;  // bytes that the peer sent before it left or died are there
     if (gone) fail(Code::cancelled, name_of_rank(peer) + " left the group");
     if (dead) fail(Code::worker_died, death_of(peer));
   }
@@ -154,7 +157,9 @@ void ArenaCommunicator::check_peers(const std::vector<Stream>& streams, Time dea
   fail(Code::timed_out, late + late_words(limit, *current_));
 }
 
-/// Waits until some stream may move.
+/// Waits until some stream can move bytes: spins, then sleeps on this rank's bell. This rank sets
+/// `bell_sleeps` and then reads the rings and the bell; a peer moves bytes and then reads
+/// `bell_sleeps` (advance()). All are seq_cst, so at least one sees the other's write.
 void ArenaCommunicator::rest(const std::vector<Stream>& streams, Time deadline) {
   for (int spin = 0; spin < kSpins; ++spin) {
     if (can_any(streams)) return;
@@ -181,7 +186,7 @@ void ArenaCommunicator::transfer(const Operation& o) {
 
 void ArenaCommunicator::move(const std::vector<Transfers::One>& messages) {
   if (is_over()) throw_aborted();
-  // Those that wait for one of the same pair and direction before them, and those that move.
+  // `streams` has the first message of each peer and direction; `waiting` has those behind them.
   std::vector<Transfers::One> waiting = messages;
   std::vector<Stream> streams;
   const auto begin_next = [&] {
@@ -216,8 +221,8 @@ void ArenaCommunicator::move(const std::vector<Transfers::One>& messages) {
   }
 }
 
-// Each rank says its sends and receives to those whom they concern, and hears theirs. A device moves
-// nothing before both ends have said the same.
+// Each rank sends a Call for each of its sends and receives to the peer, and compares the peer's
+// Calls with its own. A device moves nothing before both ends agree.
 void ArenaCommunicator::agree_on_transfers(const Operation& o) {
   if (is_over()) throw_aborted();
   agree_with_self(o);
@@ -235,7 +240,8 @@ void ArenaCommunicator::agree_on_transfers(const Operation& o) {
     if (one.peer != rank()) compare(one, next_call(one.peer, !one.sends));
 }
 
-/// Who sends to itself receives in the same call: a device would wait for ever.
+/// Checks the messages of a rank to itself. Send and receive must be in the same call, since a
+/// device would wait for ever for the other one.
 void ArenaCommunicator::agree_with_self(const Operation& o) {
   std::deque<const Transfers::One*> open;
   for (const Transfers::One& one : o.transfers) {

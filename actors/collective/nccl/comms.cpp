@@ -18,10 +18,10 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-constexpr Duration kWatch = milliseconds(2);         ///< between two looks at what is under way
-constexpr Duration kAsk = milliseconds(1);           ///< between two looks for what must end
-constexpr Duration kLook = milliseconds(50);         ///< between two looks for dead processes
-constexpr Duration kDeathShows = milliseconds(200);  ///< how long a death may follow its error
+constexpr Duration kWatch = milliseconds(2);         ///< between two polls by the watcher
+constexpr Duration kAsk = milliseconds(1);           ///< between two checks of deadlines and errors
+constexpr Duration kLook = milliseconds(50);         ///< between two checks for dead processes
+constexpr Duration kDeathShows = milliseconds(200);  ///< from NCCL's error to the visible death
 constexpr Duration kFinalize = std::chrono::seconds(2);
 constexpr Duration kNap = microseconds(50);
 constexpr int kSpins = 200;
@@ -30,7 +30,7 @@ bool is_error(Result result) noexcept {
   return result != kSuccess && result != kInProgress;
 }
 
-/// A wait that begins busily.
+/// Waits a moment: yields in the first rounds, then sleeps.
 void nap(int round) {
   if (round < kSpins)
     std::this_thread::yield();
@@ -40,10 +40,10 @@ void nap(int round) {
 
 }  // namespace
 
-/// What ends the group.
+/// The reason why the group must end.
 struct Comms::Trouble {
-  Control* control = nullptr;  ///< null: nothing does
-  std::string nccl;            ///< an error of NCCL; else the group is over
+  Control* control = nullptr;  ///< null: there is none
+  std::string nccl;            ///< an error of NCCL; empty: the group is over already
 };
 
 Comms::Comms(const Library& library, Duration abort_within)
@@ -148,7 +148,8 @@ void Comms::await_ready(Entry& entry, const Request& request, Time deadline) {
 
 void Comms::fail(Control& control, const Request& request, Code code, const std::string& why) {
   if (code == Code::cancelled) {
-    // NCCL hears of a death by its connections, before the system shows it.
+    // NCCL may report a closed connection before the kernel shows the death of the process. Wait
+    // for that, so that the error is WorkerDied and names the rank.
     const Time until = steady_now() + kDeathShows;
     while (!control.end_if_dead() && steady_now() < until) std::this_thread::sleep_for(kNap);
   }
@@ -176,7 +177,7 @@ std::vector<std::shared_ptr<Flight>> Comms::flights_of(const NcclCommunicator& o
   return flights;
 }
 
-// Each of these waits ends: the watcher ends the group at an operation's limit.
+// The waits without a deadline end, because the watcher ends the group at an operation's limit.
 void Comms::drain(const NcclCommunicator& of) {
   for (const auto& flight : flights_of(of)) await(*flight, Time::max());
 }
@@ -254,7 +255,8 @@ void Comms::poll() noexcept {
 }
 
 void Comms::settle_done() {
-  // A communicator's operations end in the order of its calls.
+  // The operations of a communicator are settled in the order of its calls: one that is done waits
+  // for an earlier one that is not.
   std::vector<const NcclCommunicator*> busy;
   std::erase_if(under_, [&](const Under& under) {
     if (std::find(busy.begin(), busy.end(), under.of) != busy.end()) return false;
@@ -330,7 +332,8 @@ void Comms::abort_all() noexcept {
     if (entry.comm != nullptr) static_cast<void>(nccl_.abort(std::exchange(entry.comm, nullptr)));
 }
 
-/// Until an operation has left the device's queue, its memory is written.
+/// Settles all operations with the error of the group. It first waits until each has left the
+/// device's queue, since until then the device may write its memory.
 void Comms::settle_all() noexcept {
   std::vector<Under> all;
   {
@@ -355,8 +358,8 @@ void Comms::die() const noexcept {
   for (;;) ::pause();
 }
 
-/// What NCCL still does for other ranks ends first. Then the communicator is aborted, since
-/// ncclCommDestroy may wait for ranks that have not left.
+/// Ends a communicator. ncclCommFinalize first lets NCCL end its work for other ranks. Then the
+/// communicator is aborted, since ncclCommDestroy may wait for ranks that have not left.
 void Comms::close(Entry& entry) {
   bool ends = false;
   {

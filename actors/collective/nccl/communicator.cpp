@@ -35,7 +35,7 @@ Operation operation_of(Reduce reduce) noexcept {
   return sum;
 }
 
-/// The first error; where there is none, whether something is in progress.
+/// Merges a result into `all`: the first error wins; without one, kInProgress wins over kSuccess.
 void note(Result& all, Result one) noexcept {
   if (all == kSuccess || (all == kInProgress && one != kSuccess)) all = one;
 }
@@ -70,7 +70,9 @@ void NcclCommunicator::has_done(const Comms::Under& under) noexcept {
   control_->note_done(under.flight->operation.kind, under.sequence);
 }
 
-/// Null pointers and messages without elements are of no kind; those go with the device's.
+/// Returns whether the device carries out the operation. The memory of the first message with
+/// elements decides. Messages without elements are of no kind of memory: sends and receives that
+/// have only those go to the device, other operations without elements to the host.
 bool NcclCommunicator::is_on_device(const Request& request) const {
   const kernels::Device& device = place_.device;
   for (const Transfers::One& one : request.transfers)
@@ -114,7 +116,8 @@ bool NcclCommunicator::begin(const std::shared_ptr<Flight>& flight) {
 bool NcclCommunicator::enqueue(const std::shared_ptr<Flight>& flight) {
   const Request& request = flight->operation;
   Request asked = request;
-  if (asked.terms.after.of_device() != nullptr) asked.terms.after = {};  // the device waits for it
+  // The device waits for its own event (hold_back), so the host need not.
+  if (asked.terms.after.of_device() != nullptr) asked.terms.after = {};
   control_->set_timeout(timeout());
   control_->agree(asked);
   const std::uint64_t sequence = control_->sequence();
@@ -127,7 +130,7 @@ bool NcclCommunicator::enqueue(const std::shared_ptr<Flight>& flight) {
     place_.comms->call(*entry_, request, [&] { return issue(request); });
     flight->on_device = place_.device.record(*queue_);
   } catch (const Error& e) {
-    // The others have begun: who cannot go on ends the group.
+    // The other ranks have begun the operation, so a rank that cannot go on ends the group.
     control_->abort(e.message());
     place_.comms->finish();
     throw;
@@ -138,7 +141,7 @@ bool NcclCommunicator::enqueue(const std::shared_ptr<Flight>& flight) {
   return true;
 }
 
-/// The queue waits for the operation's input.
+/// Lets the queue wait for the operation's input: the work in compute(), and Terms::after.
 void NcclCommunicator::hold_back(const Request& request) {
   kernels::Device& device = place_.device;
   device.make_current();
@@ -231,7 +234,7 @@ std::unique_ptr<Communicator> join_nccl_group(std::unique_ptr<Communicator> host
   try {
     library = &nccl::library();
   } catch (const Error& e) {
-    if (host != nullptr) host->abort(e.message());  // the others wait for this rank
+    if (host != nullptr) host->abort(e.message());  // the other ranks wait for this one
     throw;
   }
   return nccl::join(std::move(host), device, *library, options.abort_within);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kFile = "libnccl.so.2";
 
-/// Paths that match, in the order of their names.
+/// Adds the paths that match, in the order of their names.
 void add_matches(const std::string& pattern, std::vector<std::string>& paths) {
   glob_t found{};
   if (::glob(pattern.c_str(), 0, nullptr, &found) == 0)
@@ -23,7 +23,7 @@ void add_toolkit(const std::string& root, std::vector<std::string>& paths) {
     add_matches(root + folder + kFile, paths);
 }
 
-/// What pip has installed below this prefix.
+/// Adds the libraries that pip has installed below this prefix.
 void add_pip(const std::string& prefix, std::vector<std::string>& paths) {
   for (const char* packages : {"/site-packages", "/dist-packages"})
     for (const char* python : {"/lib/python3.*", "/lib/python3"}) {
@@ -132,7 +132,7 @@ Library open_library(const std::vector<std::string>& candidates) {
 }
 
 const Library& library() {
-  // Operations of several communicators begin on a device in the order of their calls.
+  // Makes operations of several communicators begin on a device in the order of their calls.
   ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0);
   static const Library nccl = open_library(candidates(Environment()));
   return nccl;

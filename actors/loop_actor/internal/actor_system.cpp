@@ -12,7 +12,8 @@
 namespace troupe::loops {
 namespace {
 
-/// Threads that are made meanwhile take no signals: those are the program's own.
+/// Blocks all signals while it lives. Threads that are made meanwhile inherit that, so signals go
+/// to the program's own threads.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -28,9 +29,10 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-/// No file and no variable of the environment is read: parse() is never called.
+/// Returns CAF's configuration. parse() is never called, so CAF reads no file and no environment
+/// variable.
 caf::actor_system_config& config() {
-  static auto& made = *new caf::actor_system_config;   // as long as the system
+  static auto& made = *new caf::actor_system_config;   // never destroyed, as the system
   made.set("scheduler.policy", caf::atom("sharing"));  // the default policy polls
   made.set("scheduler.max-threads", 1);
   return made;
@@ -51,7 +53,7 @@ caf::actor_system& make_system() {
 }  // namespace
 
 caf::actor_system& actor_system() {
-  // Never destroyed: at exit it would wait for actors that other static objects still own.
+  // Never destroyed: its destructor at exit would wait for actors that other static objects own.
   static caf::actor_system& system = make_system();
   return system;
 }

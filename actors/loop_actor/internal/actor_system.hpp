@@ -1,7 +1,8 @@
-/// CAF in this process. Only this folder's .cpp files see it.
+/// The CAF actor system of this process and the message types of loop actors. Only the .cpp files
+/// of loop_actor/ include it.
 ///
-/// CAF's core alone: its network library lets a peer spawn and kill actors unasked. Message types
-/// are marked unsafe, so CAF has no way to make one of bytes.
+/// It uses CAF's core only, since CAF's network library lets a peer spawn and kill actors without a
+/// check. The message types are marked unsafe, so CAF cannot make one from bytes.
 #pragma once
 
 #include <caf/actor_system.hpp>
@@ -12,8 +13,9 @@
 
 namespace troupe::loops {
 
-/// Made by the first call, with three threads, for handlers, timers and CAF's own printer, that
-/// take no signals; it lives as long as the process. Throws Unavailable when there are no threads.
+/// Returns the actor system, which the first call makes and which lives as long as the process. It
+/// has three threads, for handlers, timers and CAF's own printer, with signals blocked. Throws
+/// Unavailable when the system gives no more threads.
 caf::actor_system& actor_system();
 
 using Work = std::shared_ptr<const std::function<void()>>;

@@ -1,5 +1,5 @@
-/// All communicators of NCCL that one rank has on its device: calls one after another, looks after
-/// the operations under way, and aborts all of them together.
+/// Comms: all communicators of NCCL that one rank has on its device. It makes NCCL's calls one at a
+/// time, watches the operations in progress, and aborts all communicators together.
 #pragma once
 
 #include "troupe/actors/collective/internal/flight.hpp"
@@ -22,10 +22,11 @@ using collective::internal::Flight;
 using Request = collective::internal::Operation;
 class NcclCommunicator;
 
-/// One communicator. NCCL may write `comm` until it is ready, so it stays where it is.
+/// One communicator. NCCL may write `comm` until the communicator is ready, so an Entry is never
+/// moved.
 struct Entry {
   Comm comm = nullptr;
-  Control* control = nullptr;  ///< speaks for its ranks; outlives the entry
+  Control* control = nullptr;  ///< the host group of its ranks; outlives the entry
 };
 
 /// Calls of NCCL are made under one lock, and none of them waits: NCCL is non-blocking.
@@ -44,26 +45,28 @@ class Comms final : public collective::internal::Carrier {
   ~Comms() override;
 
   const Library& library() const noexcept { return nccl_; }
-  /// A new communicator; returns when NCCL has it ready. Throws as call() does.
+  /// Makes a communicator. Returns when NCCL has it ready. Throws as call() does.
   Entry& join(Control& control, const UniqueId& id, const Request& request);
-  /// Every rank of the parent calls it; null for those without a color.
+  /// Makes the communicator of a split. Every rank of the parent calls it. Returns null for ranks
+  /// without a color.
   Entry* split(Entry& parent, const Request& request);
+  /// Sets the host group of an entry.
   void speak_for(Entry& entry, Control& control);
-  /// Makes calls of NCCL, and returns when what they enqueue is in the device's queue. Throws what
-  /// ends the group: an error of NCCL, or the operation's deadline.
+  /// Runs `calls`, which call NCCL, under the lock. Returns when their work is in the device's
+  /// queue. Ends the group and throws at an error of NCCL or at the operation's deadline.
   void call(Entry& entry, const Request& request, const std::function<Result()>& calls);
-  /// From now on this settles the operation.
+  /// Takes over an operation: from now on this object settles it.
   void add(Under under);
-  /// Waits for what the communicator has asked for.
+  /// Waits for all operations of the communicator.
   void drain(const NcclCommunicator& of);
-  /// The same when a device alone waits for it. False, at once, when somebody has the Work of an
-  /// operation that has not ended.
+  /// Waits for all operations of the communicator if only devices wait for them. Returns false, at
+  /// once, when a user still has the Work of an operation that has not ended.
   bool drain_device(const NcclCommunicator& of);
-  /// Gives the communicator back; aborts all when the group is over.
+  /// Destroys the communicator; aborts all when the group is over.
   void leave(Entry& entry);
-  /// Precondition: the group is over. Aborts all communicators, then settles what was under way.
+  /// Aborts all communicators, then settles all operations. Precondition: the group is over.
   void finish() noexcept;
-  /// Ends the group and all of this, and throws what ended it.
+  /// Ends the group, aborts all communicators, and throws the error that ended it.
   [[noreturn]] void fail(Control& control, const Request& request, Code code,
                          const std::string& why);
 
@@ -73,10 +76,11 @@ class Comms final : public collective::internal::Carrier {
 
  private:
   struct Trouble;
-  /// Operations of the communicator that have not ended.
+  /// Returns the operations of the communicator that have not ended.
   std::vector<std::shared_ptr<Flight>> flights_of(const NcclCommunicator& of);
   void watch();
-  /// Settles what is done, and ends what must end.
+  /// Settles operations that are done, and ends the group at a deadline, a death or an error of
+  /// NCCL.
   void poll() noexcept;
   void settle_done();
   Trouble find_trouble();
@@ -92,14 +96,14 @@ class Comms final : public collective::internal::Carrier {
 
   const Library& nccl_;
   Duration abort_within_;
-  std::mutex calls_;  // of NCCL, and all below
+  std::mutex calls_;  // guards NCCL's calls and the members below
   std::condition_variable changed_;
   std::list<Entry> entries_;
   std::vector<Under> under_;
-  Time asked_{}, looked_{};  // for what must end; for deaths
+  Time asked_{}, looked_{};  // the last checks for deadlines and errors, and for deaths
   bool stopping_ = false, over_ = false;
   SignalMaskedThread watcher_;
-  std::mutex ending_;  // of the two below
+  std::mutex ending_;  // guards the two below
   std::condition_variable ended_changed_;
   bool ended_ = false;
   SignalMaskedThread aborter_;

@@ -1,4 +1,4 @@
-/// One rank's end of a group on a device.
+/// NcclCommunicator: one rank's end of a group whose operations a device carries out.
 #pragma once
 
 #include "troupe/actors/collective/nccl/internal/comms.hpp"
@@ -6,7 +6,7 @@
 
 namespace troupe::collective::nccl {
 
-/// What a rank's group and its splits share.
+/// The parts that a rank's group and its splits share.
 struct Place {
   kernels::Device device;
   std::shared_ptr<Comms> comms;
@@ -23,7 +23,7 @@ class NcclCommunicator final : public Communicator {
   std::vector<RankProgress> progress() const override { return control_->progress(); }
 
   Control& control() noexcept { return *control_; }
-  /// An operation under way has ended well.
+  /// Counts an operation that has ended without an error, and records its end.
   void has_done(const Comms::Under& under) noexcept;
 
  protected:
@@ -33,7 +33,7 @@ class NcclCommunicator final : public Communicator {
 
  private:
   bool is_on_device(const Request& request) const;
-  /// Whether the device does it; else it is done.
+  /// Begins an operation. Returns true if the device carries it out, false if it is done.
   bool begin(const std::shared_ptr<Flight>& flight);
   bool enqueue(const std::shared_ptr<Flight>& flight);
   void hold_back(const Request& request);
@@ -47,7 +47,7 @@ class NcclCommunicator final : public Communicator {
   std::unique_ptr<kernels::Queue> queue_;
 };
 
-/// join_nccl_group() with a library of the caller's, which must stay.
+/// Does join_nccl_group() with a library of the caller, which must outlive the group.
 std::unique_ptr<Communicator> join(std::unique_ptr<Communicator> host,
                                    const kernels::Device& device, const Library& library,
                                    Duration abort_within);

@@ -1,10 +1,10 @@
-/// NCCL's library, found and opened at run time: nothing of troupe links it or sees its header.
+/// Finds and opens NCCL's library at run time. Nothing of troupe links NCCL or includes its header.
 ///
 ///     const Library& nccl = library();              // throws Unavailable when there is none
 ///     nccl.check(nccl.get_unique_id(&id), "ncclGetUniqueId");
 ///
-/// The prototypes are those that have been the same since NCCL 2.19. The one structure is the
-/// oldest form of a configuration, which later versions read by its size and version.
+/// The prototypes below have been the same since NCCL 2.19. The one structure is the oldest form of
+/// NCCL's configuration, which later versions recognise by its size and version.
 #pragma once
 
 #include "troupe/runtime/base/environment.hpp"
@@ -23,11 +23,11 @@ using Stream = void*;  ///< cudaStream_t
 struct UniqueId {
   char bytes[128];
 };
-/// Numbers of ncclDataType_t and ncclRedOp_t.
+/// The values of ncclDataType_t and ncclRedOp_t.
 enum DataType : int { i8 = 0, u8 = 1, i32 = 2, i64 = 4, f16 = 6, f32 = 7, f64 = 8, bf16 = 9 };
 enum Operation : int { sum = 0, product = 1, max = 2, min = 3, average = 4 };
 
-/// ncclConfig_t as it was in 2.14; a later NCCL takes its own defaults for the rest.
+/// ncclConfig_t of version 2.14. A later NCCL uses its defaults for later members.
 struct Config {
   std::size_t size = sizeof(Config);
   unsigned magic = 0xcafebeef;
@@ -67,29 +67,31 @@ struct Library {
   const char* (*error_string)(Result) = nullptr;
   const char* (*last_error)(Comm) = nullptr;
 
-  /// Throws Unavailable, with NCCL's words, unless the call succeeded.
+  /// Throws Unavailable, with NCCL's text, unless the call succeeded.
   void check(Result result, const char* call) const;
-  /// NCCL's words: those of the result, and of what happened last.
+  /// Returns NCCL's texts for the result and for its last error.
   std::string error_text(Result result) const;
 };
 
-/// "2.28.9".
+/// Returns a text such as "2.28.9".
 std::string version_text(int version);
 
-/// Where NCCL is looked for, in order: TROUPE_NCCL alone when it is set; else libnccl.so.2 where
-/// the loader looks; the toolkit's (CUDA_HOME, CUDA_PATH, /usr/local/cuda); what pip has installed
+/// Returns the files to try, in order: TROUPE_NCCL alone when it is set; else libnccl.so.2 in the
+/// loader's path, in the toolkit (CUDA_HOME, CUDA_PATH, /usr/local/cuda), and in pip's packages
 /// (nvidia/nccl/lib in site-packages).
 std::vector<std::string> candidates(const Environment& environment);
 
-/// TROUPE_NCCL_SYNCHRONIZE: 1 has the device synchronised around each operation, to find the one
-/// that goes wrong. Throws InvalidArgument for what is neither 0 nor 1.
+/// Returns the value of TROUPE_NCCL_SYNCHRONIZE. 1 synchronises the device around each operation,
+/// to find the one that fails. Throws InvalidArgument for a value that is neither 0 nor 1.
 bool synchronizes(const Environment& environment);
 
-/// Opens the first candidate that loads. Throws Unavailable, one sentence for each place, when none
-/// does, or when it lacks a function, or is older than 2.19.3 or of another major version.
+/// Opens the first candidate that loads. Throws Unavailable, with one sentence for each candidate,
+/// when none loads, or when it lacks a function, is older than 2.19.3, or is of another major
+/// version.
 Library open_library(const std::vector<std::string>& candidates);
 
-/// That of this process, opened once; throws as open_library(), again with the next call.
+/// Returns the library of this process, which the first call opens. Throws as open_library(); the
+/// next call then tries again.
 const Library& library();
 
 }  // namespace troupe::collective::nccl
