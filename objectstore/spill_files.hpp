@@ -29,10 +29,10 @@ namespace troupe::objectstore {
 using SpillId = std::uint64_t;
 
 struct SpillOptions {
-  std::vector<std::string> folders;  ///< existing, writable folders; used in turn
-  Bytes quota;                       ///< most bytes on disk; zero: no limit but the disk's
-  double keep_free = 0.05;           ///< part of each file system left to other programs
-  Bytes file{16u << 20};             ///< small objects share files of about this size
+  std::vector<std::string> folders;        ///< existing, writable folders; used in turn
+  Bytes quota;                             ///< most bytes on disk; zero: no limit but the disk's
+  double keep_free = 0.05;                 ///< part of each file system left to other programs
+  Bytes file{16u << 20};                   ///< small objects share files of about this size
   Duration full{std::chrono::seconds(1)};  ///< a full folder is tried again after this
   /// The system calls that move bytes; tests put faulty ones in their place.
   ssize_t (*pwrite)(int, const void*, std::size_t, off_t) = nullptr;

@@ -35,7 +35,7 @@ class SpillPlan {
     std::uint32_t folders = 1;
     Bytes quota;  ///< most bytes on disk; zero: no limit but the disk's
     Bytes file{
-        16u << 20};  ///< size of fused files; objects of this size and above are not fused
+        16u << 20};  ///< about the size of fused files; an object of that size gets a file alone
     std::uint32_t errors{3};                 ///< errors after which a folder is quarantined
     Duration full{std::chrono::seconds(1)};  ///< a full folder is tried again after this
   };

@@ -44,8 +44,8 @@
 namespace troupe::objectstore {
 
 struct SpillerOptions {
-  Duration patience{std::chrono::seconds(8)};  ///< longest wait of an ask without progress
-  Duration at_most{std::chrono::seconds(30)};  ///< longest wait of an ask
+  Duration patience{std::chrono::seconds(8)};     ///< longest wait of an ask without progress
+  Duration at_most{std::chrono::seconds(30)};     ///< longest wait of an ask
   Duration grace{std::chrono::milliseconds(50)};  ///< a restored object is not spilled so long
   Duration retry{std::chrono::milliseconds(10)};  ///< period of new tries while an ask waits
   std::uint64_t at_once{64u << 20};               ///< most bytes being written at a time

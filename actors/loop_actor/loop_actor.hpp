@@ -71,7 +71,8 @@ class LoopActor {
   }
   /// Runs `work` in the mailbox, after the events emitted so far. It must not block.
   void post(std::function<void()> work) { mailbox_.post(std::move(work)); }
-  /// Makes every next() return nullopt and waits until the loop has returned.
+  /// Ends next() for good, after the orders that were sent before, and waits until the loop has
+  /// returned.
   void stop() { mailbox_.stop(); }
 
  private:

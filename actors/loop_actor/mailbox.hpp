@@ -36,10 +36,11 @@ class TROUPE_API LoopMailbox {
   void run(std::function<void()> loop);
   /// Sends a message to the loop's receive(). Any thread; never blocks.
   void tell(std::shared_ptr<void> message);
-  /// Returns the next message, in the order of tell(). Blocks without a limit until there is one or
-  /// until stop(). Returns nullptr after stop(), also if messages are left. One thread.
+  /// Returns the next message, in the order of tell(). Blocks without a limit until there is one.
+  /// After stop() it returns the messages that were sent before, and then nullptr. Messages sent
+  /// later are lost. One thread.
   std::shared_ptr<void> receive();
-  /// Makes receive() return nullptr from now on and waits until the loop has returned. Not to be
+  /// Ends receive() for good and waits until the loop has returned. Not to be
   /// called by the loop itself.
   void stop();
 

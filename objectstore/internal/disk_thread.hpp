@@ -31,7 +31,7 @@ struct DiskOutcome {
   std::string why;
 };
 
-/// Does reads first, since somebody waits for them, and the other jobs in their order. So a read
+/// Does reads first, since a process waits for them, and the other jobs in their order. So a read
 /// may be posted only after the end of its write. A close or punch may be posted right after a read
 /// of the same place.
 class DiskThread {

@@ -197,10 +197,10 @@ enum class Why : std::uint8_t {
 /// The description of a type. Two programs whose types have equal hashes read each other's values.
 struct Shape {
   Why why = Why::ok;
-  bool bytes = false;      ///< the memory is the encoding, and any bytes are a value
-  bool recursive = false;  ///< the type, or a type inside it, contains itself
+  bool bytes = false;       ///< the memory is the encoding, and any bytes are a value
+  bool recursive = false;   ///< the type, or a type inside it, contains itself
   std::uint32_t least = 1;  ///< the fewest bytes of an encoding, at least 1
-  std::uint64_t hash = 0;  ///< the fingerprint of the structure
+  std::uint64_t hash = 0;   ///< the fingerprint of the structure
 };
 
 /// The classes whose description is under way, innermost first: a list on the stack of the constant
