@@ -95,7 +95,7 @@ class ArenaCommunicator final : public Communicator {
   void move(const std::vector<Transfers::One>& messages);
 
   // rank.cpp
-  /// What begins every operation.
+  /// Begins an operation: counts it, records the progress, and waits for its input.
   void begin(const Operation& operation);
   /// Steps 2 and 3 of a phase; the rank's slot is written. offset and part tell phases apart.
   void meet(std::uint64_t offset, std::uint8_t part = 0);
