@@ -63,7 +63,8 @@ constexpr std::string_view type_text() {
 
 // --- kinds of types
 //
-// Each is_x<T> is true for exactly the class template x, whatever its arguments are.
+// Each is_x<T> is true for the specializations of the class template x. is_tuple includes
+// std::pair. is_unique is true only with the default deleter, and not for arrays.
 
 template <class T>
 inline constexpr bool is_ref = false;
