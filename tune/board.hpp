@@ -1,4 +1,4 @@
-/// What is known about an experiment: the value that every view is drawn from.
+/// Board: everything known about an experiment, as one value. Every view is a function of it.
 ///
 ///     const Board& board = experiment.board();
 ///     for (const TrialInfo& t : board.trials) std::cout << t.number << ' ' << t.score() << '\n';
@@ -21,10 +21,10 @@ namespace troupe::tune {
 enum class TrialState : std::uint8_t {
   waiting,  ///< ready to run, no slot yet
   running,
-  holding,    ///< inside report(), until the scheduler goes on
-  leaving,    ///< told to end its present attempt
-  paused,     ///< has a checkpoint and no slot, until the scheduler goes on
-  completed,  ///< reached its end
+  holding,    ///< waits inside report() for a decision of the scheduler
+  leaving,    ///< its present attempt was told to end and has not ended yet
+  paused,     ///< has no slot; waits for a decision of the scheduler or for its donor's checkpoint
+  completed,  ///< reached its last step or the target, or its function returned
   stopped,    ///< ended early by the scheduler or because the experiment ended
   failed,     ///< its last attempt failed and no retry is left
 };
@@ -33,6 +33,7 @@ constexpr bool is_over(TrialState s) noexcept {
   return s >= TrialState::completed;
 }
 
+/// One report of a trial.
 struct Sample {
   long step = 0;
   double score = 0;
@@ -40,29 +41,32 @@ struct Sample {
   int attempt = 0;
 };
 
-/// One exploit: what a trial took over from a better one.
+/// One exploit: a trial that took over weights and parameters from its donor.
 struct Copy {
-  int donor = 0;
-  long own_step = 0;    ///< where the trial was
-  long donor_step = 0;  ///< where it goes on
-  double seconds = 0;
+  int donor = 0;        ///< the member whose weights are copied
+  long own_step = 0;    ///< the trial's step before the copy
+  long donor_step = 0;  ///< the step of the donor's checkpoint, from which the trial goes on
+  double seconds = 0;   ///< since the experiment began
   std::string hash;     ///< of the donor's checkpoint
-  bool proven = false;  ///< the trial loaded weights with the same hash
+  bool proven = false;  ///< the trial loaded weights with this hash
   Point donor_params;
-  Point params;
+  Point params;  ///< the trial's parameters after explore
 };
 
+/// What is known about one trial.
 struct TrialInfo {
   int number = 0;
   TrialState state = TrialState::waiting;
   int attempt = 0;  ///< starts so far
   int failures = 0;
   Point params;
-  /// One per report, oldest first; every second one is dropped when there are 4,096.
+  /// One sample per report, oldest first. When there are more than 4,096, every second one is
+  /// dropped.
   std::vector<Sample> history;
   std::vector<Copy> copies;
   std::map<std::string, double> metrics;  ///< of the last report
-  /// The latest, while the trial lives; of a completed one with Options::save_at_end.
+  /// The checkpoint that a next attempt would start from, until the trial is over. A trial that
+  /// completes keeps it if Options::save_at_end is set.
   std::optional<Checkpoint> checkpoint;
   std::string note;    ///< why it ended, in plain words
   double created = 0;  ///< seconds since the experiment began
@@ -73,40 +77,41 @@ struct TrialInfo {
   long step() const noexcept { return history.empty() ? 0 : history.back().step; }
 };
 
-/// The best state that a trial reported, and its model.
+/// The best report of an experiment, and the model at that report.
 struct BestReport {
   int trial = 0;
   long step = 0;
   double score = 0;
-  Point params;                          ///< with which the trial came there
-  std::optional<Checkpoint> checkpoint;  ///< of this very state; none: no report offered a model
+  Point params;                          ///< the trial's parameters at that report
+  std::optional<Checkpoint> checkpoint;  ///< of this very report; none: no report offered a model
 };
 
 struct Board {
   std::string name;
-  std::string metric = "score";  ///< how the score is called
+  std::string metric = "score";  ///< the name of the score
   Goal goal = minimize;
   SearchSpace space;
   std::string scheduler;
   std::string searcher;
   std::uint64_t seed = 0;
-  int planned = 0;  ///< trials asked for
-  int slots = 0;    ///< that may run at a time
+  int planned = 0;  ///< Options::trials
+  int slots = 0;    ///< trials that may run at a time
   long max_steps = 0;
   double seconds = 0;  ///< since the experiment began
   bool over = false;
   std::string why_over;
-  std::string error;  ///< the mistake in the program for which it could not go on; else empty
+  std::string error;  ///< why the scheduler refused the program; empty when it did not
   int best = -1;      ///< the trial of best_report, or -1
-  /// The best report of all. Those that offered a model go before those that did not, so that the
-  /// score and the model belong together.
+  /// The best report of all. Any report with a saved model precedes all reports without one, so
+  /// that the score and the model belong together.
   std::optional<BestReport> best_report;
   std::vector<TrialInfo> trials;
   std::uint64_t reports = 0;      ///< received so far
-  std::uint64_t events_seen = 0;  ///< that were ever in `events`
-  std::deque<Event> events;       ///< the latest 1,000 that people care about (no plain reports)
+  std::uint64_t events_seen = 0;  ///< how many events were ever in `events`
+  std::deque<Event> events;       ///< the latest 1,000 that plain_words() describes (no reports)
 
-  /// Of best_report; of a board made by hand the best trial's last score; NaN without one.
+  /// The score of best_report. Without one (a board made by hand) the last score of trial `best`,
+  /// or NaN.
   double best_score() const noexcept {
     if (best_report) return best_report->score;
     return best < 0 ? std::numeric_limits<double>::quiet_NaN()
@@ -116,7 +121,7 @@ struct Board {
     if (best_report) return best_report->step;
     return best < 0 ? 0 : trials[static_cast<std::size_t>(best)].step();
   }
-  /// There must be a best trial.
+  /// Requires a best trial.
   const Point& best_params() const noexcept {
     return best_report ? best_report->params : trials[static_cast<std::size_t>(best)].params;
   }

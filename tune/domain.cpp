@@ -14,7 +14,7 @@ namespace {
   throw InvalidArgument(Code::invalid_argument, what + ": " + why);
 }
 
-/// Steps that a double counts, and whole numbers that it tells apart.
+/// Up to this number a double holds every whole number exactly.
 constexpr double most_steps = 0x1p53;
 
 Domain bounded(const char* name, Domain::Kind kind, double low, double high, double step,
@@ -35,14 +35,15 @@ Domain bounded(const char* name, Domain::Kind kind, double low, double high, dou
   if (step > high - low && high > low) reject(what, "the step is larger than the range");
   if (kind == Domain::Kind::real && step > 0 && (high - low) / step > most_steps)
     reject(what, "the step " + number(step) + " is too small: more than 2^53 values");
-  if (step > 0) {  // the last value that there is: what lies above it is no value and draws none
+  if (step > 0) {  // lower `high` to the last multiple, so that no draw falls above it
     const double last = low + std::floor((high - low) / step * (1 + 1e-12)) * step;
     if (last < high - 1e-9 * step) domain.high = last;
   }
   return domain;
 }
 
-/// Checked before they become doubles, which round what lies beyond.
+/// Makes a whole-number domain. Checks the bounds as integers, since a double rounds integers
+/// beyond 2^53.
 Domain whole(const char* name, long long low, long long high, bool log) {
   constexpr auto most = static_cast<long long>(most_steps);
   if (std::min(low, high) < -most || std::max(low, high) > most)
@@ -53,7 +54,7 @@ Domain whole(const char* name, long long low, long long high, bool log) {
                  low == high ? 0 : 1, log);
 }
 
-/// Nearest multiple of the step inside the bounds.
+/// Returns the nearest value inside the bounds that is low + k * step.
 double rounded(const Domain& d, double value) {
   if (d.step <= 0) return std::clamp(value, d.low, d.high);
   if (d.kind == Domain::Kind::integer) return std::clamp(std::round(value), d.low, d.high);
@@ -63,7 +64,7 @@ double rounded(const Domain& d, double value) {
   }
   const double last = std::floor((d.high - d.low) / d.step * (1 + 1e-12));
   const double k = std::clamp(std::round((value - d.low) / d.step), 0.0, last);
-  return std::min(d.low + k * d.step, d.high);  // 3 * 0.1 is more than 0.3
+  return std::min(d.low + k * d.step, d.high);  // in doubles 3 * 0.1 is above 0.3
 }
 
 /// Inverse of the normal distribution function (Acklam's rational approximation, relative error
@@ -165,7 +166,7 @@ double at_quantile(const Domain& d, double u) {
     return std::min(std::floor(u * n), n - 1);
   }
   if (d.kind == Domain::Kind::normal) return rounded(d, d.mean + d.deviation * normal_quantile(u));
-  // discrete domains are widened by half a step, so that the end points are as likely as the rest
+  // Discrete domains are widened by half a step, so that the end points are as likely as the rest.
   const double half = d.step / 2;
   const double low = d.low - half;
   const double high = d.high + half;
@@ -179,8 +180,8 @@ bool contains(const Domain& d, double value) {
   if (d.step <= 0) return value >= d.low && value <= d.high;
   if (d.kind == Domain::Kind::integer || d.kind == Domain::Kind::choice)
     return rounded(d, value) == value;
-  // Steps come out of a product and a sum with the lower bound: a few units in the last place of
-  // the largest of them.
+  // A value is low + k * step, computed in doubles. Its error is a few units in the last place of
+  // the largest term.
   const double largest = d.kind == Domain::Kind::normal
                              ? std::abs(value)
                              : std::max(std::abs(d.low), std::abs(d.high));

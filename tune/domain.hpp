@@ -1,4 +1,5 @@
-/// What a parameter may be, without its C++ type: the vocabulary of searchers and schedulers.
+/// The domain of one parameter and the points of a search space, both without C++ types. Searchers
+/// and schedulers work on these.
 ///
 ///     Domain lr = log_uniform(1e-5, 1e-1);
 ///     Random random(seed);
@@ -19,31 +20,30 @@ namespace troupe::tune {
 
 using Point = std::vector<double>;
 
-/// Made by the functions below, which check the bounds; every maker throws InvalidArgument when
-/// they make no sense.
+/// The values that one parameter may take. Make one with the functions below: each checks its
+/// arguments and throws InvalidArgument when they describe no valid domain.
 struct Domain {
   enum class Kind { real, integer, normal, choice };
   Kind kind = Kind::real;
-  double low = 0;    ///< inclusive; for normal -infinity
-  double high = 1;   ///< inclusive; for normal +infinity
+  double low = 0;    ///< inclusive; -infinity for normal
+  double high = 1;   ///< inclusive; +infinity for normal
   double step = 0;   ///< values are low + k * step (normal: k * step); 0 means continuous
   bool log = false;  ///< uniform in log(value)
   double mean = 0;   ///< normal only
   double deviation = 1;
   std::vector<std::string> options;  ///< choice only: how each option is shown
-  bool grid = false;                 ///< a choice of which every option is tried with every sample
+  bool grid = false;                 ///< choice only: cross every option with every random sample
 
   friend bool operator==(const Domain&, const Domain&) = default;
 };
 
 /// Uniform in [low, high].
 TROUPE_API Domain uniform(double low, double high);
-/// Uniform in log(value); low must be positive. For quantities that matter by factor, as a learning
-/// rate.
+/// Uniform in log(value); low must be positive. Use it where ratios matter, as for a learning rate.
 TROUPE_API Domain log_uniform(double low, double high);
-/// low, low + step, … up to high.
+/// The values low, low + step, … up to high, each as likely as the others.
 TROUPE_API Domain quantized(double low, double high, double step);
-/// log_uniform rounded to low + k * step.
+/// log_uniform, rounded to the nearest low + k * step.
 TROUPE_API Domain log_quantized(double low, double high, double step);
 /// Whole numbers from low to high, both included.
 TROUPE_API Domain integers(long long low, long long high);
@@ -51,23 +51,27 @@ TROUPE_API Domain integers(long long low, long long high);
 TROUPE_API Domain log_integers(long long low, long long high);
 /// Normal distribution, unbounded; step > 0 rounds to its multiples.
 TROUPE_API Domain normal(double mean, double deviation, double step = 0);
-/// `count` unnamed options. Space<Hp>::with takes choice(a, b, …) of space.hpp instead.
+/// A choice among options that are shown as these texts. Users of Space<Hp> write choice(a, b, …)
+/// of space.hpp instead.
 TROUPE_API Domain choices(std::vector<std::string> shown);
 
-/// One value, drawn as the domain says.
+/// Draws one value from the domain's distribution.
 TROUPE_API double sample(const Domain& domain, Random& random);
-/// The value at quantile u in [0, 1): low-discrepancy sequences feed this.
+/// Returns the value at quantile u in [0, 1). Low-discrepancy sequences supply the u.
 TROUPE_API double at_quantile(const Domain& domain, double u);
-/// Whether the domain can produce this value (quantised ones within rounding).
+/// Whether the domain can produce this value. Values of a domain with a step may differ from the
+/// step's multiple by rounding error.
 TROUPE_API bool contains(const Domain& domain, double value);
-/// The nearest value inside, rounded to the domain's step.
+/// Returns the nearest value inside the domain, rounded to its step.
 TROUPE_API double clamp(const Domain& domain, double value);
-/// At most `count` values spread evenly (in log where the domain is); all of a choice or of few
-/// integers. Normal domains spread over quantiles.
+/// Returns at most `count` values spread evenly over the domain: evenly in log(value) for a log
+/// domain, over quantiles for a normal one. A choice gives all its options, and a stepped domain of
+/// at most `count` values gives all of them.
 TROUPE_API std::vector<double> grid_values(const Domain& domain, std::size_t count);
-/// A value as people read it: four significant digits, whole numbers whole, options by name.
+/// Formats a value for people: four significant digits, whole numbers without a fraction, options
+/// by name.
 TROUPE_API std::string show(const Domain& domain, double value);
-/// A number with all its digits, alike in every locale.
+/// Formats a number with the digits that it needs to be read back unchanged, in any locale.
 TROUPE_API std::string show_number(double value);
 TROUPE_API std::string show_number(float value);
 TROUPE_API std::string show_number(long long value);
@@ -79,15 +83,16 @@ struct Parameter {
   Domain domain;
 };
 
-/// The parameters of an experiment, in the order of Point.
+/// The parameters of an experiment, in the order of a Point's values.
 struct TROUPE_API SearchSpace {
   std::vector<Parameter> parameters;
 
   std::size_t size() const noexcept { return parameters.size(); }
   Point sample(Random& random) const;
-  /// Throws InvalidArgument that names the parameter, the value and the domain.
+  /// Throws InvalidArgument when the point has the wrong length or a value outside its domain; the
+  /// message names the parameter, the value and the domain.
   void check(const Point& point) const;
-  /// `lr 0.0031, momentum 0.92`.
+  /// Formats a point for people: `lr 0.0031, momentum 0.92`.
   std::string show(const Point& point) const;
 };
 

@@ -18,6 +18,7 @@ constexpr std::array<std::string_view, 25> kind_names = {
     "yielded",   "paused",  "resumed", "stopped", "completed", "retry",    "failed",
     "best",      "over",    "kept",    "repeated"};
 
+/// Which fields of an Event a kind writes and reads.
 struct Fields {
   bool trial, attempt, step, score, donor, can_save, ok, checkpoint, params, donor_params, metrics,
       text;
@@ -49,10 +50,11 @@ Fields fields_of(Kind kind) {
   return f;
 }
 
-/// Seconds that no experiment lasts.
+/// 100 years in seconds: a log with later times is damaged.
 constexpr double longest = 100.0 * 365 * 24 * 3600;
 
-/// A whole number that the type holds; Json's own conversions cut others off.
+/// Reads a whole number that T can hold, and throws otherwise. Json's own conversions would
+/// truncate the number silently.
 template <class T>
 T whole_in(const Json& j) {
   if (j.is_number_unsigned() && std::in_range<T>(j.get<std::uint64_t>()))
@@ -118,7 +120,7 @@ Event read_fields(const Json& j, Kind kind) {
   return e;
 }
 
-/// `lr 0.0031 → 0.0037, width 64 → 80` for the parameters that differ.
+/// Lists the parameters that differ: `, lr 0.0031 → 0.0037, width 64 → 80`.
 std::string changes(const SearchSpace& space, const Point& from, const Point& to) {
   std::string text;
   for (std::size_t i = 0; i < space.size() && i < from.size() && i < to.size(); ++i) {

@@ -1,10 +1,11 @@
-/// The experiment's log: append-only records, one JSON object a line.
+/// Events: the records of an experiment's append-only log, one JSON object a line.
 ///
 ///     std::string line = to_json(event);          // {"t":12.5,"event":"report","trial":3,…}
 ///     Result<Event> back = event_from_json(line);
 ///
-/// Records of what came in (begin, report, save, restore, end, tick, cancel, interrupt) are enough
-/// to rebuild an experiment; the others say what followed, for people and to check a rebuild.
+/// Input records (begin, report, save, restore, end, tick, cancel, interrupt) are enough to rebuild
+/// an experiment. All other records are consequences: people read them, and a rebuild is checked
+/// against them.
 #pragma once
 
 #include "troupe/runtime/base/result.hpp"
@@ -17,18 +18,19 @@
 
 namespace troupe::tune {
 
-/// Saved weights, as the runtime knows them.
+/// Names saved weights; the weights themselves are stored by the runner (optimize(), Simulator).
 struct Checkpoint {
-  std::string key;   ///< names it to whoever stores it
+  std::string key;   ///< under which the runner stores it
   std::string hash;  ///< of its contents, hexadecimal; equal hashes prove a copy
   std::uint64_t bytes = 0;
   long step = 0;
   friend bool operator==(const Checkpoint&, const Checkpoint&) = default;
 };
 
+/// One record of the log. Each kind uses some of the fields; to_json() writes only those.
 struct Event {
   enum class Kind : std::uint8_t {
-    // what came in
+    // inputs; is_input() relies on `interrupt` being the last of them
     begin,
     report,
     save,
@@ -37,7 +39,7 @@ struct Event {
     tick,
     cancel,
     interrupt,
-    // what followed
+    // consequences
     created,
     started,
     exploit,
@@ -53,7 +55,7 @@ struct Event {
     failed,
     best,
     over,
-    kept,      ///< an exploit that did not happen: its donor ended before it had saved
+    kept,      ///< an exploit was revoked, since its donor ended without a checkpoint
     repeated,  ///< a trial failed several times in a row in the same way
   };
   Kind kind = Kind::tick;
@@ -64,7 +66,7 @@ struct Event {
   double score = 0;
   int donor = -1;
   bool can_save = false;
-  bool ok = true;         ///< end: without an error
+  bool ok = true;         ///< end: the attempt ended without an error
   Checkpoint checkpoint;  ///< save, restore (hash), started, exploit, copied
   Point params;
   Point donor_params;
@@ -75,18 +77,20 @@ struct Event {
 };
 
 TROUPE_API std::string_view name_of(Event::Kind kind) noexcept;
-/// Whether the record is an input: replaying these rebuilds the experiment.
+/// Whether the record is an input; replaying all inputs rebuilds the experiment.
 constexpr bool is_input(Event::Kind kind) noexcept {
   return kind <= Event::Kind::interrupt;
 }
 
-/// One line without a newline; only the fields that the kind uses. Numbers come back unchanged (NaN
-/// is null, infinities are strings); bytes that are no UTF-8 become U+FFFD.
+/// Writes an event as one line of JSON without a newline, with the fields that its kind uses.
+/// Numbers can be read back unchanged (NaN is null, infinities are strings). Bytes that are not
+/// UTF-8 become U+FFFD.
 TROUPE_API std::string to_json(const Event& event);
-/// InvalidArgument when the line is no event (unknown kinds and missing fields included).
+/// Reads such a line. Returns InvalidArgument when it is no event: bad JSON, an unknown kind, a
+/// missing field, or a value out of range.
 TROUPE_API Result<Event> event_from_json(std::string_view line);
-/// What happened in a sentence for people: `trial 3 copied trial 1's weights (hash 9f3a21…),
-/// lr 0.0031 → 0.0037`. Empty for inputs that nobody wants to read.
+/// Describes an event in a sentence for people: `trial 3 copied trial 1's weights of step 20 (hash
+/// 9f3a2100…), lr 0.0031 → 0.0037`. Empty for kinds that are not shown to people, such as report.
 TROUPE_API std::string plain_words(const Event& event, const SearchSpace& space,
                                    std::string_view metric = "score");
 

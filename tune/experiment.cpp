@@ -87,7 +87,7 @@ std::string Experiment::Core::header() const {
 
 std::int64_t Experiment::Core::micros(Time time) {
   const auto since = std::chrono::duration_cast<std::chrono::microseconds>(time - epoch).count();
-  return std::max(std::min<std::int64_t>(since, never), now);  // the log never goes back
+  return std::max(std::min<std::int64_t>(since, never), now);  // times in the log never decrease
 }
 
 Experiment::Experiment(SearchSpace space, ExperimentOptions options)
@@ -169,7 +169,8 @@ void Experiment::cancel(Time now) {
 
 void Experiment::interrupted(Time now) {
   if (!core_->begun()) return begin(now);
-  core_->epoch = now - std::chrono::microseconds(core_->now);  // the clock goes on where it stopped
+  // The experiment's time continues from the last record: the downtime does not count.
+  core_->epoch = now - std::chrono::microseconds(core_->now);
   Event e = input(Event::Kind::interrupt, -1, 0);
   e.micros = core_->now;
   core_->apply(e);
@@ -215,7 +216,7 @@ Result<Experiment> Experiment::restore(SearchSpace space, ExperimentOptions opti
     return bad(0, "it describes another experiment: " + lines[0] + " is not " + header);
   }
   core.header_due = false;
-  std::size_t expected = 0;  // of core.log: records that replay has produced and the file must have
+  std::size_t expected = 0;  // how many records of core.log have been found in the file
   for (std::size_t i = 1; i < lines.size(); ++i) {
     if (expected < core.log.size()) {
       const std::string line = to_json(core.log[expected]);

@@ -1,19 +1,19 @@
-/// The core of an experiment: a plain state machine between the trials and a searcher and
-/// scheduler.
+/// The core of an experiment: a plain state machine that drives trials by the answers of a searcher
+/// and a scheduler. A runner, optimize() or the Simulator, connects it to real or simulated trials.
 ///
 ///     Experiment core(space.search(), options);
 ///     core.begin(now);
 ///     for (const Command& c : core.take_commands()) carry_out(c);   // starts trials
-///     core.reported(trial, attempt, report, now);                   // what trials say …
-///     for (const std::string& line : core.take_log()) file << line; // … and what is on record
+///     core.reported(trial, attempt, report, now);                   // an input from a trial
+///     for (const std::string& line : core.take_log()) file << line; // the records to append
 ///
-/// It starts no thread and reads no clock: whoever runs the trials hands in what happened with the
-/// time, and carries out the commands in their order. The log rebuilds it (restore()).
+/// The core starts no thread and reads no clock. The runner calls it with each input and the time,
+/// and carries out its commands in their order. The log is enough to rebuild it (restore()).
 ///
-/// The life of a trial's attempt: Start → (reported → [Save → saved] → Reply)* → ended. A trial
-/// inside report() waits for the Reply; a Save that comes first asks it to save its model there.
-/// A report that offers a model and is the best so far is saved always. An attempt that was told to
-/// return and does not is killed after Options::stop_grace; its reports change nothing.
+/// The life of an attempt: Start → (reported → [Save → saved] → Reply)* → ended. A trial inside
+/// report() waits for its Reply. A Save before that asks it to save its model there. A report that
+/// offers a model and is the best so far is always saved. An attempt that was told to return is
+/// killed after Options::stop_grace if it has not; its reports change nothing.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -27,35 +27,40 @@
 
 namespace troupe::tune {
 
-/// What to try and when to stop. S is the scheduler's own option struct, or any of them.
+/// What an experiment tries and when it stops. S is the option struct of one scheduler, or
+/// AnyScheduler.
 template <class S = AnyScheduler>
 struct Options {
   Goal goal;  ///< required: minimize or maximize
   int trials = 1;
   S scheduler = {};
   AnySearcher searcher = {};
-  /// Trials that run at a time. 0: all; in optimize() as many as the cluster has CPUs.
+  /// Trials that run at a time (slots). 0: all; in optimize() as many as the cluster has CPUs.
   int concurrent = 0;
-  /// Retries of a trial whose attempt failed; -1: endless. Attempts that come no further than those
-  /// before wait longer each time: up to 1 s when they reported something, up to 30 s when not.
+  /// Retries of a trial after failed attempts; -1: endless. A retry waits longer after each attempt
+  /// in a row that came no further than those before it: up to 1 s if the attempt reported, up to
+  /// 30 s if it did not.
   int max_failures = 0;
-  bool fail_fast = false;             ///< the first trial that fails for good ends the experiment
+  bool fail_fast = false;             ///< the first trial without a retry left ends the experiment
   long max_steps = 0;                 ///< a trial that reports this step is complete; 0: no limit
   std::optional<double> target = {};  ///< a score at least as good ends the experiment
   Duration time_limit = {};           ///< of the whole experiment; 0: none
-  long save_every = 0;       ///< reports between checkpoints; 0: only when the scheduler asks
-  bool save_at_end = false;  ///< every trial that completes keeps its last model, not only the best
+  /// Reports between checkpoints of a trial; 0: only those that the scheduler asks for, and the
+  /// best report's.
+  long save_every = 0;
+  bool save_at_end = false;  ///< keep the last model of every trial that completes
   std::uint64_t seed = 0;
   std::string name = "experiment";
-  std::string metric = "score";    ///< how the score is called, for people
+  std::string metric = "score";    ///< the name of the score, for people
   std::vector<Point> starts = {};  ///< points to try first (Space::starts())
   bool show = true;                ///< optimize(): a live table, or a line now and then
-  /// optimize(): a folder of this experiment's own for log, pictures, page; empty: none.
+  /// optimize(): a folder of this experiment's own for log, pictures and page; empty: none are
+  /// written.
   std::string results = {};
-  /// A trial that was told to return and has not after this long is killed; forever: never.
+  /// How long an attempt has to return once it was told to; then it is killed. Forever: never.
   Duration stop_grace = std::chrono::seconds(5);
 
-  /// The same with the scheduler's type erased.
+  /// Returns the same options with the scheduler's type erased.
   Options<AnyScheduler> any() const {
     return {goal,      trials, scheduler,  searcher,   concurrent,  max_failures, fail_fast,
             max_steps, target, time_limit, save_every, save_at_end, seed,         name,
@@ -64,39 +69,43 @@ struct Options {
 };
 using ExperimentOptions = Options<>;
 
-/// Start an attempt; `from` holds weights to restore and `from->step` the step to go on from.
+// Commands: what the runner is to do.
+
+/// Start an attempt with these parameters, from the weights and the step of `from` if there is one.
 struct Start {
   int trial = 0;
   int attempt = 0;
   Point params;
   std::optional<Checkpoint> from;
 };
-/// The trial, inside report(), saves its model; saved() follows.
+/// Ask the trial, which waits inside report(), to save its model. Call saved() afterwards.
 struct Save {
   int trial = 0;
   int attempt = 0;
 };
-/// report() returns; false asks the trial to return too, and ended() follows.
+/// Let report() return `go_on`. False asks the trial's function to return; call ended() once it
+/// has.
 struct Reply {
   int trial = 0;
   int attempt = 0;
   bool go_on = false;
 };
-/// End the attempt now, wherever it is; ended() follows.
+/// End the attempt's processes now. Call ended() afterwards.
 struct Kill {
   int trial = 0;
   int attempt = 0;
 };
-/// Nobody will ask for this checkpoint again.
+/// Delete the checkpoint: no later command names it.
 struct Drop {
   Checkpoint checkpoint;
 };
-/// All trials are over; nothing follows.
+/// All trials are over. This is the last command.
 struct Finished {
   std::string why;
 };
 using Command = std::variant<Start, Save, Reply, Kill, Drop, Finished>;
 
+/// One report of a trial.
 struct TrialReport {
   long step = 0;  ///< at least 1
   double score = 0;
@@ -106,47 +115,54 @@ struct TrialReport {
 
 class TROUPE_API Experiment {
  public:
-  /// Throws InvalidArgument when an option is out of its range or a start point is.
+  /// Throws InvalidArgument when an option is out of its range, or a start point outside the space.
   Experiment(SearchSpace space, ExperimentOptions options);
   ~Experiment();
   Experiment(Experiment&&) noexcept;
   Experiment& operator=(Experiment&&) noexcept;
 
-  /// An experiment as its log describes it. The first line must describe these very options and
-  /// this space; a torn last line is ignored, and a log that was cut anywhere is one that ended
-  /// there: what is missing of the last record's consequences comes out of take_log(). Without a
-  /// whole first line it is a new experiment. InvalidArgument with the line's number when the log
-  /// is damaged or was written by other options or another algorithm. Commands of the past are
-  /// gone: call interrupted() to start what was running again from its last checkpoints.
+  /// Rebuilds an experiment by replaying the inputs of its log. The first line must describe
+  /// exactly these options and this space. A torn last line is ignored. A log without a whole first
+  /// line gives a new experiment. A log may end after any record: take_log() then returns the
+  /// consequences that are missing. Returns InvalidArgument with the line's number when the log is
+  /// damaged or comes from other options or another algorithm. No command of the past is repeated:
+  /// call interrupted() next, which restarts the trials that were running from their last
+  /// checkpoints.
   static Result<Experiment> restore(SearchSpace space, ExperimentOptions options,
                                     std::span<const std::string> lines);
 
-  /// Starts the first trials. Once, before everything else.
+  /// Starts the first trials. Call it once, before any other input.
   void begin(Time now);
-  // What trials say. Unknown trials and past attempts are ignored: late messages do no harm.
+  // Inputs from trials. Those of unknown trials and past attempts are ignored (TU-6), so that late
+  // messages do no harm.
   void reported(int trial, int attempt, const TrialReport& report, Time now);
   void saved(int trial, int attempt, const Checkpoint& checkpoint, Time now);
-  /// The attempt loaded weights with this hash; it must be the one that was saved.
+  /// The attempt loaded weights with this hash. If the hash is not that of the checkpoint it was
+  /// started from, the attempt is killed (TU-4).
   void restored(int trial, int attempt, const std::string& hash, Time now);
-  /// The attempt is gone: its function returned (no error), threw, or its processes died.
+  /// The attempt is over: its function returned (`error` is empty) or threw, or its process died.
   void ended(int trial, int attempt, const std::string& error, Time now);
-  /// Checks the time limit, attempts that do not return and retries that wait; next_tick() says
-  /// when there will be something to do, about once a second is enough as well.
+  /// Checks the time limit, kills attempts that have not returned in time and starts retries whose
+  /// pause is over. Call it at next_tick(), or about once a second.
   void tick(Time now);
+  /// Returns when tick() will next have an effect, if ever.
   std::optional<Time> next_tick() const;
+  /// Ends the experiment; running trials are told to return, or killed.
   void cancel(Time now);
-  /// After restore(): every attempt of the log is gone. Begins an experiment that had not begun.
+  /// Call it after restore(): treats every attempt of the log as gone and restarts its trial.
+  /// Begins an experiment that had not begun.
   void interrupted(Time now);
 
-  /// What to do, in order; each command is given once.
+  /// Returns the commands to carry out, in order; each is returned once.
   std::vector<Command> take_commands();
-  /// Lines to append to the log, without newlines; the first describes the experiment.
+  /// Returns the lines to append to the log, without newlines; the first one describes the
+  /// experiment.
   std::vector<std::string> take_log();
-  /// Before begin(): nobody will ask for the log, so no line is kept.
+  /// Keeps no log lines. Call it before begin(), when take_log() will not be used.
   void without_log();
   bool over() const noexcept;
   const Board& board() const noexcept;
-  /// Brings Board::seconds up to date, for views.
+  /// Sets Board::seconds to this time, for views.
   void set_clock(Time now);
 
  private:

@@ -27,7 +27,7 @@ void Experiment::Core::record(const Event& event) {
   if (board.events.size() > event_limit) board.events.pop_front();
 }
 
-/// An event of now; the caller fills it and then records it.
+/// Makes an event with the present time; the caller fills it and then records it.
 Event Experiment::Core::note(Kind kind, int trial) const {
   Event event;
   event.kind = kind;
@@ -50,7 +50,7 @@ bool Experiment::Core::timer_valid(std::int64_t at, int trial) const {
   return state == TrialState::waiting && c.retry_at == at;
 }
 
-/// Whether a timer strikes; those whose cause is gone are taken away.
+/// Whether a valid timer is due at this time. Removes due timers whose cause is gone.
 bool Experiment::Core::timer_due(std::int64_t micros) {
   while (!timers_.empty() && timers_.begin()->first <= micros) {
     if (timer_valid(timers_.begin()->first, timers_.begin()->second)) return true;
@@ -73,12 +73,13 @@ std::optional<std::int64_t> Experiment::Core::next_tick() const {
   return at;
 }
 
-/// Kills what was told to return and did not; retries are taken up by schedule().
+/// Kills attempts that were told to return and whose stop_grace is over. Retries whose pause is
+/// over need nothing here: schedule() starts them.
 void Experiment::Core::run_timers() {
   while (timer_due(now)) {
     const int trial = timers_.begin()->second;
     timers_.erase(timers_.begin());
-    if (info(trial).state != TrialState::leaving) continue;  // a retry may start
+    if (info(trial).state != TrialState::leaving) continue;  // the timer of a retry
     Control& c = control(trial);
     c.overdue = true;
     if (!std::exchange(c.kill_sent, true)) commands.emplace_back(Kill{trial, info(trial).attempt});
@@ -144,20 +145,23 @@ void Experiment::Core::add_sample(TrialInfo& t, const Event& e) {
 
 // --- the best state ---
 
-/// Whether a state with a model would be the best one.
+/// Whether a report with a model and this score would become the best report.
 bool Experiment::Core::would_be_best(double score) const {
   if (std::isnan(score)) return false;
   return !board.best_report || !board.best_report->checkpoint ||
          board.goal.better(score, board.best_report->score);
 }
 
-/// A state without a model counts as long as there is none with a model.
+/// Considers a report whose model is not saved (yet): it is the best one only while no best report
+/// has a model.
 void Experiment::Core::reported_best(BestReport state) {
   const bool first = !board.best_report;
   if (std::isnan(state.score) || (!first && board.best_report->checkpoint)) return;
   if (first || board.goal.better(state.score, board.best_report->score)) new_best(std::move(state));
 }
 
+/// Considers a report whose model was saved. Takes the new checkpoint into use before it releases
+/// the old one, since both may be the same.
 void Experiment::Core::saved_best(BestReport state) {
   if (!would_be_best(state.score)) return;
   use(*state.checkpoint);
@@ -166,7 +170,8 @@ void Experiment::Core::saved_best(BestReport state) {
   if (old && old->checkpoint) release(*old->checkpoint);
 }
 
-/// A new record is an event, the first score is none.
+/// Sets the best report. Records an event if the score is better than the former best report's; the
+/// first score of an experiment makes no event.
 void Experiment::Core::new_best(BestReport state) {
   const bool better = board.best_report && board.goal.better(state.score, board.best_report->score);
   board.best = state.trial;
@@ -178,7 +183,7 @@ void Experiment::Core::new_best(BestReport state) {
   record(e);
 }
 
-// --- what trials say ---
+// --- inputs from trials ---
 
 void Experiment::Core::on_report(const Event& e) {
   TrialInfo& t = info(e.trial);
@@ -210,7 +215,7 @@ void Experiment::Core::on_report(const Event& e) {
   std::vector<Decision> todo;
   scheduler_->reported({e.trial, e.step, e.score, e.can_save, others_wait()}, todo);
   const bool due = options.save_every > 0 && c.reports_since_save >= options.save_every &&
-                   e.can_save && !std::isnan(e.score);  // nobody goes on from such weights
+                   e.can_save && !std::isnan(e.score);  // weights with a NaN score are of no use
   if (due && todo.front().action == Action::go_on) todo[0].save = true;
   for (const Decision& d : todo) carry_out(d);
 }
@@ -219,7 +224,7 @@ void Experiment::Core::on_save(const Event& e) {
   Control& c = control(e.trial);
   const bool leaves = info(e.trial).state == TrialState::leaving;
   c.saving = false;
-  c.copying = -1;  // who saves has weights of its own by now
+  c.copying = -1;  // the trial has trained since the copy, so a restore can no longer prove it
   if (c.candidate) {
     BestReport state = *std::exchange(c.candidate, std::nullopt);
     state.checkpoint = e.checkpoint;
@@ -232,13 +237,14 @@ void Experiment::Core::on_save(const Event& e) {
   if (!leaves || c.next != Next::restart) {
     adopt(e.trial, e.checkpoint);
   } else if (checkpoint_uses_.count(e.checkpoint.key) == 0) {
-    commands.emplace_back(Drop{e.checkpoint});  // it goes on from its donor's weights
+    commands.emplace_back(Drop{e.checkpoint});  // the trial goes on from its donor's weights
   }
   if (ending_ && leaves && !c.told && !std::exchange(c.kill_sent, true))
     commands.emplace_back(Kill{e.trial, e.attempt});
 }
 
-/// Proof of a copy: the weights that were loaded have the hash of those that the donor saved.
+/// Compares the hash of the loaded weights with that of the checkpoint. A difference kills the
+/// attempt; equal hashes prove a copy (TU-4).
 void Experiment::Core::on_restore(const Event& e) {
   Control& c = control(e.trial);
   TrialInfo& t = info(e.trial);

@@ -76,20 +76,21 @@ void Experiment::Core::do_exploit(const Decision& d) {
     leave(d.trial, Next::restart, "");
   } else if (t.state == TrialState::leaving) {
     c.next = Next::restart;
-  } else if (t.state == TrialState::waiting) {  // not before its donor's weights are there
+  } else if (t.state == TrialState::waiting) {  // it must not start without its donor's weights
     waiting_.erase(std::remove(waiting_.begin(), waiting_.end(), d.trial), waiting_.end());
     t.state = TrialState::paused;
   }
+  // A save in progress gives newer weights than the donor's last checkpoint: wait for it.
   const bool coming = control(d.donor).saving;
   if (!coming && donor.checkpoint) set_source(d.trial, *donor.checkpoint);
   if (!coming && !donor.checkpoint) donor_gone(d.donor);
 }
 
-/// The donor's checkpoint is there: the copier's next attempt starts from it, with the parameters
-/// that go with it.
+/// Makes the copying trial's next attempt start from the donor's checkpoint. Its parameters change
+/// here, together with its weights (TU-4).
 void Experiment::Core::set_source(int trial, const Checkpoint& source) {
   TrialInfo& t = info(trial);
-  adopt(trial, source);  // a retry starts from here too
+  adopt(trial, source);  // retries start from it, too
   Copy& copy = t.copies.back();
   copy.hash = source.hash;
   copy.donor_step = source.step;
@@ -108,7 +109,7 @@ void Experiment::Core::stop_waiting_for_donor(int trial) {
   }
 }
 
-/// A copy that no attempt has begun with is none.
+/// Removes the trial's latest copy if no attempt has started from it yet.
 void Experiment::Core::forget_copy(int trial) {
   Control& c = control(trial);
   if (c.donor < 0 && !c.copy_ready) return;
@@ -118,8 +119,8 @@ void Experiment::Core::forget_copy(int trial) {
   copiers_.erase(std::remove(copiers_.begin(), copiers_.end(), trial), copiers_.end());
 }
 
-/// The donor ended before its save arrived: who waits for it takes an older one, or keeps its own
-/// weights and parameters.
+/// Serves the trials that wait for a save of this donor, unless the save is still in progress. They
+/// take the donor's last checkpoint; if it has none, they keep their own weights and parameters.
 void Experiment::Core::donor_gone(int donor) {
   if (control(donor).saving) return;
   const std::vector<int> copiers = copiers_;
@@ -151,7 +152,7 @@ void Experiment::Core::release(const Checkpoint& checkpoint) {
   commands.emplace_back(Drop{checkpoint});
 }
 
-/// The trial's next attempt starts from this checkpoint; its former one may be dropped.
+/// Makes the trial's next attempt start from this checkpoint, and releases its former one.
 void Experiment::Core::adopt(int trial, const Checkpoint& checkpoint) {
   TrialInfo& t = info(trial);
   use(checkpoint);
@@ -159,7 +160,8 @@ void Experiment::Core::adopt(int trial, const Checkpoint& checkpoint) {
   t.checkpoint = checkpoint;
 }
 
-/// Once for a report, whoever wants it. `due`: not only as the best state.
+/// Sends a Save, at most once for each report. `due` is false when the checkpoint is wanted only as
+/// the best report's; Options::save_every then goes on counting.
 void Experiment::Core::ask_to_save(int trial, bool due) {
   Control& c = control(trial);
   if (due) c.reports_since_save = 0;

@@ -7,13 +7,15 @@ namespace {
 
 using Kind = Event::Kind;
 
-constexpr std::int64_t first_pause = 100'000;  ///< microseconds
+// Pauses before a retry, in microseconds.
+constexpr std::int64_t first_pause = 100'000;
 constexpr std::int64_t longest_pause = 30'000'000;
 constexpr std::int64_t longest_by_chance = 1'000'000;
-constexpr int alike_limit = 3;  ///< failures of a kind before it is said that they are
+constexpr int alike_limit = 3;  ///< equal failures in a row that make a `repeated` event
 
-/// How long a retry waits after so many attempts in a row that came no further than those before.
-/// Those that reported something may fail by chance.
+/// Returns how long a retry waits after so many attempts in a row that came no further than those
+/// before them. The pause doubles each time. Its limit is lower if the last attempt reported, since
+/// such an attempt may have failed by chance.
 std::int64_t pause_after(int fruitless, bool reported) {
   if (fruitless == 0) return 0;
   return std::min(first_pause << std::min(fruitless - 1, 20),
@@ -69,7 +71,7 @@ void Experiment::Core::start(int trial) {
   c.in_report = c.saving = c.kill_sent = c.urgent = c.told = c.overdue = false;
   c.last_step = 0;
   c.advanced = false;
-  if (c.copy_ready) c.furthest = 0;  // it goes on where its donor is
+  if (c.copy_ready) c.furthest = 0;  // the trial goes on from the donor's step, not its own
   c.restores = t.checkpoint ? t.checkpoint->hash : "";
   if (std::exchange(c.copy_ready, false)) c.copying = static_cast<int>(t.copies.size()) - 1;
   commands.emplace_back(Start{trial, t.attempt, t.params, t.checkpoint});
@@ -80,8 +82,8 @@ void Experiment::Core::start(int trial) {
   record(e);
 }
 
-/// Fills the slots: retries first, then new trials, then whom the scheduler picks. Retries whose
-/// pause is not over wait for their timer.
+/// Fills the free slots: retries first, then new trials, then the waiting trials that the scheduler
+/// picks. A retry whose pause is not over waits for its timer.
 void Experiment::Core::schedule() {
   while (begun_ && !ending_ && used_slots_ < board.slots) {
     std::vector<int> ready;
@@ -93,7 +95,7 @@ void Experiment::Core::schedule() {
     }
     if (trial < 0 && may_create()) {
       create_trial();
-      continue;  // without a point left, others may be ready now
+      continue;  // if no point was left, the scheduler's decisions may have made others ready
     }
     if (trial < 0 && ready.empty()) break;
     if (trial < 0) trial = scheduler_->pick(ready);
@@ -103,12 +105,13 @@ void Experiment::Core::schedule() {
   make_room();
 }
 
-/// A trial that holds inside report() with its checkpoint saved hands its slot to one that waits.
+/// If no slot is free and a trial waits for one, pauses one trial that holds inside report() and
+/// has a checkpoint. Its slot then goes to the waiting trial.
 void Experiment::Core::make_room() {
   if (ending_ || used_slots_ < board.slots || !others_wait()) return;
   int saved = -1;
   for (const int trial : holders_) {
-    if (info(trial).state == TrialState::leaving) return;  // a slot comes free anyway
+    if (info(trial).state == TrialState::leaving) return;  // a slot becomes free anyway
     const bool ready = info(trial).state == TrialState::holding && !control(trial).saving;
     if (saved < 0 && ready && info(trial).checkpoint) saved = trial;
   }
@@ -122,7 +125,7 @@ void Experiment::Core::after_attempt(int trial) {
     case Next::complete: return close_trial(trial, TrialState::completed, c.why);
     case Next::stop: return close_trial(trial, TrialState::stopped, c.why);
     case Next::pause:
-      if (ending_) break;  // nobody will resume it
+      if (ending_) break;  // no decision will resume it
       t.state = TrialState::paused;
       record(note(Kind::paused, trial));
       return;
@@ -159,7 +162,8 @@ void Experiment::Core::attempt_failed(int trial, const std::string& error) {
     record(same);
   }
   c.retry_at = now + pause_after(c.fruitless, c.last_step > 0);
-  if (c.retry_at > now) timers_.emplace(c.retry_at, trial);  // a paused one may be resumed earlier
+  // The timer is set for a trial that is paused below, too: it may be resumed before retry_at.
+  if (c.retry_at > now) timers_.emplace(c.retry_at, trial);
   if (t.state == TrialState::leaving && c.next == Next::pause) {
     t.state = TrialState::paused;
     return;
@@ -188,7 +192,7 @@ void Experiment::Core::close_trial(int trial, TrialState state, const std::strin
   e.text = why;
   record(e);
   forget_copy(trial);
-  donor_gone(trial);  // the last time that somebody may take its checkpoint
+  donor_gone(trial);  // before the release below: trials that copy it still need its checkpoint
   if (t.checkpoint && !(options.save_at_end && state == TrialState::completed)) {
     release(*t.checkpoint);
     t.checkpoint.reset();
@@ -210,7 +214,8 @@ void Experiment::Core::close_trial(int trial, TrialState state, const std::strin
 
 // --- the end ---
 
-/// Who is inside report() is told to return; who saves may end that; everybody else is killed.
+/// Begins to end the experiment. Trials without a process close at once, and trials inside report()
+/// are told to return. All others are killed, if a save is in progress only after it (on_save()).
 void Experiment::Core::end_all(const std::string& why) {
   if (ending_) return;
   ending_ = true;

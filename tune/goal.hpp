@@ -1,4 +1,4 @@
-/// Whether a score should grow or shrink.
+/// Goal: whether an experiment maximises or minimises its score.
 ///
 ///     tune::optimize<trial>(ctx, space, {.goal = tune::maximize});
 #pragma once
@@ -7,14 +7,15 @@
 
 namespace troupe::tune {
 
-/// There is no default: an option struct that leaves it out does not compile.
+/// The direction of a score. It has no default constructor, so that options without a goal do not
+/// compile.
 class Goal {
  public:
   static constexpr Goal towards(bool larger) noexcept { return Goal(larger); }
   constexpr bool larger() const noexcept { return larger_; }
-  /// The score as something to maximise.
+  /// Returns the score, negated when it is to be minimised: a larger gain is always better.
   constexpr double gain(double score) const noexcept { return larger_ ? score : -score; }
-  /// Strictly better; a NaN is worse than every number.
+  /// Whether a is strictly better than b. NaN is worse than every number.
   bool better(double a, double b) const noexcept {
     if (std::isnan(a)) return false;
     return std::isnan(b) || gain(a) > gain(b);

@@ -16,7 +16,8 @@ Decision stop(int trial, std::string why) {
   return decision;
 }
 
-/// Of the first bracket; the further ones have one less each.
+/// Returns the number of rungs of the first bracket, with a fraction. Each further bracket has one
+/// rung less.
 double rungs_of(const AsyncHyperBand& o) {
   const double range =
       static_cast<double>(o.max_steps.value_or(default_horizon)) / static_cast<double>(o.grace);
@@ -35,7 +36,7 @@ std::optional<double> percentile(std::vector<double> values, double percent) {
   const std::size_t high = std::min(low + 1, values.size() - 1);
   const double part = at - static_cast<double>(low);
   if (part <= 0 || values[low] == values[high]) return values[low];
-  if (std::isinf(values[low])) return values[low];  // between it and a number there is no middle
+  if (std::isinf(values[low])) return values[low];  // nothing to interpolate from -infinity
   if (std::isfinite(values[high] - values[low]))
     return values[low] + (values[high] - values[low]) * part;
   return values[low] * (1 - part) + values[high] * part;
@@ -74,7 +75,7 @@ AsyncHyperBandScheduler::AsyncHyperBandScheduler(const AsyncHyperBand& options,
 void AsyncHyperBandScheduler::created(int trial, const Point&) {
   const auto most = static_cast<double>(brackets_.front().size());
   const auto weight_of = [most](const std::vector<RungState>& rungs) {
-    return std::exp(static_cast<double>(rungs.size()) - most);  // at most 1
+    return std::exp(static_cast<double>(rungs.size()) - most);  // softmax; at most 1, no overflow
   };
   double total = 0;
   for (const auto& rungs : brackets_) total += weight_of(rungs);
@@ -112,7 +113,7 @@ void AsyncHyperBandScheduler::reported(const Report& report, std::vector<Decisio
     return;
   }
   const auto cutoff = record(place);
-  if (cutoff && !(place.gain >= *cutoff)) {  // what is no number is the worst
+  if (cutoff && !(place.gain >= *cutoff)) {  // written so that a NaN gain stops the trial
     out.push_back(stop(report.trial, "worse than the cutoff " + number(goal_.gain(*cutoff))));
     return;
   }
@@ -142,7 +143,7 @@ double SuccessiveHalvingScheduler::rung_step(std::size_t rung) const {
 void SuccessiveHalvingScheduler::reported(const Report& report, std::vector<Decision>& out) {
   std::size_t& rung = next_rung_[report.trial];
   const double gain = goal_.gain(report.score);
-  while (static_cast<double>(report.step) >= rung_step(rung)) {  // one report may clear several
+  while (static_cast<double>(report.step) >= rung_step(rung)) {  // one report may pass several
     const std::string where = " at rung " + std::to_string(rung);
     if (std::isnan(gain)) {
       out.push_back(stop(report.trial, "not a number" + where));

@@ -21,14 +21,14 @@ namespace {
 
 constexpr const char* kLog = "/experiment.jsonl";
 constexpr std::size_t note_limit = 10'000;
-/// Between two looks of the live view at the clock.
+/// How often the live view is updated when no trial reports.
 constexpr Duration kRepaint = std::chrono::milliseconds(100);
 
 std::string hexadecimal(std::uint64_t hash) {
   return fmt::format("{:016x}", hash);
 }
 
-/// Without a number of its own, an experiment runs as many trials at a time as there are CPUs.
+/// Sets `concurrent` to the number of the cluster's CPUs (at least 1) if it is 0.
 ExperimentOptions with_slots(ExperimentOptions options, const Context& ctx) {
   if (options.concurrent != 0) return options;
   double cpus = 0;
@@ -48,11 +48,13 @@ void print(const std::string& text) {
   std::fflush(stdout);
 }
 
-/// What came from outside cannot steer the terminal.
+/// Prints a line to stderr. fit() removes control characters, since the text comes from outside
+/// (TU-7).
 void complain(const std::string& what) {
   std::fprintf(stderr, "%s\n", fit(what, 2000).c_str());
 }
 
+/// Carries out an experiment's commands on trial actors and feeds their messages back as inputs.
 class Runner {
  public:
   Runner(Context ctx, const SearchSpace& space, const ExperimentOptions& options,
@@ -100,7 +102,8 @@ class Runner {
     long step = 0;
   };
 
-  /// Carries out what follows from the last inputs; false when all is over.
+  /// Carries out the commands that follow from the last inputs, appends to the log and updates the
+  /// view. Returns false when the experiment is over.
   bool settle() {
     experiment_.tick(steady_now());
     say_what_repeats();
@@ -154,7 +157,8 @@ class Runner {
     if (is_running(to.trial, to.attempt)) running_[to.trial].trial.reply(verdict);
   }
 
-  /// The attempt is gone; its process too, in a moment.
+  /// Ends an attempt: kills its actor and tells the experiment. The process may live a moment
+  /// longer.
   void finish(int trial, const std::string& error) {
     const Attempt attempt = std::move(running_[trial]);
     running_.erase(trial);
@@ -163,7 +167,8 @@ class Runner {
     experiment_.ended(trial, attempt.number, error, steady_now());
   }
 
-  /// Waits for the next message of any trial, or until something is due, and hands in what came.
+  /// Blocks until a message of any trial arrives or a tick is due, then feeds all messages that are
+  /// there to the experiment.
   void watch() {
     Time until = options_.show ? steady_now() + kRepaint : Time::max();
     if (const auto due = experiment_.next_tick()) until = std::min(until, *due);
@@ -185,7 +190,7 @@ class Runner {
     return true;
   }
 
-  /// False when that was the attempt's last message.
+  /// Feeds one message to the experiment. Returns false when it was the attempt's last one.
   bool happened(int trial, Attempt& attempt, const TrialMessage& message) {
     using Kind = TrialMessage::Kind;
     const Time now = steady_now();
@@ -226,7 +231,8 @@ class Runner {
     if (notes_.size() > note_limit) notes_.pop_front();
   }
 
-  /// What was found is not lost for a picture that cannot be written.
+  /// Writes pictures and tables. A failure becomes a note and no exception, so that the caller
+  /// still gets the outcome.
   void write_files(const Board& board, double began) {
     try {
       write_results(options_.results, board, began, options_.results + kLog);
@@ -236,7 +242,8 @@ class Runner {
     }
   }
 
-  /// A trial that fails again and again in the same way is said to do so also where nobody watches.
+  /// Copies `repeated` events to the notes, and to stderr when there is no live view that shows
+  /// them.
   void say_what_repeats() {
     const Board& board = experiment_.board();
     const std::uint64_t fresh =
@@ -250,7 +257,7 @@ class Runner {
     }
   }
 
-  /// Why Best::restore() would have nothing to load; empty when it has.
+  /// Returns why Best::restore() has nothing to load, or an empty text.
   std::string why_no_model(const Board& board) const {
     if (!board.best_report) return "no trial reported a score, so there is no model";
     if (board.best_report->checkpoint && stored_.count(board.best_report->checkpoint->key) > 0)

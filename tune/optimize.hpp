@@ -1,14 +1,14 @@
-/// optimize: runs an experiment on a cluster; every trial is an actor.
+/// optimize(): runs an experiment on a cluster, with one actor for each running trial.
 ///
 ///     auto best = tune::optimize<trial, Hp, tune::Pbt>(
 ///         ctx, space, {.goal = tune::maximize, .trials = 8, .scheduler = {.perturb_every = 5}});
 ///     std::cout << best.score << " lr=" << best.params.lr << '\n';
 ///     best.restore(ctx, net);
 ///
-/// Shows a live table on a terminal, one line every few seconds elsewhere, and writes the
-/// experiment's log, pictures and page into options.results when that is set. Weights that one
-/// trial takes over from another go through the object store as a Ref; equal hashes of what was
-/// saved and of what the copy holds prove it.
+/// It shows a live table on a terminal, or one line every few seconds elsewhere. If options.results
+/// is set, it writes the experiment's log, pictures and page there. In an exploit the donor's
+/// weights go through the object store as a Ref, and equal hashes of the saved and the loaded
+/// weights prove the copy.
 #pragma once
 
 #include "troupe/tune/board.hpp"
@@ -22,25 +22,26 @@
 
 namespace troupe::tune {
 
-/// Where trials end when the options have no max_steps, target or time_limit.
+/// The max_steps of options that have no max_steps, target or time_limit.
 inline constexpr long kDefaultSteps = 100;
 
-/// What an experiment found.
+/// The result of an experiment.
 template <class Hp>
 struct Best {
   double score = 0;  ///< of the best report; NaN when no trial reported
-  Hp params{};       ///< with which the trial came there
-  int trial = -1;
-  Board board;              ///< everything else
-  train::SavedModel model;  ///< the very state that has this score; empty: see no_model
-  std::string no_model;     ///< why there is none, in words; empty when there is one
-  /// With Options::save_at_end the last model of every trial that completed with one.
+  Hp params{};       ///< the trial's parameters at the best report
+  int trial = -1;    ///< the trial of the best report; -1 without one
+  Board board;       ///< everything else that is known about the experiment
+  train::SavedModel model;  ///< the model as it was at the best report; empty: see no_model
+  std::string no_model;     ///< why `model` is empty, in words; empty when there is a model
+  /// With Options::save_at_end, the last model of every trial that completed with one.
   std::map<int, train::SavedModel> models;
-  /// What trials said by Trial::note(), gangs' restarts among it, and what the end of the run says
-  /// of itself; the latest 10,000.
+  /// Lines of Trial::note(), restarts of gangs, repeated failures, and what went wrong with the
+  /// results at the end of the run; the latest 10,000.
   std::vector<std::string> notes;
 
-  /// Loads the model that has this score. Throws InvalidArgument with no_model when there is none.
+  /// Loads `model` into the parts and blocks until it is loaded. Throws InvalidArgument with the
+  /// text of no_model when there is none.
   template <class... M>
   void restore(const Context& ctx, M&... parts) const {
     if (!model) throw InvalidArgument(Code::invalid_argument, "tune: " + no_model);
@@ -49,6 +50,7 @@ struct Best {
 };
 
 namespace internal {
+/// How the runner speaks to one attempt's actor: `take` asks for its next messages.
 struct TrialHandle {
   std::function<Ref<std::vector<TrialMessage>>()> take;
   std::function<void(Verdict)> reply;
@@ -70,12 +72,16 @@ TROUPE_API Outcome run_experiment(Context ctx, const SearchSpace& space,
 }  // namespace internal
 
 /// Runs `trial(Trial&, Hp, passed…)` for every trial and blocks until all are over. `passed` is
-/// copied to every attempt; give large data as a Ref. Throws InvalidArgument for bad options, for a
-/// results folder that holds another experiment or is in use, and when Pbt has to copy a trial that
-/// reports without a model; OutOfDisk when the log cannot be written. Failed trials do not throw,
-/// see board, and pictures and tables that cannot be written are a note. Without `concurrent` as
-/// many trials run at a time as the cluster has CPUs. Options without max_steps, target and
-/// time_limit end every trial at step 100 and say so on stderr.
+/// copied to every attempt; pass large data as a Ref.
+///
+/// Throws InvalidArgument for bad options, for a results folder that holds another experiment or is
+/// in use, and when Pbt would have to copy a trial that reports without a model. Throws OutOfDisk
+/// when the log cannot be written. Failed trials do not throw: see Best::board. Pictures and tables
+/// that cannot be written become a note.
+///
+/// If options.concurrent is 0, as many trials run at a time as the cluster has CPUs. If the options
+/// have no max_steps, target or time_limit, every trial ends at kDefaultSteps and a line on stderr
+/// says so.
 template <auto trial, class Hp = typename internal::TrialActor<trial>::Params,
           class S = AnyScheduler, class... X>
 Best<Hp> optimize(Context& ctx, const Space<Hp>& space, const Options<S>& options, X&&... passed) {
@@ -84,7 +90,7 @@ Best<Hp> optimize(Context& ctx, const Space<Hp>& space, const Options<S>& option
     Actor<A> actor = ctx.template spawn<A>(setup, space.from_point(point), passed...);
     internal::TrialHandle handle;
     handle.take = [actor] { return actor.template call<&A::take>(); };
-    // A call whose result is dropped, since a tell to a trial that dies is told on stderr.
+    // A call whose result is dropped, not a tell: a tell to a trial that died prints to stderr.
     handle.reply = [actor](internal::Verdict v) {
       static_cast<void>(actor.template call<&A::tell>(v));
     };

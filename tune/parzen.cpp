@@ -9,17 +9,18 @@ namespace troupe::tune {
 namespace {
 
 constexpr double eps = 1e-12;
-/// A kernel that is so many of its deviations away adds nothing beside the prior: exp(-50).
+/// A kernel this many of its deviations away is skipped: its density there, exp(-50) relative to
+/// its height, is nothing beside the prior's.
 constexpr double far_away = 10;
 
-/// P(a < Z <= b) of a standard normal, accurate in both tails.
+/// Returns P(a < Z <= b) of a standard normal variable, accurate in both tails.
 double normal_mass(double a, double b) {
   constexpr double root_half = 0.70710678118654752440;
   if (a > 0) return 0.5 * (std::erfc(a * root_half) - std::erfc(b * root_half));
   return 0.5 * (std::erfc(-b * root_half) - std::erfc(-a * root_half));
 }
 
-/// Weights by age: 1 for the latest 25, falling linearly to 1/n for the oldest.
+/// Returns weights by age: 1 for the latest 25, falling linearly to 1/n for the oldest.
 std::vector<double> age_weights(std::size_t n) {
   std::vector<double> weights(n, 1.0);
   if (n < 25) return weights;
@@ -36,7 +37,8 @@ double standard_normal(Random& random) {
   return std::sqrt(-2 * std::log(u)) * std::cos(6.283185307179586 * random.uniform());
 }
 
-/// A draw from N(mean, sigma) inside [low, high]: rejection, then bisection on the mass.
+/// Draws from N(mean, sigma) inside [low, high]: by rejection, and if 16 draws fall outside, by
+/// bisection on the probability mass.
 double truncated_normal(double mean, double sigma, double low, double high, Random& random) {
   for (int i = 0; i < 16; ++i) {
     const double x = mean + sigma * standard_normal(random);
@@ -65,7 +67,7 @@ ParzenEstimator::ParzenEstimator(const Domain& domain, const std::vector<double>
     build_rows(observations);
     return;
   }
-  if (domain_.kind == Domain::Kind::normal) {  // bounded here: 4 deviations hold 99.99 % of it
+  if (domain_.kind == Domain::Kind::normal) {  // truncated: 4 deviations hold 99.99 % of the mass
     low_ = domain_.mean - 4 * domain_.deviation;
     high_ = domain_.mean + 4 * domain_.deviation;
   } else {
@@ -86,8 +88,9 @@ double ParzenEstimator::outer(double value) const {
   return clamp(domain_, domain_.log ? std::exp(value) : value);
 }
 
-/// sigma_i is the larger gap to the sorted neighbours; the outermost observations use their inner
-/// gap, a single one its gaps to the bounds. The prior is no neighbour.
+/// Builds one truncated normal per observation. Its sigma is the larger of the gaps to its sorted
+/// neighbours. The outermost observations use their inner gap; a single one uses its gaps to the
+/// bounds. The prior is not counted as a neighbour.
 void ParzenEstimator::build_kernels(const std::vector<double>& observations) {
   const std::size_t n = observations.size();
   const double range = high_ - low_;
@@ -105,7 +108,7 @@ void ParzenEstimator::build_kernels(const std::vector<double>& observations) {
     if (n >= 2 && i + 1 == n) right = left;
     sigmas_[order[i]] = std::clamp(std::max(left, right), floor_sigma, range);
   }
-  centers_.push_back(std::midpoint(low_, high_));  // the prior: all of the range
+  centers_.push_back(std::midpoint(low_, high_));  // the prior: centred, sigma the whole range
   constexpr double root_two_pi = 2.50662827463100050242;
   for (std::size_t k = 0; k <= n; ++k) {
     const double s = sigmas_[k];
@@ -115,7 +118,8 @@ void ParzenEstimator::build_kernels(const std::vector<double>& observations) {
   }
 }
 
-/// Each row has probability 1/(n+1) of prior per option and 1 on the observed one, normalised.
+/// Builds one categorical distribution ("row") per observation: weight 1/(n+1) on each option, 1
+/// more on the observed one, normalised.
 void ParzenEstimator::build_rows(const std::vector<double>& observations) {
   const auto options = static_cast<double>(domain_.options.size());
   prior_ = 1.0 / static_cast<double>(observations.size() + 1);
@@ -128,7 +132,7 @@ void ParzenEstimator::build_rows(const std::vector<double>& observations) {
   }
 }
 
-/// The probability of an option in the row of an observation; the last row is the prior's.
+/// Returns the probability of an option in row k; the last row is the prior's.
 double ParzenEstimator::in_row(std::size_t k, std::size_t option) const {
   const auto options = static_cast<double>(domain_.options.size());
   if (k == observed_.size()) return 1 / options;

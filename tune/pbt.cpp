@@ -19,7 +19,8 @@ void check(const Pbt& o, const SchedulerSetup& setup) {
   if (setup.trials < 2) refuse("Pbt", "a population needs at least 2 trials");
 }
 
-/// There is nothing to copy: the program has to give its models to report().
+/// Makes the decision that refuses the program: it would have to copy a trial that reports without
+/// a model.
 Decision without_model(int reporter, int trial, long step) {
   Decision decision{.trial = reporter, .action = Decision::Action::refuse};
   decision.why = "population-based training copies models, and trial " + std::to_string(trial) +
@@ -69,8 +70,8 @@ void PbtScheduler::reported(const Report& report, std::vector<Decision>& out) {
   try_barrier(out);
 }
 
-/// Ray's _checkpoint_or_exploit for one asynchronous reporter. A sick member is replaced whatever
-/// the quantiles are.
+/// Decides about one trial in the asynchronous mode, as Ray's _checkpoint_or_exploit. A sick member
+/// exploits a donor whatever its own quantile is.
 void PbtScheduler::decide(int trial, const Report& report, std::vector<Decision>& out) {
   Member& me = members_[trial];
   me.last_perturb = report.step;
@@ -94,8 +95,8 @@ void PbtScheduler::decide(int trial, const Report& report, std::vector<Decision>
   out.push_back(std::move(decision));
 }
 
-/// The best and the worst q live members with a score, best first. q = ceil(n * f), or n / 2 when
-/// that is more than half.
+/// Returns the best and the worst q of the n live members with a score, each best first. q is
+/// ceil(n * quantile), or n / 2 when that would be more than half.
 PbtScheduler::Quantiles PbtScheduler::quantiles() const {
   std::vector<std::pair<double, int>> best_first;
   for (const auto& [trial, m] : members_) {
@@ -112,8 +113,8 @@ PbtScheduler::Quantiles PbtScheduler::quantiles() const {
           {order.end() - static_cast<std::ptrdiff_t>(q), order.end()}};
 }
 
-/// Whom of the top one may copy: no score that is not finite, and, where all save, none that has
-/// not.
+/// Returns the members of `top` that may be donors: their gain is finite, and with save_all they
+/// have a checkpoint.
 std::vector<int> PbtScheduler::donors(const std::vector<int>& top) const {
   std::vector<int> fit;
   for (const int trial : top) {
@@ -123,6 +124,9 @@ std::vector<int> PbtScheduler::donors(const std::vector<int>& top) const {
   return fit;
 }
 
+/// Draws a donor and fills the decision with an exploit. Returns false, with the decision
+/// unchanged, when no donor can be copied. As in Ray, the draw may choose a donor without a
+/// checkpoint (only without save_all); the trial then goes on.
 bool PbtScheduler::exploit(int trial, const std::vector<int>& top, Decision& decision) {
   const std::vector<int> fit = donors(top);
   if (fit.empty()) return false;
@@ -146,8 +150,8 @@ bool PbtScheduler::exploit(int trial, const std::vector<int>& top, Decision& dec
   return true;
 }
 
-/// A number multiplied by one of the two factors. Where a domain has steps, it moves by one at
-/// least: small whole numbers would be rounded back.
+/// Multiplies a number by `grow` or `shrink`. In a domain with steps it moves by at least one step,
+/// since rounding would otherwise undo the change of a small whole number.
 double PbtScheduler::moved(const Domain& domain, double value) {
   const double factor = random_.chance(0.5) ? options_.grow : options_.shrink;
   const double exact = value * factor;
@@ -181,7 +185,7 @@ void PbtScheduler::failed(int trial, std::vector<Decision>& out) {
   leave(trial, out);
 }
 
-/// The barrier waits for nobody who will never be there.
+/// Lowers the number of trials that the barrier waits for, and may open it thereby.
 void PbtScheduler::population(int trials, std::vector<Decision>& out) {
   population_ = trials;
   if (options_.synchronous) try_barrier(out);
@@ -197,7 +201,8 @@ void PbtScheduler::leave(int trial, std::vector<Decision>& out) {
   if (options_.synchronous) try_barrier(out);
 }
 
-/// Synchronous mode: everybody alive has come as far as next_sync_.
+/// Opens the barrier of the synchronous mode if every trial of the population is on hold or done,
+/// and at least one is on hold.
 void PbtScheduler::try_barrier(std::vector<Decision>& out) {
   int present = 0;
   bool anybody = false;
@@ -208,7 +213,7 @@ void PbtScheduler::try_barrier(std::vector<Decision>& out) {
   if (anybody && present >= population_) pass_barrier(out);
 }
 
-/// Top, middle and bottom are processed in this order (Ray): donors exist before they are copied.
+/// Decides about all members on hold. Exploits come after all other decisions, as in Ray.
 void PbtScheduler::pass_barrier(std::vector<Decision>& out) {
   const Quantiles q = quantiles();
   long furthest = 0;
@@ -237,7 +242,7 @@ void PbtScheduler::pass_barrier(std::vector<Decision>& out) {
   next_sync_ = std::max(next, furthest);
 }
 
-/// The waiting member that has trained least.
+/// Returns the waiting member that has trained least.
 int PbtScheduler::pick(const std::vector<int>& waiting) {
   return *std::min_element(waiting.begin(), waiting.end(), [this](int a, int b) {
     return members_[a].last_step < members_[b].last_step;

@@ -8,7 +8,7 @@
 namespace troupe::tune {
 namespace {
 
-/// Combination number `cell` of the given values per parameter, the last parameter fastest.
+/// Returns combination number `cell` of the parameters' values; the last parameter varies fastest.
 Point combination(const std::vector<std::vector<double>>& values, std::size_t cell) {
   Point point(values.size());
   for (std::size_t i = values.size(); i-- > 0;) {
@@ -41,7 +41,7 @@ class RandomSearcher final : public Searcher {
   }
   std::optional<Point> ask(int) override {
     const std::size_t cell = asked_++ % cells_;
-    if (cell == 0) sample_ = space_.sample(random_);  // one sample meets every grid cell
+    if (cell == 0) sample_ = space_.sample(random_);  // every cell of the grid gets the same sample
     Point point = sample_;
     const Point crossed = combination(values_, cell);
     for (std::size_t k = 0; k < crossed_.size(); ++k) point[crossed_[k]] = crossed[k];
@@ -112,6 +112,7 @@ class HaltonSearcher final : public Searcher {
  private:
   static constexpr std::array<unsigned, 20> primes = {2,  3,  5,  7,  11, 13, 17, 19, 23, 29,
                                                       31, 37, 41, 43, 47, 53, 59, 61, 67, 71};
+  /// Mirrors the digits of n in this base at the radix point: the van der Corput sequence.
   static double radical_inverse(std::uint64_t n, unsigned base) {
     double value = 0;
     double place = 1.0 / base;

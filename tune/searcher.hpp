@@ -1,4 +1,4 @@
-/// Where the next point comes from: ask and tell, usable without a runtime.
+/// Searchers: they propose the parameters of new trials, by ask and tell, and need no runtime.
 ///
 ///     auto searcher = make_searcher(Tpe{}, space.search(), maximize, seed);
 ///     for (int i = 0; i < 100; ++i) {
@@ -18,59 +18,62 @@
 
 namespace troupe::tune {
 
-/// Independent draws; grid() parameters take every combination in turn, so that trial i has cell i
-/// mod cells.
+/// Draws parameters independently. With grid() parameters, one draw of the other parameters is
+/// combined with every cell of the grid in turn: call i of ask() gets cell i mod the cell count.
 struct RandomSearch {};
 
-/// Every combination of `points` values of each parameter (all options of a choice, all values of a
-/// short integer range). Afterwards ask() gives nothing.
+/// Proposes every combination of `points` values per parameter (all options of a choice, all values
+/// of an integer range of at most `points`). After the last combination ask() returns nothing.
 struct GridSearch {
   int points = 5;
 };
 
 /// Halton's low-discrepancy sequence (Halton 1960), randomly shifted modulo 1 (Cranley and
-/// Patterson 1976): covers the space more evenly than independent draws. Good up to about 10
+/// Patterson 1976). It covers the space more evenly than independent draws, for up to about 10
 /// parameters.
 struct Halton {};
 
-/// Tree-structured Parzen estimator (Bergstra et al. 2011) as Optuna 4 does it: independent
-/// parameters, univariate, with running trials counted as bad ones (constant liar).
+/// Tree-structured Parzen estimator (Bergstra et al. 2011) as in Optuna 4: univariate, each
+/// parameter on its own, with running trials counted among the bad ones (constant liar).
 struct Tpe {
-  int startup_trials = 10;  ///< random until that many trials are complete or stopped early
-  int candidates = 24;      ///< draws per parameter, of which the best is taken
+  int startup_trials = 10;  ///< random search until so many trials completed or were stopped early
+  int candidates = 24;      ///< draws per parameter; the one with the best l(x) / g(x) is taken
 };
 
 using AnySearcher = std::variant<RandomSearch, GridSearch, Halton, Tpe>;
 
-/// How a trial ended, for the searcher.
+/// How a trial ended, as the searcher is told.
 struct Ended {
   enum class State { complete, pruned, failed };
   int trial = 0;
   State state = State::complete;
-  double score = 0;  ///< the last reported one; NaN when there is none
-  long step = 0;     ///< at which it was reported; orders pruned trials
+  double score = 0;  ///< the last reported score; NaN when the trial reported none
+  long step = 0;     ///< the step of that score; orders pruned trials
 };
 
+/// Proposes points and learns from the scores of trials. Calls may not overlap.
 class TROUPE_API Searcher {
  public:
   Searcher() = default;
   Searcher(const Searcher&) = delete;
   Searcher& operator=(const Searcher&) = delete;
   virtual ~Searcher();
-  /// The point of a new trial, or nothing when the space is used up. Trial numbers must not repeat.
+  /// Returns the point of a new trial, or nothing when the space is used up. Trial numbers must not
+  /// repeat.
   virtual std::optional<Point> ask(int trial) = 0;
-  /// A point that somebody else chose for the trial (a known good one): the searcher learns from it
-  /// as from its own.
+  /// Registers a trial whose point the user chose (Options::starts) instead of calling ask(). The
+  /// searcher learns from its score as from those of its own points.
   virtual void take(int trial, const Point& point) = 0;
-  /// The trial ended. Told once for each trial.
+  /// Records the end of a trial. Call it once for each trial.
   virtual void tell(const Ended& outcome) = 0;
 };
 
-/// Throws InvalidArgument when the settings cannot work with the space.
+/// Makes the searcher of these settings. Throws InvalidArgument when they cannot work with the
+/// space.
 TROUPE_API std::unique_ptr<Searcher> make_searcher(const AnySearcher& settings,
                                                    const SearchSpace& space, Goal goal,
                                                    std::uint64_t seed);
-/// The settings in one line, for logs.
+/// Formats the settings in one line, for logs.
 TROUPE_API std::string show(const AnySearcher& settings);
 
 }  // namespace troupe::tune

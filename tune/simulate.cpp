@@ -7,14 +7,14 @@
 namespace troupe::tune {
 namespace {
 
-/// So many seconds later; Time::max() for what no experiment lives to see.
+/// Returns the time so many seconds later, or Time::max() if that is beyond 100 years.
 Time later(Time from, double seconds) {
   constexpr Time end = Time{} + std::chrono::hours(24 * 365 * 100);
   if (!(seconds < std::chrono::duration<double>(end - from).count())) return Time::max();
   return from + Duration(static_cast<std::int64_t>(std::max(seconds, 0.0) * 1e9));
 }
 
-/// FNV-1a over the weights' bytes.
+/// Hashes the bytes of the weights with FNV-1a.
 std::string hash_of(const std::vector<double>& weights) {
   std::uint64_t hash = 0xcbf29ce484222325ULL;
   for (const double w : weights) {

@@ -1,5 +1,5 @@
-/// Runs an experiment in virtual time with a function in place of real trials: to compare
-/// schedulers in milliseconds, and to test them.
+/// Simulator: runs an experiment in virtual time with a function in place of real trials, to test
+/// schedulers and to compare them within milliseconds.
 ///
 ///     Simulator sim(experiment, {.train = [](std::vector<double>& w, const Point& hp, long) {
 ///                                  w[0] += hp[0];
@@ -16,33 +16,36 @@
 
 namespace troupe::tune {
 
+/// The simulated trials.
 struct Simulation {
   /// One step of training: changes the weights, returns the score.
   std::function<double(std::vector<double>& weights, const Point& params, long step)> train;
   std::vector<double> weights = {};  ///< of a new trial
-  /// Virtual seconds that a step takes; a second when absent. Less than nothing is nothing; a step
-  /// that would end after a hundred years never ends.
+  /// Virtual seconds that a step takes; without a function, one second. Negative values count as 0.
+  /// A step that would end after 100 years of virtual time never ends.
   std::function<double(const Point& params, long step)> step_seconds = {};
-  /// An error before that step makes the attempt fail; empty text means none.
+  /// Returns the error with which the attempt fails before that step; empty for no error.
   std::function<std::string(int trial, int attempt, long step)> fault = {};
-  double save_seconds = 0.01;  ///< read like those of a step
-  bool can_save = true;
-  bool obeys = true;  ///< false: trials that are told to return go on until they are killed
+  double save_seconds = 0.01;  ///< virtual seconds that a save takes; same rules as step_seconds
+  bool can_save = true;        ///< reports offer a model
+  bool obeys = true;           ///< false: trials ignore the request to return until they are killed
 };
 
+/// Carries out an experiment's commands on the simulated trials.
 class TROUPE_API Simulator {
  public:
   /// The experiment must outlive the simulator.
   Simulator(Experiment& experiment, Simulation simulation);
-  /// Begins (or, after restore(), goes on with) the experiment and runs until it is over or
-  /// `events` have happened. InvalidArgument when nothing can happen any more.
+  /// Begins the experiment, or continues it after restore(), and runs until it is over or so many
+  /// events have happened. Throws InvalidArgument when the experiment is not over and no event is
+  /// pending.
   void run(std::size_t events = static_cast<std::size_t>(-1));
   Time now() const noexcept { return now_; }
   /// The experiment's log so far.
   const std::vector<std::string>& log() const noexcept { return log_; }
-  /// Checkpoints that exist, by key.
+  /// The weights of all checkpoints that were not dropped, by key.
   const std::map<std::string, std::vector<double>>& stored() const noexcept { return stored_; }
-  /// Checkpoints of an earlier run, for experiments that were restored.
+  /// Supplies the checkpoints of an earlier run to an experiment that was restored.
   void load(std::map<std::string, std::vector<double>> stored) { stored_ = std::move(stored); }
 
  private:
@@ -65,7 +68,7 @@ class TROUPE_API Simulator {
     std::vector<double> weights;
     long step = 0;
     bool alive = false;
-    Time busy_until{};  ///< saving
+    Time busy_until{};  ///< the end of the save in progress
     std::vector<double> saving;
   };
   void at(Time when, What what, int trial, Checkpoint checkpoint = {}, std::string error = {});

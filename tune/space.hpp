@@ -6,8 +6,8 @@
 ///                                   .with(&Hp::optimizer, tune::choice("adam", "sgd"))
 ///                                   .derive(&Hp::decay, [](const Hp& hp) { return hp.lr / 10; });
 ///
-/// Members that no call names keep the value of a default-constructed Hp. A parameter is shown by
-/// its member's name; with("rate", &Hp::lr, …) says another.
+/// Members that no call names keep the value of a default-constructed Hp. A parameter is shown
+/// under its member's name, or under another one: with("rate", &Hp::lr, …).
 #pragma once
 
 #include "troupe/tune/detail/member_name.hpp"
@@ -27,7 +27,8 @@
 
 namespace troupe::tune {
 
-/// Options of one parameter, in order: population-based training moves to a neighbour.
+/// The options of one parameter. Their order matters to population-based training, which explores
+/// by moving to a neighbouring option.
 template <class T>
 struct Choice {
   std::vector<T> values;
@@ -46,9 +47,9 @@ std::string shown(const T& value) {
   } else if constexpr (std::is_enum_v<T>) {
     return std::to_string(static_cast<long long>(value));
   } else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, char>) {
-    return std::to_string(value);  // a stream takes small ones for letters
+    return std::to_string(value);  // a stream prints 8-bit integers as letters
   } else if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
-    return show_number(value);  // no two of them look alike
+    return show_number(value);  // all digits, so that different options look different
   } else {
     std::ostringstream out;
     out.imbue(std::locale::classic());
@@ -57,7 +58,8 @@ std::string shown(const T& value) {
   }
 }
 
-/// Which of so many options a point names. Throws InvalidArgument when there is no such one.
+/// Returns the index of the option that a point's value names. Throws InvalidArgument when there is
+/// no such option.
 inline std::size_t option_index(const std::string& name, double value, std::size_t options) {
   if (value >= 0 && value < static_cast<double>(options)) return static_cast<std::size_t>(value);
   throw InvalidArgument(Code::invalid_argument, "tune::Space: " + name + " has no option " +
@@ -65,13 +67,14 @@ inline std::size_t option_index(const std::string& name, double value, std::size
                                                     std::to_string(options));
 }
 
-/// A value of a domain in a member. What a scheduler took out of the domain and the member cannot
-/// hold becomes the nearest that it can.
+/// Converts a domain's value to the member's type. A scheduler may leave the domain: a value that
+/// the type cannot hold becomes the nearest one that it can.
 template <class M>
 M member_value(double value) {
   if constexpr (std::is_integral_v<M>) {
     if (std::isnan(value)) return M{};
-    // As doubles the limits of wide types round up, past what the type holds.
+    // The limit of a 64-bit type rounds up as a double, to a value that the type cannot hold: hence
+    // `>=`, before the cast.
     if (value >= static_cast<double>(std::numeric_limits<M>::max()))
       return std::numeric_limits<M>::max();
     if (value <= static_cast<double>(std::numeric_limits<M>::min()))
@@ -83,8 +86,8 @@ M member_value(double value) {
   return static_cast<M>(value);
 }
 
-/// A member's value in the domain: the domain's own nearest one where the member cannot tell them
-/// apart, as 0.1f and 0.1.
+/// Converts a member's value to the domain. If the member's type cannot tell it from the nearest
+/// value of the domain (0.1f and 0.1), returns the domain's value.
 template <class M>
 double domain_value(const Domain& domain, M member) {
   const auto value = static_cast<double>(member);
@@ -95,7 +98,7 @@ double domain_value(const Domain& domain, M member) {
   return value;
 }
 
-/// Refuses values that the member cannot hold.
+/// Throws InvalidArgument when the domain has values that a member of type M cannot hold.
 template <class M>
 void check_range(const std::string& name, const Domain& domain) {
   const bool normal = domain.kind == Domain::Kind::normal;
@@ -115,25 +118,28 @@ void check_range(const std::string& name, const Domain& domain) {
 }
 }  // namespace detail
 
-/// One of the values, each as likely as the others.
+/// A choice of one of the values, each as likely as the others.
 template <class... T>
 Choice<detail::choice_of<T...>> choice(T&&... values) {
   return {{detail::choice_of<T...>(std::forward<T>(values))...}, false};
 }
-/// Every one of the values, crossed with the other grid() parameters and with each random sample.
+/// A choice of which every value is tried, crossed with the other grid() parameters and with each
+/// random sample.
 template <class... T>
 Choice<detail::choice_of<T...>> grid(T&&... values) {
   return {{detail::choice_of<T...>(std::forward<T>(values))...}, true};
 }
 
+/// Binds members of Hp to the parameters of a SearchSpace.
 template <class Hp>
 class Space {
   static_assert(std::is_default_constructible_v<Hp>,
                 "troupe: the struct of hyper-parameters needs a default constructor");
 
  public:
-  /// Adds a parameter. Throws InvalidArgument when the member is already a parameter, when a domain
-  /// of fractions meets a whole-number member, or when it has values that the member cannot hold.
+  /// Adds a parameter. Throws InvalidArgument when the member or the name is already taken, when
+  /// the member is a whole number and the domain has fractions, or when the domain has values that
+  /// the member cannot hold.
   template <class M>
   Space& with(M Hp::* member, const Domain& domain) & {
     return add(detail::member_name(member), member, domain);
@@ -156,20 +162,21 @@ class Space {
   Space& with(M B::* member, const D& domain) & {
     return with(detail::member_name(member), static_cast<M Hp::*>(member), domain);
   }
-  /// The same with the member in angle brackets; its name is known for every class.
+  /// The same with the member in angle brackets. This form finds the member's name in every class;
+  /// the others may fall back to p0, p1, … (detail/member_name.hpp).
   template <auto Member, class D>
   Space& with(const D& domain) & {
     return with(detail::member_name<Member>(), Member, domain);
   }
-  /// A member computed from the others, after them and in the order of the derive() calls. It is no
-  /// parameter: searchers and schedulers do not see it.
+  /// Computes a member from the parameters, after they are set and in the order of the derive()
+  /// calls. The member is no parameter: searchers and schedulers do not see it.
   template <class M, class F>
   Space& derive(M Hp::* member, F f) & {
     derived_.push_back([member, f](Hp& hp) { hp.*member = static_cast<M>(f(std::as_const(hp))); });
     return *this;
   }
-  /// A point to try before the searcher's own (a known good one). Throws InvalidArgument when it
-  /// lies outside the domains given so far.
+  /// Adds a point to try before the searcher's own, such as a known good one. Throws
+  /// InvalidArgument when it lies outside the domains given so far.
   Space& start_at(const Hp& hp) & {
     starts_.push_back(to_point(hp));
     search_.check(starts_.back());
@@ -199,9 +206,9 @@ class Space {
   const SearchSpace& search() const noexcept { return search_; }
   const std::vector<Point>& starts() const noexcept { return starts_; }
 
-  /// A default Hp with the point's values in its members. The point needs the right length;
-  /// InvalidArgument otherwise. Values outside a domain are taken as they are (a scheduler may have
-  /// left it), except an option that does not exist.
+  /// Returns a default Hp with the point's values in its members. Throws InvalidArgument when the
+  /// point has the wrong length or names an option that does not exist. Other values outside a
+  /// domain are accepted, since a scheduler may have left it.
   Hp from_point(const Point& point) const {
     if (point.size() != bindings_.size()) search_.check(point);
     Hp hp{};
@@ -209,7 +216,7 @@ class Space {
     for (const auto& derive : derived_) derive(hp);
     return hp;
   }
-  /// The inverse. Throws InvalidArgument when a member holds none of its options.
+  /// Converts an Hp to a point. Throws InvalidArgument when a member holds none of its options.
   Point to_point(const Hp& hp) const {
     Point point;
     for (const Binding& b : bindings_) point.push_back(b.get(hp));
@@ -223,7 +230,8 @@ class Space {
     std::function<bool(const Hp&, const void*)> is;
   };
 
-  /// Gives a nameless parameter its fallback name and refuses doubles.
+  /// Gives a parameter without a name its fallback name. Throws InvalidArgument when the member or
+  /// the name is already taken.
   void claim(std::string& name, const void* probe_member, const Hp& probe) {
     if (name.empty()) name = "p" + std::to_string(bindings_.size());
     for (std::size_t i = 0; i < bindings_.size(); ++i) {

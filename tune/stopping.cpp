@@ -29,7 +29,8 @@ MedianScheduler::MedianScheduler(const MedianStopping& options, const SchedulerS
 
 void MedianScheduler::reported(const Report& report, std::vector<Decision>& out) {
   std::vector<Sample>& mine = history_[report.trial];
-  while (!mine.empty() && mine.back().step >= report.step) mine.pop_back();  // after a restore
+  // After a restore the trial reports earlier steps again: the new reports replace the old ones.
+  while (!mine.empty() && mine.back().step >= report.step) mine.pop_back();
   Sample now = mine.empty() ? Sample{.best = worst} : mine.back();
   now.step = report.step;
   if (const double gain = goal_.gain(report.score); !std::isnan(gain)) {
@@ -39,7 +40,7 @@ void MedianScheduler::reported(const Report& report, std::vector<Decision>& out)
       if (std::isinf(gain)) {
         now.infinite += gain;
       } else {
-        now.above += static_cast<long double>(gain) - now.first;  // wide: no sum is too large
+        now.above += static_cast<long double>(gain) - now.first;  // wide, so that no sum overflows
       }
     }
   }
@@ -77,9 +78,10 @@ PercentileScheduler::PercentileScheduler(const PercentileStopping& options,
 
 void PercentileScheduler::reported(const Report& report, std::vector<Decision>& out) {
   Curve& mine = curves_[report.trial];
-  mine.points.erase(mine.points.lower_bound(report.step), mine.points.end());  // after a restore
+  // After a restore the trial reports earlier steps again: the new reports replace the old ones.
+  mine.points.erase(mine.points.lower_bound(report.step), mine.points.end());
   const double gain = goal_.gain(report.score);
-  // fmax: of a number and what is none, the number
+  // fmax of a number and NaN is the number.
   const double best =
       mine.points.empty() ? gain : std::fmax(mine.points.rbegin()->second.best, gain);
   const bool any = !std::isnan(best);
@@ -92,7 +94,7 @@ void PercentileScheduler::reported(const Report& report, std::vector<Decision>& 
     const auto at = curve.points.find(report.step);
     if (at != curve.points.end()) peers.push_back(at->second.gain);
   }
-  // gains grow when better, so "the best p percent go on" is the (100 - p)th percentile from below
+  // Larger gains are better, so the best p percent are those above the (100 - p)th percentile.
   const auto cutoff = percentile(peers, 100 - options_.percentile);
   const bool stopped = !any || (cutoff && best < *cutoff);
   if (!stopped) return;
@@ -119,7 +121,8 @@ PatienceScheduler::PatienceScheduler(const Patience& options, const SchedulerSet
 
 void PatienceScheduler::reported(const Report& report, std::vector<Decision>& out) {
   std::map<long, Point>& points = points_[report.trial];
-  points.erase(points.lower_bound(report.step), points.end());  // after a restore
+  // After a restore the trial reports earlier steps again: the new reports replace the old ones.
+  points.erase(points.lower_bound(report.step), points.end());
   const double gain = std::isnan(report.score) ? worst : goal_.gain(report.score);
   const double best = points.empty() ? gain : std::max(points.rbegin()->second.best, gain);
   points.emplace_hint(points.end(), report.step, Point{gain, best});

@@ -39,7 +39,7 @@ void Trial::note(const std::string& what) {
 }
 
 bool Trial::report(const train::Metrics& metrics, const std::function<train::SavedModel()>& save) {
-  if (loop_->stopped_) return false;  // said already: nothing that follows counts
+  if (loop_->stopped_) return false;  // the attempt was told to return; its reports no longer count
   if (metrics.step < 1 || (loop_->reported_ && metrics.step <= loop_->step_))
     throw InvalidArgument(Code::invalid_argument,
                           "tune: report() of step " + std::to_string(metrics.step) +

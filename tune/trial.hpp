@@ -1,4 +1,4 @@
-/// Trial: one trial of an experiment, as the user's function sees it.
+/// Trial: what the user's function of an experiment restores from, reports to and saves through.
 ///
 ///     void trial(tune::Trial& t, Hp hp) {
 ///       Net net;
@@ -10,8 +10,9 @@
 ///       train::fit<train_loop>(t, {.workers = 2}, hp, data);
 ///     }
 ///
-/// A trial is an actor; the function runs on a thread of its own in it and may block. It is called
-/// once for each attempt: after a failure, and after it took over another trial's weights.
+/// A trial is an actor. The function runs on a thread of its own in that actor and may block. It is
+/// called once for each attempt: at first, after a failure, after an exploit (with the donor's
+/// weights) and after a pause.
 #pragma once
 
 #include "troupe/runtime/callable.hpp"
@@ -28,26 +29,27 @@ namespace internal {
 class TrialLoop;
 }
 
-/// For the thread of the trial's function only.
+/// The handle that the trial's function receives. Use it on the function's own thread only.
 class TROUPE_API Trial {
  public:
   int number() const noexcept;
-  /// 1 for the first.
+  /// The number of this attempt; the first one is 1.
   int attempt() const noexcept;
-  /// Of the last report; a restored checkpoint's at first.
+  /// The step of the last report; before the first one, the step of the checkpoint to start from.
   long step() const noexcept;
   Context context() const;
 
-  /// Loads the weights that this attempt starts from, if there are any. Result: whether there were.
+  /// Loads the weights that this attempt starts from, and blocks until they are loaded. Returns
+  /// false when the attempt starts without weights.
   template <class... M>
   bool restore(M&... parts) {
     if (!start()) return false;
     restored(train::load_model(context(), start(), std::chrono::seconds(30), parts...));
     return true;
   }
-  /// One step further, with this score. Blocks until the scheduler has decided; saves the parts
-  /// when it asks. Result: false when the function should return: what it reports from then on
-  /// changes nothing, and it is killed after Options::stop_grace.
+  /// Reports the score of the next step. Blocks until the scheduler has decided, and saves `parts`
+  /// first when it asks for a checkpoint. Returns false when the function must return: its later
+  /// reports change nothing, and its process is killed after Options::stop_grace.
   template <class... M>
   bool report(double score, M&&... parts) {
     if constexpr (sizeof...(M) == 0)
@@ -56,13 +58,15 @@ class TROUPE_API Trial {
       return report({.step = step() + 1, .loss = score},
                     [&] { return train::save_model(context(), step(), parts...); });
   }
-  /// The general form: `loss` is the score, `save` is empty without a model. Steps start at 1 and
-  /// rise within an attempt; others throw InvalidArgument.
+  /// The general form: `metrics.loss` is the score, and `save` saves the model (empty: there is no
+  /// model). Throws InvalidArgument unless steps start at 1 or more and rise within an attempt.
   bool report(const train::Metrics& metrics, const std::function<train::SavedModel()>& save);
 
+  /// The model that this attempt starts from; empty when there is none. restore() loads it.
   const train::SavedModel& start() const noexcept;
+  /// Reports the hash of the weights that were loaded, to prove the copy. restore() calls it.
   void restored(std::uint64_t hash);
-  /// Tells people what happened, in words.
+  /// Adds a line to Best::notes and to the live view.
   void note(const std::string& what);
 
  private:
@@ -72,7 +76,7 @@ class TROUPE_API Trial {
 };
 
 namespace internal {
-/// Passes what a gang says on to its trial.
+/// Forwards the reports and restarts of a gang to the trial that runs it.
 class TROUPE_API TrialObserver final : public train::GangObserver {
  public:
   explicit TrialObserver(Trial& trial) noexcept : trial_(trial) {}
@@ -88,15 +92,16 @@ class TROUPE_API TrialObserver final : public train::GangObserver {
 }  // namespace troupe::tune
 
 namespace troupe::train {
-/// A gang inside a trial: starts from the trial's weights, reports for it (the loss is the score),
-/// and ends when the scheduler says so. A step can be copied by other trials when the loop calls
-/// w.checkpoint() before w.report() in it.
+/// Runs a gang inside a trial and blocks until it ends. The gang starts from the trial's weights,
+/// its reports are the trial's (the loss is the score), and it ends when the scheduler stops the
+/// trial. Other trials can copy a step only if the loop calls w.checkpoint() before w.report() in
+/// that step.
 template <auto loop, class... X>
 Fit fit(tune::Trial& trial, const FitOptions& options, X&&... arguments) {
   tune::internal::TrialObserver observer(trial);
   return fit_observed<loop>(trial.context(), options, observer, std::forward<X>(arguments)...);
 }
-/// The same with a lambda without captures.
+/// The same for a loop that is a lambda without captures.
 template <class L, class... X>
   requires CodeOnly<L>
 Fit fit(tune::Trial& trial, const FitOptions& options, L, X&&... arguments) {

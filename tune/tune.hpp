@@ -1,8 +1,8 @@
-/// troupe tune: search for the parameters that score best.
+/// troupe tune: finds the hyper-parameters that score best. This is the header to include.
 ///
 /// `optimize<trial>(ctx, space, options)` (optimize.hpp) runs trials as actors on a cluster.
 ///
-/// The parts below it, each usable alone and none of them bound to a thread, a clock or a network:
+/// The parts below optimize() need no thread, clock or network, and each can be used alone:
 ///
 ///     struct Hp { double lr, momentum; };
 ///     auto space = tune::Space<Hp>{}                                      // what may be varied
@@ -22,9 +22,10 @@
 /// - `Experiment` is the state machine between them and the trials: slots, retries, checkpoints,
 ///   copies proven by hashes, stop conditions, and a log that rebuilds it (experiment.hpp,
 ///   event.hpp).
-/// - `Simulator` runs one in virtual time with a function in place of trials (simulate.hpp).
-/// - `Board` is everything known about it; the views draw it as a live table, as pictures and a
-///   page, and as files for other tools (board.hpp, views/).
+/// - `Simulator` runs an experiment in virtual time, with a function in place of trials
+///   (simulate.hpp).
+/// - `Board` is everything known about an experiment. Views draw it as a live table, as pictures
+///   and a page, and as files for other tools (board.hpp, views/).
 ///
 /// Scores may be minimised or maximised; there is no default. Time, for schedulers, is the step
 /// that a trial reports. The same seed and the same events give the same decisions.

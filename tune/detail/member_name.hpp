@@ -1,10 +1,12 @@
-/// The name of a data member, read by the compiler from its own spelling of a pointer to it.
+/// Finds the name of a data member at compile time, from the compiler's spelling of a pointer to
+/// it. Space (space.hpp) uses it to name parameters.
 ///
 ///     member_name<Hp>(&Hp::lr)    // "lr"; empty when Hp is no aggregate of up to 16 members
 ///                             // (an array counts each element) or has a base class
 ///
-/// A pointer into an object that is never defined is a valid template argument; both g++ and clang
-/// print it with the member's name (the idea of Boost.PFR's and reflect-cpp's field names).
+/// How: a pointer into an object that is declared but never defined is a valid template argument,
+/// and __PRETTY_FUNCTION__ of g++ and clang prints it with the member's name. Boost.PFR and
+/// reflect-cpp find field names in the same way.
 #pragma once
 
 #include <array>
@@ -28,7 +30,7 @@ struct Wrap {
 #pragma clang diagnostic ignored "-Wundefined-internal"
 #endif
 template <class T>
-extern const Wrap<T> ghost;  // never defined: only addresses inside it are named
+extern const Wrap<T> ghost;  // never defined: only addresses inside it are used
 
 template <class P>
 struct Box {
@@ -37,6 +39,7 @@ struct Box {
 template <class P>
 Box(P) -> Box<P>;
 
+/// Returns the compiler's spelling of V, copied into an array that a constexpr variable can hold.
 template <auto V>
 consteval auto spelled() {
   constexpr std::string_view text = __PRETTY_FUNCTION__;
@@ -45,7 +48,7 @@ consteval auto spelled() {
   return out;
 }
 
-/// The last identifier of a compiler's spelling.
+/// Returns the last identifier of a compiler's spelling.
 constexpr std::string_view last_identifier(std::string_view text) {
   auto word = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
@@ -57,16 +60,19 @@ constexpr std::string_view last_identifier(std::string_view text) {
   return text.substr(begin, end - begin);
 }
 
+/// Converts to any type: stands for an initialiser whose type is unknown.
 struct AnyMember {
   template <class T>
   operator T() const;  // only ever named in unevaluated operands
 };
 
+/// Whether the aggregate T can be initialised with so many initialisers.
 template <class T, std::size_t... I>
 constexpr bool takes(std::index_sequence<I...>) {
   return requires { T{((void)I, AnyMember{})...}; };
 }
 
+/// Converts to base classes of T only.
 template <class T>
 struct AnyBase {
   template <class B>
@@ -74,12 +80,13 @@ struct AnyBase {
   operator B() const;
 };
 
-/// Whether the first that an aggregate is made of is a base class.
+/// Whether the first initialiser of the aggregate T initialises a base class.
 template <class T>
 constexpr bool has_base() {
   return requires { T{AnyBase<T>{}}; };
 }
 
+/// Whether T can be initialised with A initialisers, then K of them in braces of their own, then R.
 template <class T, std::size_t... A, std::size_t... K, std::size_t... R>
 constexpr bool takes_nested(std::index_sequence<A...>, std::index_sequence<K...>,
                             std::index_sequence<R...>) {
@@ -88,8 +95,10 @@ constexpr bool takes_nested(std::index_sequence<A...>, std::index_sequence<K...>
   };
 }
 
-/// How many of the N initialisers the member at place I takes: those of an array are written
-/// without their own braces.
+/// Counts how many of the N initialisers belong to the member at place I. A member array takes one
+/// for each element, since brace elision lets its elements stand without braces of their own. The
+/// count is the largest K that T accepts in nested braces there, such that one more initialiser
+/// after the braces does not fit.
 template <class T, std::size_t N, std::size_t I, std::size_t K>
 constexpr std::size_t extent_at() {
   if constexpr (K < 2) {
@@ -105,7 +114,7 @@ constexpr std::size_t extent_at() {
   }
 }
 
-/// Members from place I of N initialisers on.
+/// Counts the members that the initialisers from place I to N belong to.
 template <class T, std::size_t N, std::size_t I = 0>
 constexpr std::size_t members_from() {
   if constexpr (I >= N) {
@@ -115,7 +124,8 @@ constexpr std::size_t members_from() {
   }
 }
 
-/// Initialisers of an aggregate, at most 16; 0 when T is none or has more.
+/// Counts the initialisers that the aggregate T takes, at most 16; 0 when T is no aggregate or
+/// takes more.
 template <class T, std::size_t N = 16>
 constexpr std::size_t initialiser_count() {
   if constexpr (!std::is_aggregate_v<T>) {
@@ -129,7 +139,8 @@ constexpr std::size_t initialiser_count() {
   }
 }
 
-/// Members of an aggregate; 0 when T is none, has a base class or takes more than 16 initialisers.
+/// Counts the members of an aggregate; 0 when T is no aggregate, has a base class or takes more
+/// than 16 initialisers.
 template <class T>
 constexpr std::size_t member_count() {
   if constexpr (!std::is_aggregate_v<T>) {
@@ -141,6 +152,8 @@ constexpr std::size_t member_count() {
   }
 }
 
+/// Returns the addresses of all members of v. A structured binding must name each member, hence one
+/// line for each count.
 template <class T>
 constexpr auto pointers(T& v) {
   constexpr std::size_t n = member_count<std::remove_const_t<T>>();
@@ -168,6 +181,7 @@ constexpr auto pointers(T& v) {
 template <class T, std::size_t I>
 inline constexpr auto spelled_member = spelled<Box{std::get<I>(pointers(ghost<T>.value))}>();
 
+/// Returns the name of the member of `probe` that lies at the address `wanted`.
 template <class T, class M, std::size_t... I>
 std::string find_member([[maybe_unused]] const T& probe, [[maybe_unused]] const M* wanted,
                         std::index_sequence<I...>) {
@@ -184,7 +198,8 @@ std::string find_member([[maybe_unused]] const T& probe, [[maybe_unused]] const 
 #pragma clang diagnostic pop
 #endif
 
-/// The member's own name, or empty. Needs a default constructor of T to find the member by address.
+/// Returns the member's name, or an empty text when it cannot be found: T must have a default
+/// constructor and be an aggregate that member_count() can count.
 template <class T, class M>
 std::string member_name(M T::* member) {
   if constexpr (member_count<T>() > 0 && std::is_default_constructible_v<T>) {
@@ -196,7 +211,7 @@ std::string member_name(M T::* member) {
   }
 }
 
-/// The name of a member given as a template argument; works for every class.
+/// Returns the name of a member given as a template argument; works for every class.
 template <auto Member>
 std::string member_name() {
   static constexpr auto text = spelled<Member>();

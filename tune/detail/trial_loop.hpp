@@ -1,4 +1,4 @@
-/// The actor around a trial's function, and what it tells the experiment.
+/// The actor that runs a trial's function, and the messages between it and optimize()'s runner.
 #pragma once
 
 #include "troupe/actors/loop_actor/loop_actor.hpp"
@@ -11,12 +11,14 @@
 
 namespace troupe::tune::internal {
 
+/// What an attempt starts with.
 struct TrialSetup {
   int number = 0;
   int attempt = 1;
-  train::SavedModel start;
+  train::SavedModel start;  ///< the weights to restore; empty: none
 };
 
+/// A message from the attempt to the runner.
 struct TrialMessage {
   enum class Kind : std::uint8_t { reported, saved, restored, noted, ended };
   Kind kind = Kind::ended;
@@ -24,12 +26,14 @@ struct TrialMessage {
   bool can_save = false;
   train::SavedModel saved;
   std::uint64_t hash = 0;
-  std::string error;  ///< ended: why, empty without one; noted: the text
+  std::string error;  ///< ended: the error, or empty; noted: the text
 };
 
-/// What a trial inside report() is told.
+/// The runner's answer to a trial inside report(). After `save` the trial saves and waits for
+/// another one.
 enum class Verdict : std::uint8_t { stop, go_on, save };
 
+/// Runs the trial's function on a thread of its own and answers the runner's calls meanwhile.
 class TROUPE_API TrialLoop : public LoopActor<TrialMessage, Verdict> {
  public:
   explicit TrialLoop(TrialSetup setup);
@@ -42,13 +46,14 @@ class TROUPE_API TrialLoop : public LoopActor<TrialMessage, Verdict> {
   friend class tune::Trial;
   Verdict await_verdict() { return next().value_or(Verdict::stop); }
 
-  // These belong to the function's thread.
+  // Only the function's thread uses these.
   TrialSetup setup_;
   long step_ = 0;
-  bool reported_ = false;  ///< in this attempt
-  bool stopped_ = false;   ///< report() has said false
+  bool reported_ = false;  ///< this attempt has reported
+  bool stopped_ = false;   ///< report() has returned false
 };
 
+/// The actor class of one trial function. The primary template refuses other functions.
 template <auto trial, class Parameters = typename CallableTraits<trial>::Parameters>
 class TrialActor {
   static_assert(sizeof(Parameters) == 0,

@@ -1,4 +1,5 @@
-/// The state machine behind Experiment: inputs are events, so that the log can be replayed.
+/// The state machine behind Experiment. Its inputs are Events, so that a log can be replayed into
+/// it.
 #pragma once
 
 #include "troupe/tune/experiment.hpp"
@@ -7,10 +8,11 @@
 
 namespace troupe::tune {
 
-/// Microseconds that no experiment lasts: longer durations mean that something never happens.
+/// 100 years in microseconds. A time this late or later means "never"; the limit also keeps sums of
+/// times from overflowing.
 constexpr std::int64_t never = std::int64_t{100} * 365 * 24 * 3600 * 1'000'000;
 
-/// A trial in this state has processes.
+/// Whether a trial in this state has a process and counts against Board::slots.
 inline bool occupies_slot(TrialState s) {
   return s == TrialState::running || s == TrialState::holding || s == TrialState::leaving;
 }
@@ -18,10 +20,11 @@ inline bool occupies_slot(TrialState s) {
 struct Experiment::Core {
   Core(SearchSpace space, ExperimentOptions options);
 
-  void apply(const Event& event);  ///< an input; appends it and what follows to the log
-  /// Why this report cannot be taken: steps that fall or repeat. Empty: it can.
+  /// Takes an input: appends it and its consequences to the log, and the commands that follow.
+  void apply(const Event& event);
+  /// Returns why this report is refused (its step does not rise), or an empty text.
   std::string refusal(const Event& report) const;
-  /// When a tick will have an effect, in microseconds.
+  /// Returns when a tick will next have an effect, in microseconds since the beginning.
   std::optional<std::int64_t> next_tick() const;
   bool begun() const noexcept { return begun_; }
   std::int64_t micros(Time now);
@@ -33,39 +36,41 @@ struct Experiment::Core {
   std::vector<Event> log;
   bool keep_log = true;
   bool header_due = true;  ///< the log has no first line yet
-  Time epoch{};
-  std::int64_t now = 0;  ///< microseconds of the event in hand
+  Time epoch{};          ///< when the experiment began
+  std::int64_t now = 0;  ///< time of the input that is being applied, microseconds since epoch
 
  private:
+  /// What becomes of a trial that leaves, once its present attempt has ended: it queues for a slot,
+  /// pauses until the scheduler decides, restarts from its donor, or is over.
   enum class Next { wait, pause, restart, complete, stop };
   /// What the core knows of a trial beyond the board.
   struct Control {
-    bool in_report = false;  ///< waits for a Reply
+    bool in_report = false;  ///< the trial is inside report() and waits for a Reply
     bool can_save = false;   ///< the last report offered a model
-    bool saving = false;     ///< a Save is on its way
-    bool told = false;       ///< to return from its function
+    bool saving = false;     ///< a Save was sent and saved() has not come yet
+    bool told = false;       ///< a Reply told the attempt to return
     bool kill_sent = false;
-    bool overdue = false;     ///< it was told to return and did not
-    bool urgent = false;      ///< a retry: before new trials
-    bool copy_ready = false;  ///< the next attempt starts from the donor's weights
+    bool overdue = false;     ///< stop_grace is over and the attempt has not returned
+    bool urgent = false;      ///< a retry, which starts before new trials
+    bool copy_ready = false;  ///< an exploit's checkpoint is set; the next attempt starts from it
     Next next = Next::stop;   ///< after the present attempt
     std::string why;          ///< for next = stop or complete
-    std::string restores;     ///< the hash that this attempt is to load
-    int donor = -1;           ///< an exploit that waits for the donor's save
-    int copying = -1;         ///< index in copies, until the restore proves it
-    long last_step = 0;       ///< that this attempt reported
-    long furthest = 0;        ///< that any attempt reported since the last copy
-    bool advanced = false;    ///< this attempt came further than those before
+    std::string restores;     ///< hash of the checkpoint that this attempt was started from
+    int donor = -1;           ///< exploit: the donor whose save this trial waits for; -1: none
+    int copying = -1;         ///< index in TrialInfo::copies, until a restore proves that copy
+    long last_step = 0;       ///< highest step that this attempt reported
+    long furthest = 0;        ///< highest step that any attempt reported since the last copy
+    bool advanced = false;    ///< this attempt raised `furthest`
     long reports_since_save = 0;
-    std::optional<BestReport> candidate;  ///< the state that the Save on its way holds
-    std::int64_t kill_at = never;         ///< this attempt, when it has not returned by then
-    std::int64_t retry_at = 0;
-    int fruitless = 0;  ///< attempts in a row that failed and came no further
-    int alike = 0;      ///< of these, with the same error
+    std::optional<BestReport> candidate;  ///< the report whose model the Save in progress holds
+    std::int64_t kill_at = never;         ///< when this attempt is killed if it has not returned
+    std::int64_t retry_at = 0;            ///< the trial starts no attempt before this time
+    int fruitless = 0;  ///< failed attempts in a row that did not raise `furthest`
+    int alike = 0;      ///< how many of the latest of these had the same error
     std::string last_error;
   };
 
-  // experiment_core.cpp: what comes in
+  // experiment_core.cpp: inputs
   bool late(const Event& e) const;
   bool timer_due(std::int64_t micros);
   bool timer_valid(std::int64_t at, int trial) const;
@@ -84,7 +89,7 @@ struct Experiment::Core {
   void record(const Event& event);
   bool current(const Event& e) const;
 
-  // experiment_decisions.cpp: what the scheduler wants
+  // experiment_decisions.cpp: decisions of the scheduler, and checkpoints
   void carry_out(const Decision& d);
   void do_exploit(const Decision& d);
   void set_source(int trial, const Checkpoint& source);
@@ -98,7 +103,7 @@ struct Experiment::Core {
   void reply(int trial, bool go_on);
   void leave(int trial, Next next, std::string why);
 
-  // experiment_trials.cpp: trials come and go
+  // experiment_trials.cpp: beginning and end of trials and attempts
   bool may_create() const;
   bool others_wait() const;
   bool create_trial();
@@ -118,16 +123,17 @@ struct Experiment::Core {
   std::unique_ptr<Searcher> searcher_;
   std::unique_ptr<Scheduler> scheduler_;
   std::vector<Control> controls_;
-  std::vector<int> waiting_;
-  std::vector<int> copiers_;                    ///< trials whose donor's save is on its way
-  std::set<int> holders_;                       ///< trials that hold (or leave a hold)
-  std::map<std::string, int> checkpoint_uses_;  ///< by key: who would restore it, and the best
-  /// Times at which an attempt that does not return is killed or a retry may start, with its trial.
+  std::vector<int> waiting_;                    ///< trials in state waiting, in queue order
+  std::vector<int> copiers_;                    ///< trials with Control::donor set
+  std::set<int> holders_;                       ///< trials that hold, or are leaving a hold
+  std::map<std::string, int> checkpoint_uses_;  ///< by key: trials and the best report that hold it
+  /// Time and trial of every Control::kill_at and retry_at. An entry whose cause is gone stays
+  /// until it is due; timer_valid() tells them apart.
   std::set<std::pair<std::int64_t, int>> timers_;
-  std::size_t next_start_ = 0;  ///< of options.starts
+  std::size_t next_start_ = 0;  ///< index in options.starts
   int used_slots_ = 0;
-  bool space_used_up_ = false;
-  bool ending_ = false;
+  bool space_used_up_ = false;  ///< the searcher has no further point
+  bool ending_ = false;         ///< end_all() was called: no attempt starts any more
   bool begun_ = false;
 };
 

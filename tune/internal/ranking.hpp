@@ -8,8 +8,8 @@
 
 namespace troupe::tune {
 
-/// Trial numbers: that of the best report, then best last score first; trials without a score come
-/// last, in their order. A view that has no room for all shows the best one.
+/// Returns all trial numbers, best first: the trial of the best report, then by last score. Trials
+/// without a score come last, in the order of their numbers.
 inline std::vector<int> ranking(const Board& board) {
   std::vector<int> order(board.trials.size());
   std::iota(order.begin(), order.end(), 0);
@@ -22,8 +22,8 @@ inline std::vector<int> ranking(const Board& board) {
   return order;
 }
 
-/// A colour index per trial: its number, or in larger populations its rank, so that those which are
-/// looked at differ.
+/// Returns a colour index per trial: its number for up to 12 trials, else its rank, so that the
+/// best trials have different colours.
 inline std::vector<std::size_t> shades(const Board& board) {
   std::vector<std::size_t> shade(board.trials.size());
   const std::vector<int> order = ranking(board);

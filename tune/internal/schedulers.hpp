@@ -1,4 +1,4 @@
-/// The schedulers behind make_scheduler(), one class each; semantics as in scheduler.hpp.
+/// The schedulers behind make_scheduler(), one class each. scheduler.hpp says what they do.
 #pragma once
 
 #include "troupe/tune/scheduler.hpp"
@@ -7,7 +7,7 @@
 
 namespace troupe::tune {
 
-/// Options that a scheduler cannot work with.
+/// Throws InvalidArgument for options that a scheduler cannot work with.
 [[noreturn]] inline void refuse(const std::string& who, const std::string& why) {
   throw InvalidArgument(Code::invalid_argument, "tune::" + who + ": " + why);
 }
@@ -23,7 +23,7 @@ class PbtScheduler final : public Scheduler {
   void kept(int trial, const Point& params) override;
   int pick(const std::vector<int>& waiting) override;
 
-  /// Parameters of a copy: each drawn anew or moved a little.
+  /// Returns the parameters of a copy: each of the donor's is drawn anew or perturbed.
   Point explore(const Point& donor);
 
  private:
@@ -35,10 +35,10 @@ class PbtScheduler final : public Scheduler {
     long last_step = 0;
     long last_perturb = 0;
     bool can_save = false;
-    bool offered = false;  ///< some report of it offered a model
-    bool saved = false;    ///< has (or was told to make) a checkpoint of its last interval
-    bool held = false;
-    bool sick = false;  ///< its last score was no number: worst of all, and nobody copies it
+    bool offered = false;  ///< at least one of its reports offered a model
+    bool saved = false;    ///< has, or was told to make, a checkpoint at its last interval
+    bool held = false;     ///< synchronous: waits at the barrier
+    bool sick = false;     ///< its last score was NaN: it ranks last and is no donor
   };
   struct Quantiles {
     std::vector<int> top;
@@ -78,12 +78,13 @@ class AsyncHyperBandScheduler final : public Scheduler {
   };
   struct Place {
     std::size_t bracket = 0;
-    std::size_t next_rung = 0;  ///< rungs below were recorded or skipped
+    std::size_t next_rung = 0;  ///< the lowest rung that was neither recorded nor skipped
     long step = 0;
     double gain = 0;
     bool reported = false;
   };
-  /// Records the trial at the highest rung it has reached; the cutoff from before, if any.
+  /// Records the trial at the highest rung that it has reached, and returns the cutoff of the
+  /// scores that were recorded there before it. Returns nothing without a new rung or such scores.
   std::optional<double> record(Place& place);
 
   AsyncHyperBand options_;
@@ -112,14 +113,17 @@ class MedianScheduler final : public Scheduler {
   void reported(const Report& report, std::vector<Decision>& out) override;
 
  private:
-  /// What is known of a trial up to a step, so that a report costs no walk through all others'.
+  /// Running totals of a trial up to a step, so that a report needs one sample of each other trial
+  /// and not its whole history.
   struct Sample {
     long step = 0;
-    double best = 0;  ///< gain
-    long count = 0;   ///< of numbers from step grace on
-    double first = 0;
-    long double above = 0;  ///< sum of their differences to the first: equal gains have that mean
-    double infinite = 0;    ///< sum of the infinite ones, which are the mean then
+    double best = 0;   ///< best gain so far
+    long count = 0;    ///< reports from step `grace` on whose gain is not NaN
+    double first = 0;  ///< gain of the first of these
+    /// Sum of (gain - first) over the finite ones. The mean of equal gains is then exactly that
+    /// gain.
+    long double above = 0;
+    double infinite = 0;  ///< sum of the infinite gains; if not 0, it is the mean
     double mean() const {
       if (infinite != 0) return infinite;
       return static_cast<double>(first + above / static_cast<long double>(count));
@@ -139,7 +143,7 @@ class PercentileScheduler final : public Scheduler {
  private:
   struct Point {
     double gain = 0;
-    double best = 0;  ///< up to here; NaN while there is no number
+    double best = 0;  ///< best gain up to this step; NaN if all were NaN
   };
   struct Curve {
     std::map<long, Point> points;  ///< by step
@@ -160,15 +164,15 @@ class PatienceScheduler final : public Scheduler {
  private:
   struct Point {
     double gain = 0;
-    double best = 0;  ///< up to here
+    double best = 0;  ///< best gain up to this step
   };
   Patience options_;
   Goal goal_;
   std::map<int, std::map<long, Point>> points_;  ///< by trial and step
 };
 
-/// The linear-interpolation percentile (numpy's default) of values that are not NaN; nothing
-/// without any.
+/// Returns the percentile with linear interpolation (numpy's default) of the values that are not
+/// NaN, or nothing when there is none.
 std::optional<double> percentile(std::vector<double> values, double percent);
 
 }  // namespace troupe::tune

@@ -1,4 +1,5 @@
-/// Drawing: escaped text, axes with readable ticks, colours for both themes.
+/// SVG helpers of the report views: escaped text, axes with round ticks, colours for light and dark
+/// themes.
 #pragma once
 
 #include <string>
@@ -7,17 +8,18 @@
 
 namespace troupe::tune {
 
-/// For text and attribute values of HTML and SVG; control characters become spaces.
+/// Escapes text for contents and attribute values of HTML and SVG; control characters become
+/// spaces.
 std::string escape(std::string_view text);
 
-/// One decimal place, for coordinates.
+/// Formats a coordinate with one decimal place.
 std::string coordinate(double value);
 
-/// At most about `count` round values inside [low, high]; powers of ten (with 2 and 5 when few) on
-/// a log scale.
+/// Returns about `count` round values inside [low, high]. On a log scale these are powers of ten,
+/// and 2 and 5 times them when the range is short.
 std::vector<double> ticks(double low, double high, int count, bool log);
 
-/// From data to a pixel span.
+/// Maps data values to pixels, linearly or by logarithm.
 struct Axis {
   double low = 0;
   double high = 1;
@@ -27,13 +29,15 @@ struct Axis {
   double at(double value) const;
 };
 
-/// Twelve colours that are told apart on white and on black; further ones repeat.
+/// Returns one of twelve colours that differ visibly on white and on black; larger indices repeat
+/// them.
 const char* colour(std::size_t index);
 
-/// <svg …> with a title for screen readers and the styles that the pictures share.
+/// Returns the opening <svg …> with a title for screen readers and the styles that all pictures
+/// share.
 std::string svg_open(double width, double height, std::string_view title);
 
-/// <text>; anchor is start, middle or end.
+/// Returns a <text> element; `anchor` is start, middle or end, `more` holds further attributes.
 std::string svg_text(double x, double y, std::string_view text, std::string_view anchor = "start",
                      std::string_view more = "");
 

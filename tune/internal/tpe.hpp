@@ -1,4 +1,5 @@
-/// The TPE searcher (samplers/_tpe/sampler.py of Optuna 4: independent sampling, constant liar on).
+/// The TPE searcher, as samplers/_tpe/sampler.py of Optuna 4 with independent sampling and constant
+/// liar.
 #pragma once
 
 #include "troupe/tune/searcher.hpp"
@@ -7,7 +8,7 @@
 
 namespace troupe::tune {
 
-/// How many of n ended trials count as good: min(ceil(n / 10), 25).
+/// Returns how many of n ended trials count as good: min(ceil(n / 10), 25).
 std::size_t tpe_gamma(std::size_t n);
 
 class TpeSearcher final : public Searcher {
@@ -23,7 +24,7 @@ class TpeSearcher final : public Searcher {
     bool running = true;
     Ended end;
   };
-  /// Trial numbers of the good ones, best first.
+  /// Returns the numbers of the good trials, ascending.
   std::vector<int> good_trials() const;
   Point suggest();
 
@@ -31,8 +32,8 @@ class TpeSearcher final : public Searcher {
   SearchSpace space_;
   Goal goal_;
   Random random_;
-  std::map<int, Known> known_;  // running, complete and pruned trials; failed ones are forgotten
-  std::size_t ended_ = 0;
+  std::map<int, Known> known_;  // running, complete and pruned trials; failed ones are erased
+  std::size_t ended_ = 0;       // complete and pruned trials
 };
 
 }  // namespace troupe::tune

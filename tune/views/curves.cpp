@@ -13,8 +13,8 @@ constexpr double right = width - 178;
 constexpr double top = 62;
 constexpr double bottom = height - 52;
 constexpr std::size_t named = 12;
-constexpr std::size_t drawn = 200;        ///< trials, best first
-constexpr std::size_t arrow_limit = 500;  ///< the latest copies of the trials that are drawn
+constexpr std::size_t drawn = 200;        ///< trials that are drawn, best first
+constexpr std::size_t arrow_limit = 500;  ///< copies of these trials that get an arrow
 
 struct Frame {
   Axis x;
@@ -41,7 +41,7 @@ Frame frame_of(const Board& board) {
   const bool log = low > 0 && high / 30 > low;
   const double pad = 0.04 * (high > low ? high - low : std::abs(high) + 1);
   f.y = {log ? low / 1.1 : low - pad, log ? high * 1.1 : high + pad, log, bottom, top};
-  // Near the ends of what a double holds there is no room around the curves.
+  // Near the largest and smallest doubles the padding overflows or underflows: draw without it.
   if (!std::isfinite(f.y.low) || !std::isfinite(f.y.high) || (log && !(f.y.low > 0)))
     f.y = {low, high, log, bottom, top};
   return f;
@@ -69,7 +69,7 @@ std::string axes(const Board& board, const Frame& f) {
   return out + "\n";
 }
 
-/// The score that a trial had reported at or before a step, before a point in time.
+/// Returns the last score that a trial had reported by this time for this step or an earlier one.
 double score_at(const TrialInfo& t, long step, double seconds) {
   double score = std::nan("");
   for (const Sample& s : t.history) {
@@ -95,7 +95,7 @@ std::string curve_path(const Board& board, const TrialInfo& t, const Frame& f) {
       const Copy& c = t.copies[copy++];
       const double from =
           score_at(board.trials[static_cast<std::size_t>(c.donor)], c.donor_step, c.seconds);
-      if (std::isfinite(from)) {  // it goes on from the donor's point
+      if (std::isfinite(from)) {  // the curve goes on from the donor's point
         d += "M" + coordinate(f.x.at(static_cast<double>(c.donor_step))) + " " +
              coordinate(f.y.at(from));
         joined = true;
@@ -107,7 +107,7 @@ std::string curve_path(const Board& board, const TrialInfo& t, const Frame& f) {
   return d;
 }
 
-/// The latest copies of a trial, as many as there is room for.
+/// Draws arrows for the latest copies of a trial, at most `room` of them, and lowers `room`.
 std::string copy_arrows(const Board& board, const TrialInfo& t, const Frame& f,
                         const std::string& stroke, std::size_t& room) {
   std::string out;

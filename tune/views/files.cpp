@@ -43,7 +43,7 @@ void make_folder(const std::filesystem::path& folder) {
   if (error) fail("make the folder", folder.string(), error.value());
 }
 
-/// Through a neighbouring file, so that readers never see half of it.
+/// Writes a file under another name and renames it, so that readers never see half of it.
 void write_file(const std::filesystem::path& path, std::string_view bytes) {
   const std::string draft = path.string() + ".new";
   const Fd fd = make_fd(::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
@@ -57,7 +57,7 @@ void write_file(const std::filesystem::path& path, std::string_view bytes) {
   }
 }
 
-/// The length up to and including the last newline.
+/// Returns the length of the file up to and including its last newline.
 off_t whole_lines(int fd, off_t size) {
   char block[4096];
   while (size > 0) {
@@ -98,7 +98,8 @@ LogFile::LogFile(const std::string& path, Mode mode) : path_(path) {
            "move that one away");
 }
 
-/// Half a line would spoil what follows it: what could not be written whole is taken back.
+/// Removes what it wrote if it could not write everything: half a line would corrupt the lines
+/// after it.
 void LogFile::append(const std::vector<std::string>& lines) {
   std::string bytes;
   for (const std::string& line : lines) bytes += line + "\n";
@@ -106,7 +107,8 @@ void LogFile::append(const std::vector<std::string>& lines) {
   try {
     write_all(file_.get(), bytes, path_);
   } catch (...) {
-    if (before < 0 || ::ftruncate(file_.get(), before) != 0) file_ = {};  // nothing may follow
+    // If half a line stays, close the file, so that no line can follow it.
+    if (before < 0 || ::ftruncate(file_.get(), before) != 0) file_ = {};
     throw;
   }
 }
@@ -123,7 +125,7 @@ Result<std::vector<std::string>> read_log(const std::string& path) {
   std::ifstream file(path);
   std::vector<std::string> lines;
   for (std::string line; std::getline(file, line);) {
-    if (!file.eof()) lines.push_back(std::move(line));  // else it has no newline
+    if (!file.eof()) lines.push_back(std::move(line));  // at eof the line has no newline: torn
   }
   if (!file.eof()) return Error(Code::invalid_argument, "tune: cannot read all of " + path);
   return lines;
@@ -131,8 +133,8 @@ Result<std::vector<std::string>> read_log(const std::string& path) {
 
 namespace {
 
-/// The reports of a whole log as progress.csv and as TensorBoard runs: every one of them, where a
-/// board keeps a part. Drafts take their names at the end.
+/// Writes reports as progress.csv and as TensorBoard runs, in chunks, so that a long log need not
+/// fit memory. The files are drafts until finish() renames them.
 class ReportFiles {
  public:
   ReportFiles(const std::filesystem::path& root, const Board& board, double began)
@@ -147,8 +149,8 @@ class ReportFiles {
     for (const auto& file : events_) ::unlink(draft(file).c_str());
   }
 
-  /// Once, before everything else. The constructor does not: of a half-made object no destructor
-  /// would remove the drafts.
+  /// Creates the drafts. Call it once, first. The constructor does not do it, since the destructor,
+  /// which removes drafts, does not run after a constructor that threw.
   void make_drafts() {
     write_file(draft(progress_), progress_csv_header(board_));
     for (const TrialInfo& t : board_.trials) {
@@ -182,7 +184,7 @@ class ReportFiles {
   }
 
  private:
-  /// TensorBoard reads whatever has `tfevents` in its name: a draft has not.
+  /// Names a draft. TensorBoard reads every file with `tfevents` in its name, so drafts have none.
   static std::filesystem::path draft(const std::filesystem::path& path) {
     return path.parent_path() / (path.filename() == "progress.csv" ? ".progress.draft" : ".draft");
   }
@@ -200,7 +202,7 @@ class ReportFiles {
     if (::rename(draft(path).c_str(), path.c_str()) != 0) fail("rename", draft(path), errno);
   }
 
-  /// TensorBoard joins all event files of a folder: those of an earlier run go.
+  /// Removes the event files of an earlier run: TensorBoard would join all event files of a folder.
   static void forget_others(const std::filesystem::path& run, const std::filesystem::path& file) {
     std::error_code error;
     std::vector<std::filesystem::path> old;
@@ -212,7 +214,8 @@ class ReportFiles {
     for (const auto& path : old) std::filesystem::remove(path, error);
   }
 
-  /// An earlier run may have had more trials. Whatever else somebody keeps there stays.
+  /// Removes the event files of trials that only an earlier run had. Other files in their folders
+  /// stay.
   void forget_other_trials() const {
     std::error_code error;
     std::vector<std::filesystem::path> old;
@@ -225,7 +228,7 @@ class ReportFiles {
     }
     for (const auto& run : old) {
       forget_others(run, {});
-      std::filesystem::remove(run, error);  // when nothing is in it
+      std::filesystem::remove(run, error);  // removes the folder only if it is empty
     }
   }
 
@@ -242,7 +245,7 @@ class ReportFiles {
   std::vector<std::filesystem::path> events_;  ///< by trial
   std::string rows_;
   std::vector<std::string> pending_;
-  std::size_t size_ = 0;  ///< bytes that are not written yet
+  std::size_t size_ = 0;  ///< bytes in rows_ and pending_, not written yet
 };
 
 void add_board(ReportFiles& files, const Board& board) {

@@ -11,8 +11,8 @@ constexpr double lane = 26;
 constexpr double left = 92;
 constexpr double right = width - 150;
 constexpr double top = 62;
-constexpr std::size_t change_limit = 2000;  ///< copies that are drawn, the latest
-constexpr std::size_t ring_limit = 200;     ///< restarts that are drawn in a lane
+constexpr std::size_t change_limit = 2000;  ///< copies that are drawn, the latest ones
+constexpr std::size_t ring_limit = 200;     ///< restarts that are drawn in one lane
 
 struct Change {
   double seconds;
@@ -48,10 +48,11 @@ double end_of(const TrialInfo& t) {
   return t.history.empty() ? t.created : t.history.back().seconds;
 }
 
-/// Where an attempt failed and began again: the sample before a new attempt that is no copy.
+/// Draws a ring where an attempt failed and was retried: at the last sample before a new attempt
+/// that does not start from a copy.
 std::string restarts(const TrialInfo& t, const Axis& x, double y) {
   std::string out;
-  std::size_t copy = 0;  // copies and samples are in the order of time
+  std::size_t copy = 0;  // both copies and samples are in order of time
   std::size_t rings = 0;
   for (std::size_t i = 1; i < t.history.size() && rings < ring_limit; ++i) {
     const Sample& a = t.history[i - 1];

@@ -7,7 +7,7 @@ namespace troupe::tune {
 namespace {
 
 constexpr std::size_t table_limit = 500;
-constexpr std::size_t donor_limit = 20;  ///< the latest of a trial
+constexpr std::size_t donor_limit = 20;  ///< donors that a trial's row lists, the latest ones
 
 constexpr const char* style = R"(
 :root{color-scheme:light dark;--bg:#f6f7f9;--card:#fff;--ink:#1c2430;--soft:#667085;--line:#e4e7ec;

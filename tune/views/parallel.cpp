@@ -12,7 +12,7 @@ constexpr double upper = 84;
 constexpr double lower = height - 40;
 constexpr std::size_t row_limit = 200;
 
-/// The parameters from left to right; the score is the last column.
+/// The columns from left to right: the parameters, then the score.
 struct Columns {
   const Board& board;
   std::vector<int> rows;  ///< trials with a score, best first
@@ -44,12 +44,12 @@ struct Columns {
     if (low > high) low = high = 0;
     if (is_choice(k)) low = domain(k)->low, high = domain(k)->high;
     const bool log = !is_score(k) && domain(k)->log && low > 0;
-    const bool turned = is_score(k) && !board.goal.larger();  // better is up
+    const bool turned = is_score(k) && !board.goal.larger();  // better scores are at the top
     return {low, high, log, turned ? upper : lower, turned ? lower : upper};
   }
 };
 
-/// Every option of a choice; else the ends and the middle.
+/// Returns the values that an axis labels: every option of a choice; else the ends and the middle.
 std::vector<double> marks_of(const Columns& columns, std::size_t k, const Axis& axis) {
   std::vector<double> marks;
   if (columns.is_choice(k)) {

@@ -12,7 +12,8 @@ namespace troupe::tune {
 std::string escape(std::string_view text) {
   std::string out;
   std::string valid = valid_utf8(text);
-  for (const std::string_view none : {"\xef\xbf\xbe", "\xef\xbf\xbf"}) {  // XML has no such two
+  // XML does not allow U+FFFE and U+FFFF, which are valid UTF-8.
+  for (const std::string_view none : {"\xef\xbf\xbe", "\xef\xbf\xbf"}) {
     for (std::size_t at; (at = valid.find(none)) != std::string::npos;)
       valid.replace(at, none.size(), "\xef\xbf\xbd");
   }
@@ -30,7 +31,7 @@ std::string escape(std::string_view text) {
 }
 
 std::string coordinate(double value) {
-  // What lies far outside the picture is as well drawn just outside of it.
+  // Clamped, since renderers mishandle huge numbers; both ends lie far outside the picture.
   return fmt::format("{:.1f}", std::isfinite(value) ? std::clamp(value, -1e6, 1e6) : 0.0);
 }
 
@@ -38,7 +39,8 @@ namespace {
 
 constexpr int most_ticks = 64;
 
-/// 1, 2, 5 times powers of ten where the range is short, else powers of ten; few enough to be read.
+/// Returns ticks of a log scale: 1, 2 and 5 times powers of ten if the range is short, else powers
+/// of ten, at a stride that keeps them few.
 std::vector<double> log_ticks(double low, double high) {
   const double first = std::floor(std::log10(low));
   const double last = std::ceil(std::log10(high));
@@ -64,13 +66,13 @@ std::vector<double> ticks(double low, double high, int count, bool log) {
     std::vector<double> out = log_ticks(low, high);
     if (out.size() >= 2) return out;
   }
-  const double rough = high / count - low / count;  // the difference itself may be too large
+  const double rough = high / count - low / count;  // high - low may overflow
   const double power = std::pow(10, std::floor(std::log10(rough)));
   double step = 10 * power;
   for (const double m : {5.0, 2.0, 1.0}) {
     if (m * power >= rough) step = m * power;
   }
-  // A step that is no normal number, or that vanishes beside the values, divides nothing.
+  // A step that is too small or infinite cannot be used as a divisor.
   if (!(step >= 1e-300) || !std::isfinite(step)) return {low, high};
   const double first = std::ceil(low / step - 1e-9);
   std::vector<double> out;
@@ -84,7 +86,7 @@ std::vector<double> ticks(double low, double high, int count, bool log) {
 
 double Axis::at(double value) const {
   if (!(high > low)) return (from + to) / 2;
-  // Halves: the span of two large numbers is no number.
+  // Halved, since the difference of two large numbers may overflow.
   const double u = log && low > 0
                        ? (std::log(value) - std::log(low)) / (std::log(high) - std::log(low))
                        : (value / 2 - low / 2) / (high / 2 - low / 2);

@@ -22,7 +22,7 @@ std::string value_text(const Domain& domain, double value) {
   return domain.kind == Domain::Kind::choice ? show(domain, value) : exact(value);
 }
 
-/// The names of columns, all different: one of the user's that is taken gets a prefix.
+/// The names of columns, all different: a name of the user's that is already taken gets a prefix.
 class Header {
  public:
   explicit Header(std::vector<std::string> own) : names_(std::move(own)) {}
@@ -84,11 +84,11 @@ std::string trials_csv(const Board& board) {
 
 namespace {
 
-/// Adds a field whose name is the user's: one that is taken already gets a prefix.
+/// Adds a field with a name of the user's; a name that is already taken gets a prefix.
 template <class T>
 void add_field(Json& row, std::string name, const std::string& prefix, const T& value) {
   while (row.contains(name)) name.insert(0, prefix);
-  row[name] = value;  // what is no number is null
+  row[name] = value;  // NaN and infinities are written as null
 }
 
 bool same(double a, double b) {
@@ -126,7 +126,7 @@ std::string trials_jsonl(const Board& board) {
     }
     add_field(row, valid_utf8(board.metric), "metrics/", t.score());
     for (const auto& [key, value] : t.metrics) {
-      if (key == board.metric && same(value, t.score())) continue;  // said already
+      if (key == board.metric && same(value, t.score())) continue;  // this is the score above
       add_field(row, valid_utf8(key), "metrics/", value);
     }
     out += json_line(row) + "\n";

@@ -10,7 +10,7 @@
 namespace troupe::tune {
 namespace {
 
-/// The table of the reflected Castagnoli polynomial.
+/// Builds the CRC table of the reflected Castagnoli polynomial.
 constexpr std::array<std::uint32_t, 256> crc_table() {
   std::array<std::uint32_t, 256> table{};
   for (std::uint32_t i = 0; i < 256; ++i) {
@@ -34,20 +34,20 @@ std::string little_endian(T value) {
   return out;
 }
 
-/// A protobuf variable-length integer.
+/// Encodes a protobuf variable-length integer.
 std::string varint(std::uint64_t value) {
   std::string out;
   for (; value >= 0x80; value >>= 7) out += static_cast<char>((value & 0x7F) | 0x80);
   return out + static_cast<char>(value);
 }
 
-/// A length-delimited protobuf field.
+/// Encodes a length-delimited protobuf field.
 std::string field(int number, std::string_view bytes) {
   return varint(static_cast<std::uint64_t>(number) << 3 | 2) + varint(bytes.size()) +
          std::string(bytes);
 }
 
-/// One record of the TFRecord format: length, its CRC, payload, its CRC.
+/// Encodes one record of the TFRecord format: length, its CRC, payload, its CRC.
 std::string framed(const std::string& payload) {
   const std::string length = little_endian(static_cast<std::uint64_t>(payload.size()));
   return length + little_endian(masked(crc32c(length))) + payload +

@@ -15,8 +15,8 @@ namespace {
 struct Column {
   std::string title;
   std::vector<std::string> cells;
-  bool left = false;    ///< aligned
-  bool sticky = false;  ///< shown even when empty
+  bool left = false;    ///< left-aligned
+  bool sticky = false;  ///< shown even without a value
   std::size_t width = 0;
 };
 
@@ -62,7 +62,7 @@ std::string best_words(const Board& board) {
          number(board.best_score()) + (params.empty() ? "" : ", " + board.space.show(params));
 }
 
-/// `0+3+1`: the trials it copied, in order; only the last few.
+/// Returns the trial's donors in order, such as `0 3 1`; only the last four.
 std::string lineage(const TrialInfo& t) {
   std::string text;
   const std::size_t from = t.copies.size() > 4 ? t.copies.size() - 4 : 0;
@@ -110,13 +110,13 @@ std::vector<Column> make_columns(const Board& board, const std::vector<int>& row
   return shown;
 }
 
-/// Leaves out columns from the right until a line fits; says how many in the title line.
+/// Leaves out columns from the right until a line fits, and returns how many are left out.
 std::size_t fit_columns(std::vector<Column>& all, std::size_t width) {
   std::size_t used = 0;
   std::size_t keep = 0;
   std::size_t needed = 0;
   for (std::size_t c = 0; c < all.size(); ++c) needed += all[c].width + (c ? 2 : 0);
-  if (needed > width) width -= 5;  // room for "  +12"
+  if (needed > width) width -= 5;  // room for a count such as "  +12" in the title line
   while (keep < all.size() && used + all[keep].width + (keep ? 2 : 0) <= width) {
     used += all[keep].width + (keep ? 2 : 0);
     ++keep;
@@ -156,14 +156,15 @@ std::string sparkline(const std::vector<Sample>& history, std::size_t width) {
   std::vector<double> values;
   const std::size_t n = history.size();
   const std::size_t shown = std::min(n, width);
-  for (std::size_t i = 0; i < shown; ++i) {  // the mean of each bucket of the whole history
+  for (std::size_t i = 0; i < shown; ++i) {  // a bar is the mean of one of `shown` equal shares
     double sum = 0;
     int count = 0;
     for (std::size_t k = i * n / shown; k < (i + 1) * n / shown; ++k) {
       if (std::isfinite(history[k].score)) ++count;
     }
     for (std::size_t k = i * n / shown; k < (i + 1) * n / shown; ++k) {
-      if (std::isfinite(history[k].score)) sum += history[k].score / count;  // no overflow
+      // Divided before it is added, so that the sum cannot overflow.
+      if (std::isfinite(history[k].score)) sum += history[k].score / count;
     }
     values.push_back(count ? sum : std::nan(""));
   }
@@ -184,8 +185,8 @@ std::string sparkline(const std::vector<Sample>& history, std::size_t width) {
   return text;
 }
 
-/// Lines of table() that say how far the experiment is and which trial leads: at the end the
-/// summary says it.
+/// Lines at the head of table() that show progress and the best trial. finish() leaves them out,
+/// since the summary shows the same.
 constexpr std::size_t table_head = 2;
 
 std::vector<std::string> table(const Board& board, const Terminal& terminal) {
@@ -221,7 +222,7 @@ std::vector<std::string> table(const Board& board, const Terminal& terminal) {
 
 std::string progress_line(const Board& board) {
   std::string text = duration_text(board.seconds) + " · " + counts(board);
-  if (board.reports == 0) return text;  // nobody can have a score yet
+  if (board.reports == 0) return text;  // there is no score yet
   return text + " · " + std::to_string(board.reports) + " reports · " + best_words(board);
 }
 

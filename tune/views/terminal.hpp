@@ -4,7 +4,8 @@
 ///     write(view.update(experiment.board(), steady_now()));   // as often as you like
 ///     write(view.finish(experiment.board()));
 ///
-/// Everything here is a pure function of the board (and, in LiveView, of the time given to it).
+/// Everything here but terminal_of() is a pure function of the board, and in LiveView of the time
+/// given to it.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -12,6 +13,7 @@
 
 namespace troupe::tune {
 
+/// What an output can show.
 struct Terminal {
   bool live = false;  ///< lines can be redrawn in place
   bool colour = false;
@@ -20,34 +22,38 @@ struct Terminal {
   int max_rows = 20;    ///< trials shown, best first
 };
 
-/// What the file is: a terminal with its width, no colour when NO_COLOR is set or TERM is dumb, no
-/// Unicode unless the locale is UTF-8.
+/// Examines a file descriptor: whether it is a terminal, and its width. Colour is off when NO_COLOR
+/// is set or TERM is dumb; Unicode is off unless the locale is UTF-8.
 TROUPE_API Terminal terminal_of(int fd);
 
-/// The table as lines of at most `width` columns: a headline, the trials best first (at most
-/// max_rows), how many more there are. Columns without a value are hidden; columns that do not fit
-/// are left out from the right.
+/// Returns the table as lines of at most `width` columns: a headline, the best max_rows trials, and
+/// how many more there are. Columns without a value are hidden. Columns that do not fit are left
+/// out from the right.
 TROUPE_API std::vector<std::string> table(const Board& board, const Terminal& terminal);
 
-/// `12.0s · 4 running, 2 done of 8 · 340 reports · best trial 3: loss 2.31, lr 0.0031`
+/// Returns a line such as
+/// `12.0s · 4 running, 2 done of 8 · 340 reports · best trial 3: loss 2.31, lr 0.0031`.
 TROUPE_API std::string progress_line(const Board& board);
 
-/// The best trial with its parameters, for the end.
+/// Returns the outcome and the best trial with its parameters, to print at the end.
 TROUPE_API std::string summary(const Board& board);
 
-/// Bars of one row: the last `width` values, scaled between their least and greatest.
+/// Returns the history as one row of at most `width` bars. Each bar is the mean of an equal share
+/// of the reports; the bars are scaled between the least and the greatest mean.
 TROUPE_API std::string sparkline(const std::vector<Sample>& history, std::size_t width);
 
+/// A view that is updated while the experiment runs.
 class TROUPE_API LiveView {
  public:
   explicit LiveView(Terminal terminal,
                     Duration every = std::chrono::seconds(3));  ///< between lines when not live
-  /// Bytes to write now: new events as lines that stay, then the redrawn table; on a live terminal
-  /// at most ten times a second. Empty when nothing is due.
+  /// Returns the bytes to write now: new events as lines that stay, then the redrawn table or the
+  /// progress line. Empty when nothing is due; a live terminal is updated at most ten times a
+  /// second.
   std::string update(const Board& board, Time now);
-  /// The last table and the summary.
+  /// Returns the last table and the summary.
   std::string finish(const Board& board);
-  /// A line that the next of these shows once, after the events before it.
+  /// Adds a line that the next update() or finish() shows once, after the events before it.
   void note(const std::string& line) { notes_.push_back(line); }
 
  private:
@@ -59,7 +65,7 @@ class TROUPE_API LiveView {
   Terminal terminal_;
   Duration every_;
   std::optional<Time> last_;
-  std::size_t drawn_ = 0;  ///< lines of the table on the screen
+  std::size_t drawn_ = 0;  ///< lines of the table now on the screen, which erase() removes
   std::uint64_t events_seen_ = 0;
   std::vector<std::string> notes_;
 };
