@@ -1,5 +1,5 @@
-/// What kernels, collectives and devices say of memory: where it is, of what type, how much, and
-/// from when on it may be used.
+/// The types with which kernels, collectives and devices describe memory: DType, Buffer and Event
+/// (from when on the memory may be used).
 ///
 ///     std::vector<float> x(100);
 ///     communicator.all_reduce(x);                                  // a Buffer by conversion
@@ -21,7 +21,7 @@ namespace troupe::kernels {
 enum class DType : std::uint8_t { f32, f64, bf16, f16, i32, i64, u8 };
 inline constexpr int kTypes = 7;
 
-/// Bytes of an element.
+/// Returns the bytes of one element.
 constexpr std::int64_t size_of(DType type) noexcept {
   switch (type) {
     case DType::f64:
@@ -34,7 +34,7 @@ constexpr std::int64_t size_of(DType type) noexcept {
   }
   return 1;
 }
-/// "f32", …
+/// Returns the type's name, such as "f32".
 TROUPE_API std::string_view name_of(DType type) noexcept;
 
 namespace internal {
@@ -66,7 +66,8 @@ struct TypeOf<std::byte> {
 };
 }  // namespace internal
 
-/// Memory that somebody else owns. `data` need not be aligned to its type.
+/// A view of `count` elements in memory that it does not own. `data` need not be aligned to the
+/// type.
 struct Buffer {
   void* data = nullptr;
   DType type = DType::u8;
@@ -86,7 +87,7 @@ struct Buffer {
   std::int64_t bytes() const noexcept { return count * size_of(type); }
 };
 
-/// The same for memory that is only read.
+/// A Buffer whose memory is only read.
 struct ConstBuffer {
   const void* data = nullptr;
   DType type = DType::u8;
@@ -111,7 +112,8 @@ struct ConstBuffer {
   std::int64_t bytes() const noexcept { return count * size_of(type); }
 };
 
-/// What an Event stands for: something that happens once.
+/// The shared state of an Event: something that happens once. Devices and collectives derive from
+/// it.
 class TROUPE_API EventState {
  public:
   EventState() = default;
@@ -119,26 +121,27 @@ class TROUPE_API EventState {
   EventState& operator=(const EventState&) = delete;
   virtual ~EventState();
   virtual bool has_happened() const noexcept = 0;
-  /// Waits at most until then; result: has_happened().
+  /// Blocks until it has happened, at most until `until`. Returns has_happened().
   virtual bool wait(Time until) const noexcept = 0;
-  /// The event of a device that it stands for, for which that device's queues wait; null: only the
+  /// Returns the event of a device for which that device's queues can wait, or null when only the
   /// host can wait.
   virtual const EventState* of_device() const noexcept { return nullptr; }
 };
 
-/// A point in somebody's work, to begin other work after it. Copies stand for the same point. From
-/// any thread.
+/// A point in the work of a queue or a collective. Other work can wait for it. Copies stand for the
+/// same point. Any thread may use it.
 class Event {
  public:
-  /// One that has happened.
+  /// Makes an event that has happened.
   Event() = default;
   explicit Event(std::shared_ptr<const EventState> state) noexcept : state_(std::move(state)) {}
   bool has_happened() const noexcept { return state_ == nullptr || state_->has_happened(); }
-  /// Waits at most until then; false when it has not happened.
+  /// Blocks until it has happened, at most until `until`. Returns has_happened().
   bool wait(Time until) const noexcept { return state_ == nullptr || state_->wait(until); }
-  /// For devices that know their own events; null for one that has happened from the start.
+  /// Returns the state, by which a device recognises its own events; null for an event that has
+  /// happened from the start.
   const std::shared_ptr<const EventState>& state() const noexcept { return state_; }
-  /// What state()->of_device() says; null without a state.
+  /// Returns state()->of_device(), or null without a state.
   const EventState* of_device() const noexcept {
     return state_ == nullptr ? nullptr : state_->of_device();
   }

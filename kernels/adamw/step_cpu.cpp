@@ -1,8 +1,10 @@
-// AdamW of operations.hpp. Where the square of a gradient does not fit a float, its part of the
-// second moment often does: that is then computed in another order. A gradient whose part does not
-// fit counts as the largest that does, in both moments, so that their ratio and with it the step
-// stay as they should be; a second moment beyond float stays at the largest float, or it would stop
-// its parameter for ever.
+// AdamW of operations.hpp, with care for huge gradients:
+// - If the square of a gradient overflows, (1 - beta2) * square often does not: it is then computed
+//   in another order.
+// - A gradient for which that overflows, too, is clamped to the largest for which it does not. The
+//   clamped value counts in both moments, so that their ratio, and with it the step, stays right.
+// - A second moment that would overflow stays at the largest float. An infinite one would stop its
+//   parameter for ever.
 #include "troupe/kernels/internal/cpu.hpp"
 #include "troupe/kernels/internal/operations.hpp"
 #include "troupe/kernels/internal/simd.hpp"
@@ -38,7 +40,7 @@ AdamWFactors adamw_factors(const AdamW& o) {
   return f;
 }
 
-/// At most `limit` from zero; infinities and NaN as they are.
+/// Clamps a finite x to [-limit, limit]. Infinities and NaN stay as they are.
 TROUPE_INLINE float clamp_finite(float x, float limit) {
   const float inside = std::copysign(limit, x), size = std::fabs(x);
   return size > limit && size <= kLargest ? inside : x;

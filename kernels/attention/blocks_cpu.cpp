@@ -1,6 +1,6 @@
-// Attention of a head on matrix products: blocks of queries, each with the keys that it may see.
-// With kept probabilities a block's keys are one tile. Without, keys come in tiles of a constant
-// size: Milakov and Gimelshein 2018 (the running maximum and sum), Dao et al. 2022 (tiles, and the
+// Attention of one head by matrix products, in blocks of queries. With kept probabilities, all keys
+// that a block may see form one tile. Without, keys come in tiles of a constant size. Source:
+// Milakov and Gimelshein 2018 (the running maximum and sum), Dao et al. 2022 (tiles, and the
 // backward pass from lse).
 #include "troupe/kernels/attention/internal/head.hpp"
 #include "troupe/kernels/gemm/gemm.hpp"
@@ -12,8 +12,8 @@
 namespace troupe::kernels::internal {
 namespace {
 
-constexpr std::int64_t kQueries = 128;  // of a block
-constexpr std::int64_t kKeys = 256;     // of a tile; two tiles of scores fit the second-level cache
+constexpr std::int64_t kQueries = 128;  // per block
+constexpr std::int64_t kKeys = 256;     // per tile; two tiles of scores fit the second-level cache
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 
 /// Scores or probabilities of queries [t0, t1) and keys [s0, s1).
@@ -23,13 +23,13 @@ struct ScoreTile {
   std::int64_t ld;
   std::int64_t rows() const { return t1 - t0; }
   std::int64_t columns() const { return s1 - s0; }
-  /// Keys of the tile that query t sees.
+  /// Counts the keys of the tile that query t sees under the causal mask.
   std::int64_t seen(std::int64_t t) const {
     return std::clamp<std::int64_t>(t + 1 - s0, 0, s1 - s0);
   }
 };
 
-/// What the softmax of a block's rows has come to.
+/// The online softmax of a block's rows: the maximum score so far, and the sum of powers under it.
 struct RunningSoftmax {
   float top[kQueries], total[kQueries];
 };
@@ -40,6 +40,8 @@ float* thread_scratch(std::int64_t size) {
   return buffer.data();
 }
 
+/// Whether all elements are finite. Infinities and NaN are the numbers whose exponent bits are all
+/// set; integer tests without a branch vectorise.
 TROUPE_KERNEL bool rows_are_finite(const float* x, std::int64_t rows, std::int64_t row,
                                    std::int64_t n) {
   std::uint32_t bad = 0;
@@ -68,7 +70,7 @@ void weigh_transposed(const ScoreTile& tile, const float* x, std::int64_t x_row,
                 x + tile.t0 * x_row, x_row, 1.0f, out + tile.s0 * out_row, out_row);
 }
 
-/// Rows become probabilities, zero beyond their query up to `width`.
+/// Turns rows of scores into probabilities; elements behind the query are set to 0 up to `width`.
 TROUPE_KERNEL void softmax_rows(const ScoreTile& tile, float scale, std::int64_t width,
                                 float* lse) {
   for (std::int64_t t = tile.t0; t < tile.t1; ++t) {
@@ -83,7 +85,8 @@ TROUPE_KERNEL void softmax_rows(const ScoreTile& tile, float scale, std::int64_t
   }
 }
 
-/// Scores become powers under the new maximum; what was summed before is brought under it too.
+/// Turns a tile of scores into powers e^(x - maximum). Where the tile raises a row's maximum, the
+/// sum and the output so far are rescaled to the new one.
 TROUPE_KERNEL void softmax_tile(const ScoreTile& tile, float scale, RunningSoftmax* running,
                                 float* out, std::int64_t out_row, std::int64_t size) {
   for (std::int64_t t = tile.t0; t < tile.t1; ++t) {
@@ -114,7 +117,7 @@ TROUPE_KERNEL void finish_softmax(const RunningSoftmax* running, std::int64_t t0
   }
 }
 
-/// Scores become probabilities, from the lse of the forward pass.
+/// Turns scores into probabilities, by the lse of the forward pass.
 TROUPE_KERNEL void restore_probabilities(const ScoreTile& tile, float scale, const float* lse) {
   for (std::int64_t t = tile.t0; t < tile.t1; ++t) {
     const std::int64_t seen = tile.seen(t);
@@ -125,8 +128,9 @@ TROUPE_KERNEL void restore_probabilities(const ScoreTile& tile, float scale, con
   }
 }
 
-/// dp becomes the gradient of the scores: scale * p * (dp - dot). The dot product of p and dp is
-/// that of out and dout; with all keys in one tile it is taken from the tile.
+/// Turns dp into the gradient of the scores: scale * p * (dp - dot), with dot the dot product of
+/// the whole rows p and dp. It equals that of out and dout (`dots`). If `dots` is null, the tile
+/// holds all keys and the product is computed from it.
 TROUPE_KERNEL void softmax_gradient(const ScoreTile& dp, const ScoreTile& p, float scale,
                                     const float* dots) {
   for (std::int64_t t = dp.t0; t < dp.t1; ++t) {
@@ -176,7 +180,7 @@ void attend_online(const Head<float>& h) {
   }
 }
 
-/// One tile's part of all three gradients.
+/// Adds one tile's part to dq, dk and dv. The first tile of a block overwrites dq.
 void add_gradients(const Head<float>& h, const ScoreTile& p, const ScoreTile& ds,
                    const float* dots) {
   weigh_transposed(p, h.dout, h.out_row, h.dv, h.kv_row, h.size);
@@ -218,7 +222,7 @@ void clear_gradient(const Head<float>& h, float* x) {
 
 }  // namespace
 
-// The mask's zeros times what is not finite would be NaN.
+// Matrix products multiply masked elements by 0, which gives NaN for infinities and NaN (KERN-6).
 void attend_by_blocks(const Head<float>& h) {
   if (!rows_are_finite(h.v, h.time, h.kv_row, h.size)) return attend_by_rows(h);
   if (h.probabilities != nullptr)

@@ -1,5 +1,5 @@
-// Attention of operations.hpp: threads divide the heads. The query heads of a group add to the same
-// dk and dv, so that one thread has them all.
+// Attention of operations.hpp: threads divide the key-value heads. One thread has all query heads
+// of a group, since they add to the same dk and dv.
 #include "troupe/kernels/attention/internal/head.hpp"
 #include "troupe/kernels/internal/cpu.hpp"
 
@@ -14,7 +14,7 @@ void for_heads(const Attention& o, std::int64_t first, std::int64_t end, const F
     for (std::int64_t j = 0; j < group; ++j) f(i / o.kv_heads, i % o.kv_heads * group + j);
 }
 
-/// Groups of heads that are worth a thread.
+/// Returns the fewest groups of heads that are worth another thread.
 std::int64_t heads_grain(const Attention& o) {
   const std::int64_t work =
       std::max<std::int64_t>(1, o.time * o.time * o.head_size * (o.heads / o.kv_heads));

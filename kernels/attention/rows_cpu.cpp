@@ -18,7 +18,7 @@ void scores_of(const Head<T>& h, std::int64_t t, T* row) {
     row[s] = product_of(h.q + t * h.q_row, h.k + s * h.kv_row, h.size);
 }
 
-/// The probabilities of row t, kept or computed again.
+/// Returns the probabilities of row t: the kept ones, or computed again into `row`.
 template <class T>
 const T* probabilities_of(const Head<T>& h, std::int64_t t, T* row) {
   if (h.probabilities != nullptr) return h.probabilities + t * h.time;

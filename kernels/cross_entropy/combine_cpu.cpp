@@ -1,4 +1,4 @@
-// Statistics of ranks that divide the classes, made into those of all classes.
+// CombineStats of operations.hpp: the statistics of all classes from those of each rank's classes.
 #include "troupe/kernels/internal/cpu.hpp"
 #include "troupe/kernels/internal/operations.hpp"
 
@@ -8,7 +8,7 @@
 namespace troupe::kernels::cpu {
 namespace {
 
-/// The greater one, or a NaN.
+/// Returns the greater one, or a NaN if one of them is NaN.
 template <class T>
 T greater(T a, T b) {
   return a > b || std::isnan(a) ? a : b;
@@ -25,7 +25,7 @@ void combine_row(const CombineStats& o, std::int64_t r) {
     top = greater(top, at(p, 0));
     target = greater(target, at(p, 2));
   }
-  const T base = top == none ? T(0) : top;  // a power of -infinity is 0, also where all are
+  const T base = top == none ? T(0) : top;  // -infinity minus -infinity would be NaN
   for (int p = 0; p < o.parts; ++p) sum += at(p, 1) * std::exp(at(p, 0) - base);
   T* out = internal::pointer<T>(o.out) + r;
   out[0] = top;

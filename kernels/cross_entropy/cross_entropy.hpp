@@ -1,4 +1,4 @@
-/// What a target says of its row in a cross entropy.
+/// The target value of rows that a cross entropy ignores.
 ///
 ///     targets[r] = kIgnore;  // loss 0, gradient 0
 #pragma once
@@ -7,7 +7,7 @@
 
 namespace troupe::kernels {
 
-/// The target of a row that does not count. Every other one is a class (the caller checks).
+/// The target of an ignored row. Every other target must be a class; the caller checks that.
 inline constexpr std::int32_t kIgnore = -1;
 
 }  // namespace troupe::kernels

@@ -1,5 +1,5 @@
-// Softmax cross-entropy of operations.hpp, whole and in two halves with the ranks' exchange
-// between.
+// Softmax cross-entropy of operations.hpp: whole, and in two parts between which ranks exchange
+// statistics.
 #include "troupe/kernels/cross_entropy/cross_entropy.hpp"
 #include "troupe/kernels/internal/cpu.hpp"
 #include "troupe/kernels/internal/operations.hpp"
@@ -19,26 +19,28 @@ struct Stats {
   T maximum, sum, target_logit;
 };
 
-/// What is taken from a logit before its power: powers of -infinity are 0, also where all are.
+/// Returns the number to subtract from logits before their powers: the maximum, or 0 if all logits
+/// are -infinity, since -infinity minus -infinity would be NaN.
 template <class T>
 TROUPE_INLINE T offset(T maximum) {
   return maximum == -std::numeric_limits<T>::infinity() ? T(0) : maximum;
 }
 
-/// Not log(sum) + maximum - target: the digits of log(sum) would be lost in large logits.
+/// Returns the loss. The logits are subtracted first: log(sum) + maximum would lose the digits of
+/// log(sum) if logits are large.
 template <class T>
 TROUPE_INLINE T loss(const Stats<T>& s) {
   return static_cast<T>(std::log(s.sum)) + (s.maximum - s.target_logit);
 }
 
-/// The place of the row's target among this rank's classes, or -1.
+/// Returns the place of the row's target among this rank's classes, or -1.
 TROUPE_INLINE std::int64_t local_target(const CrossEntropy& o, std::int64_t r) {
   const std::int64_t target = o.targets[r] - o.first;
   return o.targets[r] == kIgnore || target < 0 || target >= o.classes ? -1 : target;
 }
 
-/// Of a part of a row, which may be all padding; with `keep` of a whole row, whose powers are left
-/// in place of the logits.
+/// Computes the statistics of a rank's part of a row, which may be empty or all -infinity. With
+/// `keep` the part is the whole row, and its powers replace the logits.
 template <bool keep, class T>
 TROUPE_INLINE Stats<T> row_stats(T* row, std::int64_t classes, std::int64_t target) {
   constexpr T none = -std::numeric_limits<T>::infinity();

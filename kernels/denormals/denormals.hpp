@@ -1,5 +1,5 @@
-/// Keeps subnormal numbers out of a computation: on common CPUs one costs a hundred ordinary
-/// operations, and a model that trains badly is full of them (measured: a step ten times as long).
+/// FlushDenormals keeps subnormal numbers out of a computation. On common CPUs an operation on one
+/// costs as much as a hundred others, and a model that trains badly is full of them.
 ///
 ///     const FlushDenormals flush;      // until the end of the scope, on this thread
 ///     model.forward_backward(batch);
@@ -13,11 +13,11 @@
 
 namespace troupe::kernels {
 
-/// How a thread computes with floats: rounding, and what becomes of subnormal numbers. The bits of
-/// the CPU's control register; 0 on CPUs other than x86-64 and 64-bit Arm.
+/// A thread's floating-point mode: rounding, and the treatment of subnormal numbers. It holds the
+/// bits of the CPU's control register (MXCSR, FPCR), or 0 on CPUs other than x86-64 and 64-bit Arm.
 class FloatMode {
  public:
-  /// That of the calling thread.
+  /// Returns the mode of the calling thread.
   static FloatMode current() noexcept {
 #if defined(__SSE__)
     return FloatMode(_mm_getcsr());
@@ -29,12 +29,12 @@ class FloatMode {
     return FloatMode(0);
 #endif
   }
-  /// The same with subnormal numbers read and written as zero.
+  /// Returns this mode with subnormal numbers read and written as zero.
   FloatMode flushing() const noexcept {
 #if defined(__SSE__)
-    return FloatMode(bits_ | 0x8040u);  // flush to zero, denormals are zero
+    return FloatMode(bits_ | 0x8040u);  // bits 15 (flush to zero) and 6 (denormals are zero)
 #else
-    return FloatMode(bits_ | std::uint64_t{1} << 24);
+    return FloatMode(bits_ | std::uint64_t{1} << 24);  // bit FZ
 #endif
   }
   /// Makes it the mode of the calling thread.
@@ -51,7 +51,7 @@ class FloatMode {
   std::uint64_t bits_;
 };
 
-/// While one lives, its thread computes in that mode; the old one comes back with the destructor.
+/// Sets the thread's mode for the lifetime of the object. The destructor restores the old mode.
 class FloatModeScope {
  public:
   explicit FloatModeScope(FloatMode mode) noexcept { mode.set(); }
@@ -63,8 +63,8 @@ class FloatModeScope {
   FloatMode before_ = FloatMode::current();
 };
 
-/// While one lives, its thread reads and writes subnormal numbers as zero; the old mode comes back
-/// with the destructor. Nests. Does nothing on CPUs other than x86-64 and 64-bit Arm.
+/// While the object lives, its thread reads and writes subnormal numbers as zero. The destructor
+/// restores the old mode. Objects nest. Does nothing on CPUs other than x86-64 and 64-bit Arm.
 class FlushDenormals {
  public:
   FlushDenormals() noexcept : scope_(FloatMode::current().flushing()) {}

@@ -17,9 +17,9 @@ namespace {
 constexpr int kMostThreads = 256;
 
 #if defined(TROUPE_SANITIZED)
-constexpr std::size_t kPages = static_cast<std::size_t>(-1);  // the sanitizer watches the heap only
+constexpr std::size_t kPages = static_cast<std::size_t>(-1);  // sanitizers check the heap only
 #else
-constexpr std::size_t kPages = std::size_t{1} << 20;  // from here on memory comes as whole pages
+constexpr std::size_t kPages = std::size_t{1} << 20;  // from this size on memory comes from mmap
 #endif
 
 void* take_zeroed(std::size_t bytes) noexcept {
@@ -43,7 +43,7 @@ void give_back(void* memory, std::size_t bytes) noexcept {
     std::free(memory);
 }
 
-/// Runs all at once.
+/// A queue whose work is done when a call returns.
 class CpuQueue final : public Queue {
  public:
   explicit CpuQueue(internal::ThreadPool& pool) : pool_(pool) {}

@@ -6,6 +6,7 @@
 namespace troupe::kernels::internal {
 namespace {
 
+/// Returns the type of a call; a backward struct has it in its forward struct.
 template <class O>
 auto& type_in(O& o) {
   if constexpr (requires { o.forward.type; })
@@ -14,8 +15,8 @@ auto& type_in(O& o) {
     return o.type;
 }
 
-/// 16-bit calls run the body on f32 operands and round its results once; all others run it as they
-/// are.
+/// Runs an operation of any type. A 16-bit call runs `body` on f32 copies of the operands and
+/// rounds its results once.
 template <class O, void (*body)(Queue&, const O&), void (*operands)(O&, half::Widened&)>
 void any_type(Queue& queue, const O& o) {
   if (!half::is_16_bit(type_in(o))) return body(queue, o);

@@ -16,7 +16,8 @@ struct Found {
   std::string status;
 };
 
-/// Devices that the driver knows; -1 without a driver. The driver stays open: the plug-in needs it.
+/// Counts the devices that the driver knows; -1 without a driver. The driver's library stays open
+/// for the plug-in.
 int driver_devices() {
   void* driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (driver == nullptr) return -1;
@@ -28,7 +29,8 @@ int driver_devices() {
   return devices;
 }
 
-/// The plug-in's path beside the object that holds this function; empty when unknown.
+/// Returns the plug-in's path in the folder of the library that holds this function, or an empty
+/// text.
 std::string beside_this() {
   Dl_info info{};
   if (::dladdr(reinterpret_cast<void*>(&beside_this), &info) == 0 || info.dli_fname == nullptr)

@@ -17,7 +17,7 @@ void check(int error, const char* what) {
                 std::string("CUDA cannot ") + what + ": " + cuda_table()->error_text(error));
 }
 
-/// A stream. What it has enqueued ends before it does.
+/// A stream. Its destructor waits for the work that it has enqueued.
 class CudaQueue final : public Queue {
  public:
   explicit CudaQueue(int device) {
@@ -57,7 +57,7 @@ class CudaEvent final : public EventState {
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
   ~CudaEvent() override { cuda_table()->forget(event_); }
-  /// Also after a fault of the device, which the queue's next call reports.
+  /// Also true after a fault of the device; the queue's next call then reports the fault.
   bool has_happened() const noexcept override {
     int yes = 0;
     return cuda_table()->has_happened(event_, &yes) != 0 || yes != 0;

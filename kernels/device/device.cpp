@@ -33,7 +33,7 @@ Memory::Memory(Memory&& other) noexcept
       state_(std::move(other.state_)) {}
 
 Memory& Memory::operator=(Memory&& other) noexcept {
-  Memory taken(std::move(other));  // what this one held goes with it
+  Memory taken(std::move(other));  // its destructor releases what this object held before
   std::swap(data_, taken.data_);
   std::swap(bytes_, taken.bytes_);
   std::swap(where_, taken.where_);

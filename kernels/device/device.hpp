@@ -1,11 +1,12 @@
-/// Devices: memory, queues of work, and the functions of operations.hpp on them.
+/// Device: memory, queues of work, and the operations of operations.hpp. The CPU is one kind of
+/// device, CUDA (cuda.hpp) another.
 ///
 ///     Device device = cpu_device({.threads = 2});
 ///     Memory x = device.allocate(4 * n);
 ///     device.kernels().fill(device.compute(), {.n = n, .out = x.data(), .factor = 1});
 ///     device.compute().synchronize();
 ///
-/// A device and its queues are for one thread at a time; memory may be handed to any thread.
+/// Only one thread at a time may use a device and its queues. Memory may be passed to any thread.
 #pragma once
 
 #include "troupe/kernels/device/operations.hpp"
@@ -17,15 +18,16 @@
 
 namespace troupe::kernels {
 
-/// Where memory lies. On the CPU the three are the same memory, counted apart.
+/// Where memory lies. On a CPU device all three are the same memory, counted separately.
 enum class Where : std::uint8_t { device, pinned, host };
 
+/// The memory that a device has allocated.
 struct Allocated {
   std::int64_t device = 0, pinned = 0, host = 0;  ///< bytes that are allocated now
   std::int64_t peak_device = 0;
 };
 
-/// Owned memory, 256-byte aligned, zero at first.
+/// Owned memory of a device: 256-byte aligned, and zero when allocated. It keeps the device alive.
 class TROUPE_API Memory {
  public:
   Memory() = default;
@@ -43,46 +45,50 @@ class TROUPE_API Memory {
   std::shared_ptr<class DeviceState> state_;
 };
 
-/// Work that takes effect in order.
+/// A sequence of work that takes effect in order; on CUDA devices a stream.
 class TROUPE_API Queue {
  public:
   virtual ~Queue();
-  /// Returns when all that was enqueued has taken effect.
+  /// Blocks until all enqueued work has taken effect.
   virtual void synchronize() = 0;
-  /// Scratch of this queue, 64-byte aligned, good until the next call on the queue.
+  /// Returns scratch memory of this queue, 64-byte aligned and valid until the next call on the
+  /// queue.
   virtual void* scratch(std::size_t bytes) = 0;
-  /// Calls part(first, end) for parts of [0, n) of at least `grain` on the queue's threads, and
-  /// returns when all are done. CPU only.
+  /// Divides [0, n) into parts of at least `grain`, calls part(first, end) for each on the queue's
+  /// threads, and returns when all are done. CPU only.
   virtual void parallel(std::int64_t n, std::int64_t grain,
                         const std::function<void(std::int64_t, std::int64_t)>& part) = 0;
   virtual int threads() const noexcept = 0;
-  /// The stream (cudaStream_t) behind it, for libraries of its platform; null on the CPU.
+  /// Returns the cudaStream_t behind the queue, for libraries such as NCCL; null on the CPU.
   virtual void* native() const noexcept { return nullptr; }
 };
 
+/// A handle of a device; copies share it.
 class TROUPE_API Device {
  public:
   explicit Device(std::shared_ptr<class DeviceState> state) noexcept : state_(std::move(state)) {}
 
-  /// "cpu, 2 threads, oneDNN (libdnnl.so.2)".
+  /// Returns a description such as "cpu, 2 threads, oneDNN (libdnnl.so.2)".
   std::string name() const;
   bool is_cpu() const noexcept;
   const Kernels& kernels() const noexcept;
   Queue& compute() noexcept;
   Queue& copies() noexcept;
-  /// Throws OutOfMemory, with what is allocated already, when the device has no room.
+  /// Allocates zeroed memory. Throws OutOfMemory when there is no room; the message says how much
+  /// is allocated already.
   Memory allocate(std::size_t bytes, Where where = Where::device);
   Allocated allocated() const noexcept;
-  /// Copies between any two places, in the queue's order.
+  /// Copies between any two places (device, pinned or host), in the queue's order.
   void copy(Queue& queue, void* to, const void* from, std::size_t bytes);
-  /// When all that is enqueued now has taken effect; and: what is enqueued later waits for it.
+  /// Returns an event that happens when all work enqueued so far has taken effect.
   Event record(Queue& queue);
+  /// Makes work that is enqueued later wait for the event.
   void wait(Queue& queue, const Event& event);
-  /// Another queue, for work beside compute() and copies(). It must go before the device does.
+  /// Makes another queue, for work beside compute() and copies(). Destroy it before the device.
   std::unique_ptr<Queue> make_queue();
-  /// Whether it is memory of a device, which the host cannot read. From any thread.
+  /// Whether this is memory of a device, which the host cannot read. Any thread may call it.
   bool is_device_memory(const void* memory) const;
-  /// Libraries of the platform that this thread calls use this device from now on.
+  /// Makes platform libraries that the calling thread calls (such as NCCL) use this device.
   void make_current();
 
  private:
@@ -90,11 +96,11 @@ class TROUPE_API Device {
 };
 
 struct CpuOptions {
-  /// That compute together, the caller counted in; the others wait for work without using a CPU
-  /// after a short spin. 1: none but the caller.
+  /// Threads that compute together, including the caller; 1: only the caller. Idle helpers spin
+  /// shortly and then sleep.
   int threads = 1;
 };
-/// Throws InvalidArgument unless 1 <= threads <= 256.
+/// Makes a CPU device. Throws InvalidArgument unless 1 <= threads <= 256.
 TROUPE_API Device cpu_device(const CpuOptions& options = {});
 
 }  // namespace troupe::kernels

@@ -1,31 +1,33 @@
-/// What a device can compute: one description per operation, and the table of functions that every
-/// device fills.
+/// The operations that a device can compute: one struct describes the operands of each, and the
+/// table Kernels has a function for each. Every kind of device fills the table.
 ///
 ///     device.kernels().gemm(queue, {.m = rows, .n = out, .k = in, .a = x, .lda = in, .b = w,
 ///                                   .ldb = in, .b_op = Op::transpose, .c = y, .ldc = out});
 ///
 /// Rules for every operation:
-///  KERN-1  a call enqueues the work and returns; on the CPU the result is written when it returns.
-///          Calls on one queue take effect in their order;
-///  KERN-2  gradients of weights are f32 (f64 for type f64) and are added to; gradients of inputs
-///          are written, or added to where `add` says so;
-///  KERN-3  sums run in one fixed order, whatever the number of threads: equal inputs give equal
-///          bits on the same kind of device (products: with Blas::builtin, and on equal shapes with
-///          others);
-///  KERN-4  sizes are the caller's duty; 0 elements are fine, k = 0 gives beta * c and the
-///          epilogue;
-///  KERN-5  inputs and outputs do not overlap except where an operation says so; pointers need no
-///          alignment beyond their type's;
-///  KERN-6  the mathematics decides what is finite: a result is finite where the exact one fits its
-///          type, and an element that is not used does not reach the result.
+///  KERN-1  A call enqueues the work and returns. On the CPU the result is written when it returns.
+///          Calls on one queue take effect in their order.
+///  KERN-2  Gradients of weights are f32 (f64 for type f64) and are added to. Gradients of inputs
+///          are written, or added to where `add` is set.
+///  KERN-3  Sums run in one fixed order, whatever the number of threads. Equal inputs give equal
+///          bits on the same kind of device. For products this holds with Blas::builtin; with a
+///          library it holds for equal shapes.
+///  KERN-4  The caller must pass valid sizes. 0 elements are allowed; k = 0 gives beta * c and the
+///          epilogue (bias and activation).
+///  KERN-5  Inputs and outputs do not overlap except where an operation allows it. Pointers need no
+///          alignment beyond their type's.
+///  KERN-6  A result is finite wherever the exact result fits its type, even if intermediate values
+///          would overflow. An element that is not used (masked, dropped) does not affect the
+///          result, not even when it is infinite or NaN.
 /// `type` is the type of activations and weights: of every operand that is a void pointer, except
 ///  - statistics: mean, rstd, lse, maximum, sum, target_logit, losses;
 ///  - gradients of weights: dweight, dbias, dtable, dpositions, the sums of column_sum, and c where
 ///    Gemm::c_type says so.
-/// These are f32, or f64 for type f64. The CPU has f32, f64, bf16 and f16; a 16-bit call gives what
-/// the f32 call gives on the same numbers, and rounds each 16-bit result once (to the nearest, ties
-/// to even; what f16 cannot hold becomes an infinity). A device computes a 16-bit call in f32 too,
-/// in its own order. CPU calls take f32 copies of 16-bit operands: they are for correctness.
+/// These are f32, or f64 for type f64. The CPU supports f32, f64, bf16 and f16. A 16-bit call gives
+/// the results of the f32 call on the same numbers, each rounded once: to the nearest, ties to
+/// even, and to an infinity if f16 cannot hold it. CUDA devices compute 16-bit calls in f32, too,
+/// but in their own order. 16-bit calls on the CPU are for correctness and not for speed, since
+/// they copy each 16-bit operand to f32.
 #pragma once
 
 #include "troupe/kernels/device.hpp"
@@ -54,16 +56,15 @@ struct Gemm {
   std::int64_t ldc = 0;
   const void* bias = nullptr;  ///< [n]; may be null
   Activation activation = Activation::none;
-  /// [m, n] with ldc. Forward: the sum before the activation is written there when it is not null.
-  /// Backward: read.
+  /// The argument of the activation, [m, n] with ldc. Forward: written if not null. Backward: read.
   void* aux = nullptr;
-  /// c = (op(a) * op(b)) .* act'(aux): the product that carries a gradient back through act.
+  /// Backward: c = (op(a) * op(b)) .* act'(aux), the gradient in front of the activation.
   bool activation_backward = false;
   std::int64_t batch = 1;
   std::int64_t a_stride = 0, b_stride = 0, c_stride = 0;
 };
 
-/// out = act(in), elementwise; out may be in.
+/// out = act(in), elementwise; out and in may be the same memory.
 struct Activate {
   DType type = DType::f32;
   Activation activation = Activation::gelu;
@@ -71,7 +72,7 @@ struct Activate {
   const void* in = nullptr;
   void* out = nullptr;
 };
-/// din = dout * act'(in), or added to din; din may be dout.
+/// din = dout * act'(in), or added to din with `add`; din and dout may be the same memory.
 struct ActivateBackward {
   DType type = DType::f32;
   Activation activation = Activation::gelu;
@@ -85,17 +86,18 @@ struct ActivateBackward {
 struct GatedSilu {
   DType type = DType::f32;
   std::int64_t rows = 0, columns = 0;
-  const void* gate = nullptr;  ///< [rows, columns], row_in elements between rows, as up
-  const void* up = nullptr;
-  std::int64_t row_in = 0;
-  void* out = nullptr;  ///< [rows, columns]
-  // Backward: reads dout, writes dgate and dup, which have row_in between rows.
+  const void* gate = nullptr;  ///< [rows, columns]
+  const void* up = nullptr;    ///< [rows, columns]
+  std::int64_t row_in = 0;     ///< elements from row to row of gate, up, dgate and dup
+  void* out = nullptr;         ///< [rows, columns]
+  // Backward: reads dout, writes dgate and dup.
   const void* dout = nullptr;
   void* dgate = nullptr;
   void* dup = nullptr;
 };
 
-/// Layer norm (Ba et al. 2016), or RMS norm (Zhang and Sennrich 2019) when `rms`: no mean, no bias.
+/// Layer norm (Ba et al. 2016). With `rms`, RMS norm (Zhang and Sennrich 2019), which has no mean
+/// and no bias.
 struct Norm {
   DType type = DType::f32;
   bool rms = false;
@@ -109,18 +111,18 @@ struct Norm {
   void* rstd = nullptr;  ///< [rows]
 };
 struct NormBackward {
-  Norm forward;  ///< in, weight, mean, rstd
+  Norm forward;  ///< in, weight, mean and rstd are read
   const void* dout = nullptr;
-  void* din = nullptr;      ///< backward_input
-  bool add = true;          ///< to din: the residual's gradient is usually there already
-  void* dweight = nullptr;  ///< backward_weight; added to
-  void* dbias = nullptr;    ///< may be null; added to
+  void* din = nullptr;      ///< norm_backward_input: written, or added to with `add`
+  bool add = true;          ///< din usually holds the gradient of the residual path already
+  void* dweight = nullptr;  ///< norm_backward_weight: added to
+  void* dbias = nullptr;    ///< norm_backward_weight: added to; may be null
 };
 
-/// Causal self-attention of several heads (Vaswani et al. 2017). Head h of kv_heads serves
-/// heads / kv_heads query heads (Ainslie et al. 2023). With `probabilities` the T x T matrices are
-/// kept for backward; without, an online softmax keeps `lse` only (Dao et al. 2022, Milakov and
-/// Gimelshein 2018).
+/// Causal self-attention of several heads (Vaswani et al. 2017). Each key-value head serves
+/// heads / kv_heads consecutive query heads (Ainslie et al. 2023). With `probabilities`, the
+/// time x time matrices are kept for backward. Without, an online softmax keeps only `lse`, the
+/// logarithm of each row's sum of exponentials (Milakov and Gimelshein 2018, Dao et al. 2022).
 struct Attention {
   DType type = DType::f32;
   std::int64_t batch = 0, time = 0, heads = 0, kv_heads = 0, head_size = 0;
@@ -134,25 +136,27 @@ struct Attention {
   void* probabilities = nullptr;  ///< [batch, heads, time, time], zero above the diagonal; `type`
 };
 struct AttentionBackward {
-  Attention forward;  ///< all that forward had, out too
+  Attention forward;  ///< all operands of the forward call, with its results
   const void* dout = nullptr;
-  void* dq = nullptr;  ///< written; rows as q
-  void* dk = nullptr;  ///< written; rows as k and v
+  void* dq = nullptr;  ///< written; laid out as q
+  void* dk = nullptr;  ///< written; laid out as k and v
   void* dv = nullptr;
 };
 
-/// Rotary position embedding, in place (Su et al. 2021; pairs (i, i + head_size / 2)).
+/// Rotary position embedding, in place (Su et al. 2021). Rotates the pairs (i, i + head_size / 2).
 struct Rope {
   DType type = DType::f32;
-  std::int64_t rows = 0, time = 0, heads = 0, head_size = 0, row = 0;  ///< row: between tokens
-  std::int64_t first_position = 0;  ///< position of row r: first_position + r % time
+  /// `row`: elements from token to token.
+  std::int64_t rows = 0, time = 0, heads = 0, head_size = 0, row = 0;
+  std::int64_t first_position = 0;  ///< row r has the position first_position + r % time
   float theta = 10000.0f;
-  bool inverse = false;  ///< backward
+  bool inverse = false;  ///< rotate back: the backward pass
   void* x = nullptr;
 };
 
-/// out[r] = table[token[r]] (+ positions[r % time]). Tokens outside [first, first + table_rows)
-/// give zero rows: they are another rank's.
+/// out[r] = table[tokens[r] - first] (+ positions[r % time]). Tokens outside
+/// [first, first + table_rows) belong to another rank's shard and give zeros instead of a table
+/// row.
 struct Embedding {
   DType type = DType::f32;
   std::int64_t rows = 0, time = 0, columns = 0;
@@ -161,34 +165,35 @@ struct Embedding {
   std::int64_t first = 0, table_rows = 0;
   const void* positions = nullptr;  ///< [time, columns]; may be null
   void* out = nullptr;
-  // Backward: adds dout's rows in ascending order; no atomics.
+  // Backward: adds the rows of dout in ascending order, without atomics.
   const void* dout = nullptr;
   void* dtable = nullptr;      ///< may be null
   void* dpositions = nullptr;  ///< may be null
 };
 
-/// Softmax cross-entropy over classes that may be divided among ranks. Three calls:
-/// `cross_entropy_stats` writes of its classes the maximum, the sum of e^(x - maximum) and the
-/// target's logit (-infinity where the target is elsewhere); ranks gather and combine these;
-/// `cross_entropy_finish` writes the losses and turns logits into their gradient. One rank alone
-/// calls `cross_entropy`, which is both.
+/// Softmax cross-entropy over classes that may be divided among ranks.
+///  1. `cross_entropy_stats` writes three statistics of the rank's own classes: the maximum, the
+///     sum of e^(x - maximum), and the target's logit (-infinity if another rank has the target).
+///  2. The ranks gather these and combine them (CombineStats).
+///  3. `cross_entropy_finish` writes the losses and turns the logits into their gradient.
+/// A rank that has all classes calls `cross_entropy`, which does all of it.
 struct CrossEntropy {
   DType type = DType::f32;
   std::int64_t rows = 0;
-  std::int64_t first = 0, classes = 0;    ///< of this rank
-  std::int64_t row = 0;                   ///< elements between rows of logits
-  void* logits = nullptr;                 ///< becomes the gradient when `gradient`
-  const std::int32_t* targets = nullptr;  ///< kIgnore: no loss, no gradient
-  void* maximum = nullptr;                ///< [rows] each
+  std::int64_t first = 0, classes = 0;    ///< this rank has the classes [first, first + classes)
+  std::int64_t row = 0;                   ///< elements from row to row of logits
+  void* logits = nullptr;                 ///< with `gradient`, overwritten by the gradient
+  const std::int32_t* targets = nullptr;  ///< kIgnore: the row has no loss and no gradient
+  void* maximum = nullptr;                ///< [rows], as the next two
   void* sum = nullptr;
   void* target_logit = nullptr;
   void* losses = nullptr;  ///< [rows]
   bool gradient = true;
-  double scale = 1;  ///< of the gradient
+  double scale = 1;  ///< multiplies the gradient
 };
 
-/// What `cross_entropy_stats` wrote on every rank, made into what `cross_entropy_finish` reads: of
-/// all classes the maximum, the sum (over ranks, ascending) and the target's logit.
+/// Combines the statistics that `cross_entropy_stats` wrote on every rank into those of all
+/// classes, which `cross_entropy_finish` reads. The sum runs over ranks in ascending order.
 struct CombineStats {
   DType type = DType::f32;  ///< of the statistics: f32 or f64
   std::int64_t rows = 0;
@@ -197,26 +202,28 @@ struct CombineStats {
   void* out = nullptr;       ///< [3, rows]
 };
 
-/// Each element is kept with probability 1 - p and divided by that; which ones is a function of
-/// (seed, stream, row number, column), so that a layout changes nothing. out may be in. The same
-/// call with dout is its backward.
+/// Keeps each element with probability 1 - p and divides it by that; sets all others to 0. The mask
+/// is a function of (seed, stream, row number, column), so that it is the same in every layout. out
+/// and in may be the same memory. The backward pass is the same call on dout.
 struct Dropout {
   DType type = DType::f32;
   float p = 0;
   std::uint64_t seed = 0, stream = 0;
   std::int64_t rows = 0, columns = 0;
-  /// Of each `time` rows, their number in the global order; of the host or the device. Null: 0, 1,
-  /// …
+  /// The global number of each sample; a sample has `time` rows. Memory of the host or the device.
+  /// Null: samples are numbered 0, 1, …
   const std::int64_t* samples = nullptr;
-  std::int64_t first_row = 0;  ///< of this rank's among those that `samples` numbers
+  std::int64_t first_row = 0;  ///< this rank's first row among the rows of `samples`
   std::int64_t time = 1;
-  std::int64_t first_column = 0, all_columns = 0;  ///< this rank's part of a row
+  /// The rank has the columns [first_column, first_column + columns) of rows of `all_columns`.
+  std::int64_t first_column = 0, all_columns = 0;
   const void* in = nullptr;
   void* out = nullptr;
 };
 
-/// Images as matrices: out[(b, y, x), (c, i, j)] of in[b, c, height, width]; zero outside.
-/// `col2im` adds the columns back: out[b, c, y, x] (written) from the matrix in, the gradient.
+/// Writes images in[b, c, height, width] as a matrix out[(b, y, x), (c, i, j)], with zeros outside
+/// the image. `col2im` is its backward: it writes the gradient of the images, out[b, c, y, x], as
+/// sums of elements of the matrix `in`.
 struct Im2col {
   DType type = DType::f32;
   std::int64_t batch = 0, channels = 0, height = 0, width = 0;
@@ -224,12 +231,12 @@ struct Im2col {
   const void* in = nullptr;
   void* out = nullptr;
 };
-/// out[b, c, y, x]: the largest of a window, or a NaN in it; `index` is its place in its plane, the
-/// first of equals. Backward: din (written) from dout.
+/// out[b, c, y, x] is the largest element of a window, or a NaN of it. `index` is the element's
+/// place in its plane; of equal elements, the first. Backward: writes din from dout and index.
 struct MaxPool {
   DType type = DType::f32;
   std::int64_t planes = 0, height = 0, width = 0;  ///< planes: batch * channels
-  std::int64_t window = 2;                         ///< and stride; what is left over is not read
+  std::int64_t window = 2;  ///< the stride, too; rows and columns left over are not read
   const void* in = nullptr;
   void* out = nullptr;
   std::int32_t* index = nullptr;
@@ -244,7 +251,7 @@ struct Transpose {
   void* out = nullptr;
 };
 
-/// Elementwise, of n elements.
+/// add, scale and fill, on n elements (see Kernels).
 struct Elementwise {
   DType type = DType::f32;
   std::int64_t n = 0;
@@ -253,7 +260,7 @@ struct Elementwise {
   void* out = nullptr;  ///< may be a or b
   double factor = 1;
 };
-/// out[c] += sum of in[r, c] over rows, ascending; out is f32 (f64 for f64).
+/// out[c] += the sum of in[r, c] over rows in ascending order. out is f32, or f64 for type f64.
 struct ColumnSum {
   DType type = DType::f32;
   std::int64_t rows = 0, columns = 0;
@@ -264,11 +271,11 @@ struct Cast {
   DType from = DType::f32, to = DType::f32;
   std::int64_t n = 0;
   const void* in = nullptr;
-  void* out = nullptr;  ///< to the nearest, ties to even
+  void* out = nullptr;  ///< rounded to the nearest, ties to even
 };
 
-/// AdamW (Loshchilov and Hutter 2019, algorithm 2), decay first, as torch does. Elementwise: any
-/// split of the range gives the same bits.
+/// A step of AdamW (Loshchilov and Hutter 2019, algorithm 2), decay first, as in torch. It is
+/// elementwise, so that any division of the range gives the same bits.
 struct AdamW {
   std::int64_t n = 0;
   float* weights = nullptr;
@@ -276,11 +283,12 @@ struct AdamW {
   float* v = nullptr;
   const float* gradients = nullptr;
   float rate = 1e-3f, beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f, decay = 0.01f;
-  float gradient_scale = 1.0f;  ///< multiplies every gradient first: the factor of a norm clip
+  float gradient_scale = 1.0f;  ///< multiplies every gradient first, such as to clip their norm
   std::int64_t step = 1;        ///< counts from 1
 };
-/// SGD with momentum, as torch: m = momentum * m + g; w -= rate * (nesterov ? g + momentum * m :
-/// m), g with the decay added. m is not used at momentum 0.
+/// A step of SGD with momentum, as in torch, with g the gradient plus decay * w:
+/// m = momentum * m + g; w -= rate * (nesterov ? g + momentum * m : m). m is not used if momentum
+/// is 0.
 struct Sgd {
   std::int64_t n = 0;
   float* weights = nullptr;
@@ -289,16 +297,16 @@ struct Sgd {
   float rate = 1e-2f, momentum = 0, decay = 0;
   bool nesterov = false;
   float gradient_scale = 1.0f;
-  bool first = false;  ///< step: m = g
+  bool first = false;  ///< the first step: m = g
 };
-/// out[i] = the sum of squares of chunk i of x, in f64; the last chunk may be short.
+/// out[i] = the sum of squares of chunk i of x, in f64. The last chunk may be shorter.
 struct ChunkSquares {
   std::int64_t n = 0, chunk = 1024;
   const float* x = nullptr;
-  double* out = nullptr;  ///< memory of the host; written when the queue has been synchronised
+  double* out = nullptr;  ///< memory of the host; valid after Queue::synchronize()
 };
 
-/// Every function takes the queue that it is ordered in.
+/// The functions of a device. Each takes the queue in whose order it takes effect.
 struct Kernels {
   void (*gemm)(Queue&, const Gemm&) = nullptr;
   void (*activate)(Queue&, const Activate&) = nullptr;

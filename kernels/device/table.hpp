@@ -1,14 +1,15 @@
-/// The doors of the CUDA plug-in: memory, streams, and the twins of the CPU's operations.
+/// The C interface of the CUDA plug-in (kernels/plugin): memory, streams, and the CUDA versions of
+/// all operations.
 ///
 ///     const troupe_cuda_table* t = troupe_cuda_get_table(TROUPE_CUDA_TABLE_VERSION);
 ///     const Activate o{.n = n, .in = in, .out = out};      // device pointers
 ///     if (int error = t->activate(context, &o)) std::puts(t->error_text(error));
 ///
-/// A context is one stream of one device and its workspace; for one thread at a time. Every call is
-/// ordered in the context's stream and returns before the work is done; only synchronize waits (and
-/// a copy where one side is memory that the driver does not know). Functions return 0 or a
-/// cudaError_t. The rules of operations.hpp hold for f32, bf16 and f16; f64 gives
-/// cudaErrorNotSupported, but for transposes and casts.
+/// A context is one stream of one device and its workspace, for one thread at a time. Calls are
+/// ordered in the context's stream and return before the work is done. Only synchronize blocks, and
+/// a copy from or to memory that the driver does not know. Functions return 0 or a cudaError_t. The
+/// rules of operations.hpp hold for f32, bf16 and f16; f64 gives cudaErrorNotSupported except for
+/// transposes and casts.
 /// **Compiled only: no entry has run on a device so far.**
 #pragma once
 
@@ -17,7 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 
-/// One line per operation: its name in the table, and its description.
+/// One line per operation: its name in the table, and the struct of its operands.
 #define TROUPE_CUDA_OPERATIONS(X)          \
   X(gemm, Gemm)                            \
   X(activate, Activate)                    \
@@ -60,33 +61,35 @@ typedef struct troupe_cuda_context troupe_cuda_context;
 typedef struct troupe_cuda_table {
   std::uint32_t version;
   std::uint32_t size;        ///< of this struct, in bytes
-  std::uint32_t operations;  ///< troupe_cuda_operations_size(): plug-in and library agree on them
+  std::uint32_t operations;  ///< the plug-in's troupe_cuda_operations_size()
 
-  /// Devices that answer; 0 without a driver.
+  /// Counts the devices that answer; 0 without a driver.
   int (*device_count)();
   const char* (*error_text)(int error);
-  /// "NVIDIA H200", of at most `size` bytes with the zero.
+  /// Writes a name such as "NVIDIA H200", at most `size` bytes with the terminating zero.
   int (*device_name)(int device, char* name, std::size_t size);
   int (*create)(int device, troupe_cuda_context** context);
   void (*destroy)(troupe_cuda_context* context);
   int (*synchronize)(troupe_cuda_context*);
-  void* (*stream)(troupe_cuda_context*);  ///< its cudaStream_t, for NCCL
-  /// What the calling thread asks of other libraries goes to this device.
+  void* (*stream)(troupe_cuda_context*);  ///< returns its cudaStream_t, for NCCL
+  /// Makes other CUDA libraries that the calling thread calls use this device.
   int (*make_current)(int device);
 
-  /// Zeroed, 256-byte aligned memory of the device, or of the host and pinned. From any thread.
+  /// Allocates zeroed, 256-byte aligned memory: of the device, or with `pinned` of the host. Any
+  /// thread may call it.
   int (*allocate)(int device, void** memory, std::size_t bytes, int pinned);
   int (*release)(int device, void* memory, int pinned);
-  /// Whether it is a device's, or managed; memory that the driver does not know is the host's.
+  /// Sets `yes` for memory of a device and managed memory. Memory that the driver does not know is
+  /// the host's.
   int (*is_device_memory)(const void* memory, int* yes);
-  /// Between any two places.
+  /// Copies between any two places.
   int (*copy)(troupe_cuda_context*, void* to, const void* from, std::size_t bytes);
-  /// Memory of the device, good until the next call of the context.
+  /// Returns memory of the device that is valid until the next call on the context.
   int (*scratch)(troupe_cuda_context*, std::size_t bytes, void** memory);
 
-  /// An event for what is enqueued now; forget() it.
+  /// Records an event for all work enqueued so far. Pass it to forget() in the end.
   int (*record)(troupe_cuda_context*, void** event);
-  int (*wait)(troupe_cuda_context*, void* event);  ///< the stream waits, not the caller
+  int (*wait)(troupe_cuda_context*, void* event);  ///< makes the stream wait; does not block
   int (*has_happened)(void* event, int* yes);
   void (*forget)(void* event);
 
@@ -95,17 +98,18 @@ typedef struct troupe_cuda_table {
   TROUPE_CUDA_OPERATIONS(TROUPE_CUDA_ENTRY)
 #undef TROUPE_CUDA_ENTRY
 
-  /// philox_normal of philox.hpp.
+  /// As philox_normal of philox.hpp.
   int (*philox_normal)(troupe_cuda_context*, float* out, std::int64_t n, std::uint64_t seed,
                        std::uint64_t stream, std::uint64_t first, float mean, float deviation);
 } troupe_cuda_table;
 
-/// The plug-in's only exported symbol; null for a version that it does not have.
+/// The plug-in's only exported symbol. Returns null for a version that it does not have.
 const troupe_cuda_table* troupe_cuda_get_table(std::uint32_t version);
 
 }  // extern "C"
 
-/// Of all descriptions together: another number is another layout.
+/// Hashes the sizes of all operand structs. The library compares its number with the plug-in's: if
+/// they differ, so do the structs.
 constexpr std::uint32_t troupe_cuda_operations_size() {
   std::size_t bytes = 0;
 #define TROUPE_CUDA_ENTRY(name, Type) bytes = bytes * 31 + sizeof(troupe::kernels::Type);

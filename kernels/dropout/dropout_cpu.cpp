@@ -7,13 +7,13 @@ namespace {
 using internal::of_type;
 using internal::pointer;
 
-// Of four words, computed together. Loops of 16 or fewer are unrolled by g++ before it looks for
-// vectors, and then it finds none.
+// Blocks of four words that are computed together. g++ unrolls loops of 16 or fewer iterations
+// before it vectorises, and then it does not vectorise them.
 constexpr std::int64_t kBlocks = 32;
 constexpr std::uint64_t kLow = 0xffffffffu;
 
-/// Philox4x32-10 of blocks first, first + 1, …: words[4 * i + j] is word j of block first + i.
-/// The same numbers as philox_bits; a lane is 64 bits wide, as its products are.
+/// Philox4x32-10 of blocks first, first + 1, …: words[4 * i + j] is word j of block first + i. The
+/// numbers are those of philox_bits. Lanes are 64 bits wide, since the products are.
 TROUPE_INLINE void philox_blocks(std::uint32_t* __restrict words, std::uint64_t first,
                                  std::uint64_t seed, std::uint64_t stream) {
   std::uint64_t c0[kBlocks], c1[kBlocks], c2[kBlocks], c3[kBlocks];
@@ -45,7 +45,7 @@ TROUPE_INLINE void philox_blocks(std::uint32_t* __restrict words, std::uint64_t 
   }
 }
 
-/// One row, whose first element has the number `index`.
+/// Drops elements of one row, whose first element has the number `index`.
 template <class T>
 TROUPE_INLINE void drop_row(const Dropout& o, const T* in, T* out, std::uint64_t index) {
   const auto limit = static_cast<std::uint32_t>(std::ceil(static_cast<double>(o.p) * 0x1.0p24));

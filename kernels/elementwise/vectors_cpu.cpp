@@ -61,7 +61,7 @@ TROUPE_KERNEL void column_sums(const ColumnSum& o, double, Span s) {
   sum_columns<double>(o, s);
 }
 
-/// 16-bit types as their bits.
+/// The bits of a 16-bit number, with its type.
 struct Bf16 {
   std::uint16_t bits;
 };
@@ -82,7 +82,8 @@ inline float widen(F16 x) {
   return from_f16(x.bits);
 }
 
-/// Rounded to odd: a second rounding, to fewer bits, then gives the nearest of the first number.
+/// Converts to float, rounded to odd: if a number is inexact, the result has an odd last bit. A
+/// second rounding to fewer bits then gives the nearest number of the original one.
 inline float to_odd(float x) {
   return x;
 }

@@ -1,5 +1,5 @@
-// The embedding of operations.hpp. Threads divide the columns of gradients, so that each element
-// adds its rows in ascending order.
+// The embedding of operations.hpp. In the backward pass threads divide the columns, so that each
+// element adds its rows in ascending order.
 #include "troupe/kernels/internal/cpu.hpp"
 #include "troupe/kernels/internal/operations.hpp"
 #include "troupe/kernels/internal/simd.hpp"
@@ -10,7 +10,7 @@ using internal::kCheap;
 using internal::of_type;
 using internal::pointer;
 
-/// The token's row of this rank's table, or -1.
+/// Returns the token's row in this rank's table, or -1.
 TROUPE_INLINE std::int64_t table_row(const Embedding& o, std::int64_t r) {
   const std::int64_t row = o.tokens[r] - o.first;
   return row < 0 || row >= o.table_rows ? -1 : row;

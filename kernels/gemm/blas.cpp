@@ -25,12 +25,13 @@ using CblasSgemm = void (*)(int, int, int, int, int, int, float, const float*, i
 DnnlSgemm dnnl_sgemm = nullptr;
 CblasSgemm cblas_sgemm = nullptr;
 
-// Of the OpenMP that a library came with; null when it has none.
+// Functions of the OpenMP runtime that a library brought; null when it has none.
 void (*omp_set_num_threads)(int) = nullptr;
 int (*omp_get_max_threads)() = nullptr;
 
-/// While one lives, a library computes on the calling thread alone, whatever OMP_NUM_THREADS says:
-/// OpenMP may have been loaded, and have read it, before. Costs a few nanoseconds.
+/// While the object lives, a library computes on the calling thread alone. Setting OMP_NUM_THREADS
+/// at the load is not enough, since OpenMP may have been loaded before and have read another value.
+/// Costs a few nanoseconds.
 class OneThread {
  public:
   OneThread() {
@@ -40,14 +41,14 @@ class OneThread {
   OneThread(const OneThread&) = delete;
   OneThread& operator=(const OneThread&) = delete;
   ~OneThread() {
-    if (before_ != 1) omp_set_num_threads(before_);  // the user's own regions keep their count
+    if (before_ != 1) omp_set_num_threads(before_);  // for the user's own parallel regions
   }
 
  private:
   int before_ = 1;
 };
 
-/// Finds what limits a library's threads, and limits those of its own.
+/// Finds the OpenMP functions for OneThread, and limits OpenBLAS's own threads to one.
 void limit_threads(void* handle) {
   auto set = reinterpret_cast<void (*)(int)>(::dlsym(handle, "omp_set_num_threads"));
   auto get = reinterpret_cast<int (*)()>(::dlsym(handle, "omp_get_max_threads"));
@@ -82,7 +83,7 @@ void openblas_gemm(Op a_op, Op b_op, std::int64_t m, std::int64_t n, std::int64_
               c, static_cast<int>(ldc));
 }
 
-/// Sets an environment variable that the user has not set, for the time of a load.
+/// Sets an environment variable for the lifetime of the object, unless the user has set it.
 class ScopedEnvironment {
  public:
   ScopedEnvironment(const char* name, const char* value) {
@@ -99,7 +100,8 @@ class ScopedEnvironment {
   const char* name_ = nullptr;
 };
 
-/// What OpenBLAS should take this CPU for: it mistakes CPUs newer than itself for ancient ones.
+/// Returns the CPU type that OpenBLAS should assume: it takes CPUs newer than itself for very old
+/// ones. Null leaves the choice to OpenBLAS.
 const char* openblas_core() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
@@ -111,7 +113,8 @@ const char* openblas_core() {
   return nullptr;
 }
 
-/// A small product with a known result; it also makes a library finish its lazy set-up.
+/// Compares a small product with that of builtin_gemm(). The product also makes the library finish
+/// its lazy initialisation.
 bool multiplies_rightly(Sgemm gemm) {
   constexpr std::int64_t size = 24;
   std::vector<float> a(size * size), b(size * size), c(size * size, 1.0f), expected(c);
@@ -132,7 +135,7 @@ struct Library {
   const char* symbol;
   std::array<const char*, 3> files;
 };
-// In order of preference, as measured (README).
+// In order of preference.
 constexpr std::array<Library, 2> libraries = {{
     {Blas::onednn, "oneDNN", "dnnl_sgemm", {"libdnnl.so.3", "libdnnl.so.2", "libdnnl.so"}},
     {Blas::openblas,
@@ -141,12 +144,13 @@ constexpr std::array<Library, 2> libraries = {{
      {"libopenblas.so.0", "libopenblas.so", "libcblas.so.3"}},
 }};
 
-/// The file that was opened, or nullopt. A library stays open for the life of the process.
+/// Opens a library and returns its file, or nullopt. The library stays open for the life of the
+/// process.
 std::optional<std::string> open(const Library& library) {
   const ScopedEnvironment omp("OMP_NUM_THREADS", "1");
   const ScopedEnvironment threads("OPENBLAS_NUM_THREADS", "1");
   const ScopedEnvironment core("OPENBLAS_CORETYPE", openblas_core());
-  // AMX that a virtual machine announces but does not allow is a SIGILL.
+  // No AMX: some virtual machines announce it but do not allow it, and using it raises SIGILL.
   const ScopedEnvironment isa("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16");
   for (const char* file : library.files) {
     void* handle = ::dlopen(file, RTLD_NOW | RTLD_LOCAL);
@@ -167,7 +171,7 @@ std::optional<std::string> open(const Library& library) {
   return std::nullopt;
 }
 
-/// What is loaded and what is in use.
+/// The libraries that were opened, and the one in use.
 struct State {
   std::mutex mutex;
   bool chosen = false;
@@ -179,6 +183,8 @@ State& state() {
   static State s;
   return s;
 }
+// The function in use; null before the first product. It is published after the library's function
+// pointers above are set (release), and gemm() reads it without the mutex (acquire).
 std::atomic<Sgemm> current{nullptr};
 
 bool use_locked(State& s, Blas which) {

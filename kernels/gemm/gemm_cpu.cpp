@@ -9,10 +9,10 @@
 namespace troupe::kernels {
 namespace {
 
-constexpr std::int64_t kMr = 8;    // rows of a tile of c held in registers
-constexpr std::int64_t kNr = 32;   // its columns
-constexpr std::int64_t kKc = 256;  // depth of a panel: a tile of b stays in the first-level cache
-constexpr std::int64_t kMc = 128;  // rows of a block of a: stays in the second level
+constexpr std::int64_t kMr = 8;    // rows of a tile of c, which is held in registers
+constexpr std::int64_t kNr = 32;   // columns of that tile
+constexpr std::int64_t kKc = 256;  // depth of a panel: a tile of b fits the first-level cache
+constexpr std::int64_t kMc = 128;  // rows of a block of a, which fits the second-level cache
 constexpr std::int64_t kNc = 1024;
 
 struct View {
@@ -43,7 +43,7 @@ void pack_b(const View& b, std::int64_t p0, std::int64_t depth, std::int64_t j0,
         *out++ = j + q < columns ? b.at(p0 + p, j0 + j + q) : 0.0f;
 }
 
-// Half a row of a tile. Spelled as a vector, since not every compiler keeps an array in registers.
+// Half a row of a tile. It is a vector type, since not every compiler keeps an array in registers.
 using Wide = float __attribute__((vector_size(64)));
 static_assert(kNr == 2 * sizeof(Wide) / sizeof(float));
 
@@ -64,7 +64,7 @@ TROUPE_KERNEL void multiply_tile(const float* __restrict a, const float* __restr
   std::memcpy(tile, sum, sizeof sum);
 }
 
-/// Loads the tile of c (or zeros), adds the product, stores it back.
+/// Loads a tile of c, padded with zeros, adds the product, and stores it back.
 void update_tile(const float* a, const float* b, std::int64_t depth, float* c, std::int64_t ldc,
                  std::int64_t rows, std::int64_t columns) {
   alignas(64) float tile[kMr * kNr] = {};
@@ -85,7 +85,8 @@ std::int64_t round_up(std::int64_t n, std::int64_t to) {
   return (n + to - 1) / to * to;
 }
 
-/// Scratch that a thread keeps, so that small products do not allocate.
+/// Grows a thread's scratch buffer if needed. The thread keeps it, so that small products do not
+/// allocate.
 float* scratch(std::vector<float>& buffer, std::int64_t size) {
   if (buffer.size() < static_cast<std::size_t>(size)) buffer.resize(static_cast<std::size_t>(size));
   return buffer.data();

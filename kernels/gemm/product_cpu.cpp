@@ -1,5 +1,6 @@
-// Products of operations.hpp: the library's (or the built-in) product, then one pass over the rows
-// for what comes after it. Threads divide rows, or columns when there are few rows; never k.
+// Products of operations.hpp: gemm(), then one pass over the rows for bias and activation. Threads
+// divide rows, or columns when there are few rows. They never divide k, so that each element's sum
+// stays with one thread.
 #include "troupe/kernels/gemm/gemm.hpp"
 #include "troupe/kernels/internal/activations.hpp"
 #include "troupe/kernels/internal/cpu.hpp"
@@ -30,7 +31,7 @@ void multiply(const Gemm& o, std::int64_t batch, const Tile& t, float) {
                 b_of<float>(o, batch, t.column), o.ldb, o.beta, c, o.ldc);
 }
 
-/// For gradient checks: right, not fast.
+/// The product in f64, for gradient checks: simple, and not fast.
 void multiply(const Gemm& o, std::int64_t batch, const Tile& t, double) {
   const std::int64_t a_row = o.a_op == Op::none ? o.lda : 1, a_k = o.a_op == Op::none ? 1 : o.lda;
   const std::int64_t b_k = o.b_op == Op::none ? o.ldb : 1,
@@ -96,13 +97,14 @@ bool has_epilogue(const Gemm& o) {
   return o.bias != nullptr || o.aux != nullptr || o.activation != Activation::none;
 }
 
-/// How a product is divided: units of consecutive rows, or of columns when there are few rows.
+/// How a product is divided among threads: in units of consecutive rows, or of columns when there
+/// are few rows.
 struct Division {
   bool by_rows;
   std::int64_t cut, unit, units, grain;
 
   Division(const Gemm& o, int threads) {
-    constexpr std::int64_t worth = 1 << 20;  // multiplications
+    constexpr std::int64_t worth = 1 << 20;  // multiplications that are worth another thread
     by_rows = o.m >= o.n || o.m >= std::int64_t{64} * threads;
     cut = by_rows ? o.m : o.n;
     unit = std::min<std::int64_t>(16, cut);

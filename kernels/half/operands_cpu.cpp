@@ -13,7 +13,7 @@ Area batched(Area area, const Gemm& o, std::int64_t stride) {
   return area;
 }
 
-/// Places of a kernel along an edge.
+/// Counts the places of a kernel along an edge of this size.
 std::int64_t places(const Im2col& o, std::int64_t size) {
   const std::int64_t room = size + 2 * o.padding - o.kernel;
   return room < 0 ? 0 : room / o.stride + 1;

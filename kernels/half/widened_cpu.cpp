@@ -11,7 +11,7 @@ namespace {
 using internal::grain;
 using internal::kCheap;
 
-/// Calls row(first element, columns) for all rows, or for parts of the only one.
+/// Calls row(first element, columns) for all rows; a single row is divided into parts.
 template <class Row>
 void for_each_row(Queue& queue, const Area& area, const Row& row) {
   if (area.lines() == 1)
@@ -65,7 +65,7 @@ void Widened::in(const void*& operand, const Area& area) {
 void Widened::in(void*& operand, const Area& area) {
   const void* read = operand;
   in(read, area);
-  operand = const_cast<void*>(read);  // take()'s own memory
+  operand = const_cast<void*>(read);  // memory of take(), which is writable
 }
 
 void Widened::out(void*& operand, const Area& area, bool read) {

@@ -10,7 +10,7 @@ using internal::kCheap;
 using internal::of_type;
 using internal::pointer;
 
-/// Places of a kernel along an edge.
+/// Counts the places of a kernel along an edge of this size.
 std::int64_t places(const Im2col& o, std::int64_t size) {
   const std::int64_t room = size + 2 * o.padding - o.kernel;
   return room < 0 ? 0 : room / o.stride + 1;
@@ -25,7 +25,8 @@ Inside inside(std::int64_t start, std::int64_t kernel, std::int64_t size) {
   return {first, std::clamp<std::int64_t>(size - start, first, kernel)};
 }
 
-/// Where a kernel stands: its part [rows, columns) that lies in the image.
+/// A place of the kernel: its top left pixel, and the kernel's rows and columns that lie in the
+/// image.
 struct Place {
   std::int64_t top, left;
   Inside rows, columns;
@@ -38,14 +39,15 @@ bool is_whole(const Im2col& o, const Place& at) {
   return at.rows.end - at.rows.first == o.kernel && at.columns.end - at.columns.first == o.kernel;
 }
 
-/// f(element of the kernel, pixel of the plane), for a kernel of constant size that is inside.
+/// Calls f(element of the kernel, pixel of the plane) for a kernel that lies wholly in the image.
+/// Its constant size lets the compiler unroll the loops.
 template <std::int64_t kernel, class F>
 void for_square(const Im2col& o, const Place& at, const F& f) {
   const std::int64_t pixel = at.top * o.width + at.left;
   for (std::int64_t i = 0; i < kernel; ++i)
     for (std::int64_t j = 0; j < kernel; ++j) f(i * kernel + j, pixel + i * o.width + j);
 }
-/// The same for all others.
+/// The same for any kernel, at those elements that lie in the image.
 template <class F>
 void for_inside(const Im2col& o, const Place& at, const F& f) {
   if (o.kernel == 3 && is_whole(o, at)) return for_square<3>(o, at, f);
@@ -55,7 +57,7 @@ void for_inside(const Im2col& o, const Place& at, const F& f) {
       f(i * o.kernel + j, (at.top + i) * o.width + at.left + j);
 }
 
-/// Row (b, y, x) of the matrix.
+/// Writes row (b, y, x) of the matrix.
 template <class T>
 void unfold(const Im2col& o, const T* image, T* out, const Place& at) {
   const std::int64_t square = o.kernel * o.kernel, pixels = o.height * o.width;
@@ -65,7 +67,8 @@ void unfold(const Im2col& o, const T* image, T* out, const Place& at) {
                [=](std::int64_t element, std::int64_t pixel) { out[element] = image[pixel]; });
 }
 
-/// Plane (b, c) of the image: places ascending, so that the order of a pixel's sum is fixed.
+/// Writes plane (b, c) of the images. Places are visited in ascending order, so that the order of a
+/// pixel's sum is fixed.
 template <class T>
 void fold(const Im2col& o, const T* matrix, T* plane, std::int64_t c) {
   const std::int64_t square = o.kernel * o.kernel, wide = places(o, o.width);
@@ -78,7 +81,8 @@ void fold(const Im2col& o, const T* matrix, T* plane, std::int64_t c) {
     }
 }
 
-/// The first of the largest of a window at `at`; the last NaN where there is one.
+/// Returns the place of the largest element of the window at `at`: the first of equals, or the last
+/// NaN if there is one.
 template <class T>
 inline std::int64_t largest(std::int64_t window, std::int64_t width, const T* plane,
                             std::int64_t at) {

@@ -1,5 +1,5 @@
-/// The CPU's bodies of operations.hpp, each in the .cpp of its folder; cpu_table.cpp puts them into
-/// a table.
+/// The CPU's implementations of operations.hpp, for f32 and f64. Each is in the .cpp of its folder;
+/// cpu_table.cpp puts them into a table.
 #pragma once
 
 #include "troupe/kernels/device/operations.hpp"

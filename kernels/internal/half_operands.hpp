@@ -1,5 +1,5 @@
-/// Which operands of an operation are 16-bit when its type is, and where their elements lie. Each
-/// function replaces them by f32 ones; what it leaves out is f32 (or integers) in any case.
+/// One function per operation: it replaces the operands that are 16-bit in a 16-bit call by f32
+/// ones. All other operands are f32 or integers in any case.
 #pragma once
 
 #include "troupe/kernels/internal/half_widened.hpp"

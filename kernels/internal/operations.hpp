@@ -1,4 +1,5 @@
-/// What the bodies of cpu.hpp share: the choice of a type, and work divided among threads.
+/// Helpers of the CPU's implementations (cpu.hpp): the choice of a type, and the division of work
+/// among threads.
 ///
 ///     of_type(o.type, [&]<class T>(T) { rows(pointer<T>(o.in), ...); });
 ///     parallel(queue, o.rows, grain(o.columns, kDear), [&](auto first, auto end) { ... });
@@ -12,16 +13,16 @@
 
 namespace troupe::kernels::internal {
 
-/// Elements that are worth a thread: about 8 microseconds of one.
-inline constexpr std::int64_t kCheap = 32768;  ///< a few additions each
-inline constexpr std::int64_t kDear = 8192;    ///< an exponential each
+// The fewest elements for which another thread is worth its fork and join.
+inline constexpr std::int64_t kCheap = 32768;  ///< for elements of a few additions
+inline constexpr std::int64_t kDear = 8192;    ///< for elements with an exponential
 
-/// Rows of `columns` elements that are worth a thread.
+/// Returns the fewest rows of `columns` elements that are worth another thread.
 inline std::int64_t grain(std::int64_t columns, std::int64_t elements) {
   return std::max<std::int64_t>(1, elements / std::max<std::int64_t>(1, columns));
 }
 
-/// queue.parallel without an allocation; no call for n = 0.
+/// Calls queue.parallel() unless n is 0. std::ref keeps std::function from allocating a copy.
 template <class Part>
 void parallel(Queue& queue, std::int64_t n, std::int64_t grain, const Part& part) {
   if (n > 0) queue.parallel(n, grain, std::ref(part));

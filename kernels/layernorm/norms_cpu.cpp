@@ -1,5 +1,6 @@
-// Layer and RMS norm of operations.hpp. Rows are computed in their own type; where that loses the
-// result (squares that overflow, a mean that dwarfs the deviation) in the next wider one.
+// Layer and RMS norm of operations.hpp. A row is computed in its own type. If that loses the result
+// (squares overflow, or the mean is far larger than the deviation), it is computed in the next
+// wider type.
 #include "troupe/kernels/internal/cpu.hpp"
 #include "troupe/kernels/internal/operations.hpp"
 #include "troupe/kernels/internal/simd.hpp"
@@ -23,7 +24,7 @@ struct Moments {
   W mean, rstd;
 };
 
-/// Whether T has lost digits of them, or has no such number.
+/// Whether T cannot hold these moments, or has lost too many digits of them.
 template <class T>
 TROUPE_INLINE bool is_extreme(const Moments<T>& m) {
   using Limits = std::numeric_limits<T>;
@@ -31,7 +32,7 @@ TROUPE_INLINE bool is_extreme(const Moments<T>& m) {
            std::abs(m.mean) * m.rstd <= T(64));
 }
 
-/// Of a row, in W.
+/// Computes the moments of a row in type W.
 template <class W, class T>
 TROUPE_INLINE Moments<W> moments_of(const Norm& o, const T* x) {
   const W count = static_cast<W>(o.columns);
@@ -92,7 +93,7 @@ template <class W>
 struct Pair {
   W first, second;
 };
-/// The sums of f(i) and of f(i) * g(i), in the order of internal::sum.
+/// Returns the sums of f(i) and of f(i) * g(i), in the order of internal::sum.
 template <class W, class F, class G>
 TROUPE_INLINE Pair<W> sum_pair(std::int64_t n, F f, G g) {
   constexpr std::int64_t lanes = internal::kLanes;
@@ -166,9 +167,11 @@ TROUPE_INLINE void weight_row(const T* x, const T* dy, T* __restrict dweight, T*
   }
 }
 
-constexpr std::int64_t kTogether = 4;  ///< rows, while an element of the gradient is in a register
+/// Rows that are added while an element of the gradient stays in a register.
+constexpr std::int64_t kTogether = 4;
 
-/// kTogether rows that lie `columns` apart: the same bits as row by row.
+/// Adds kTogether consecutive rows to the gradients; x and dy point to the first. The bits are the
+/// same as row by row.
 template <class T>
 TROUPE_INLINE void weight_rows(const T* x, const T* dy, std::int64_t columns, T* __restrict dweight,
                                T* __restrict dbias, std::int64_t n, const Moments<T>* moments) {
@@ -189,7 +192,8 @@ TROUPE_INLINE void weight_rows(const T* x, const T* dy, std::int64_t columns, T*
   }
 }
 
-/// The moments of rows r and following; false when one of them is extreme.
+/// Reads the moments of kTogether rows from r on. Returns false when there are fewer rows, or when
+/// one of them is extreme.
 template <class T>
 TROUPE_INLINE bool plain_moments(const Norm& o, std::int64_t r, Moments<T>* moments) {
   if (o.rows - r < kTogether) return false;
@@ -201,7 +205,7 @@ TROUPE_INLINE bool plain_moments(const Norm& o, std::int64_t r, Moments<T>* mome
   return plain;
 }
 
-/// Columns [first, end) of all rows.
+/// Adds columns [first, end) of all rows to the gradients.
 template <class T>
 TROUPE_INLINE void weight_columns(const NormBackward& o, std::int64_t first, std::int64_t end) {
   const std::int64_t columns = o.forward.columns, n = end - first;

@@ -1,6 +1,6 @@
 /// Counter-based random numbers: Philox4x32-10 (Salmon et al. 2011). A number is a function of
-/// (seed, stream, element index), so a tensor has the same values however it is split over ranks,
-/// on CPU and GPU alike.
+/// (seed, stream, element index), so that a tensor has the same values however it is divided among
+/// ranks, on CPUs and GPUs (KERN-7).
 ///
 ///     philox_normal(weights, n, seed, /*stream=*/tensor, /*first=*/0, 0.0f, 0.02f);
 #pragma once
@@ -27,7 +27,7 @@ constexpr std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> c
   return counter;
 }
 
-/// 32 bits of element `index` of `stream`: word index % 4 of block index / 4.
+/// Returns the 32 bits of element `index` of `stream`: word index % 4 of block index / 4.
 constexpr std::uint32_t philox_bits(std::uint64_t seed, std::uint64_t stream,
                                     std::uint64_t index) noexcept {
   const std::uint64_t block = index / 4;
@@ -37,14 +37,14 @@ constexpr std::uint32_t philox_bits(std::uint64_t seed, std::uint64_t stream,
       {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)})[index % 4];
 }
 
-/// Uniform in [0, 1): the top 24 bits.
+/// Returns a uniform number in [0, 1), made of the top 24 bits.
 constexpr float philox_uniform(std::uint64_t seed, std::uint64_t stream,
                                std::uint64_t index) noexcept {
   return static_cast<float>(philox_bits(seed, stream, index) >> 8) * 0x1.0p-24f;
 }
 
-/// out[i] = mean + deviation * (standard normal of element first + i), by Box and Muller (1958):
-/// elements 2k and 2k+1 are the cosine and the sine of one pair of uniforms.
+/// Writes out[i] = mean + deviation * (the standard normal number of element first + i), by Box and
+/// Muller (1958): elements 2k and 2k+1 are the cosine and the sine of one pair of uniform numbers.
 TROUPE_API void philox_normal(float* out, std::int64_t n, std::uint64_t seed, std::uint64_t stream,
                               std::uint64_t first, float mean, float deviation);
 

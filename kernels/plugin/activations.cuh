@@ -1,11 +1,11 @@
-/// Activations of one element: the twins of kernels/internal/activations.hpp.
+/// Activations of one element, as kernels/internal/activations.hpp has them for the CPU.
 #pragma once
 
 #include "internal.cuh"
 
 namespace troupe_cuda {
 
-/// Beyond 10 the tanh of gelu is 1: cubes need not overflow.
+/// Clamps x to [-10, 10]: beyond 10 the tanh of gelu is 1, and the cube of x could overflow.
 __device__ inline float gelu_range(float x) {
   return x > 10.0f ? 10.0f : x < -10.0f ? -10.0f : x;
 }

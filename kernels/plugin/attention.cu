@@ -1,5 +1,6 @@
-// Causal attention, one warp per query (or key): exact, in a fixed order, with and without kept
-// probabilities. Scores are computed again rather than kept. Not tiled: right before fast.
+// Causal attention with and without kept probabilities: one warp per query, or per key in the
+// backward pass. Sums have a fixed order. Scores are computed again where they are needed. The
+// kernels are not tiled: they are written to be correct, not fast.
 #include "internal.cuh"
 #include "numbers.cuh"
 
@@ -22,7 +23,8 @@ __device__ int lane() {
   return static_cast<int>(threadIdx.x) % kWarp;
 }
 
-/// Where things of head h of batch row b begin; rows of a head lie q_row, kv_row, out_row apart.
+/// The offsets of head h of batch row b. From row to row of a head there are q_row, kv_row or
+/// out_row elements.
 template <class T>
 struct Head {
   const T *q, *k, *v;
@@ -56,7 +58,7 @@ __device__ float score(const Attention& o, const Head<T>& h, int64_t t, int64_t 
   return h.scale * dot(h.q + t * o.q_row, h.k + s * o.kv_row, o.head_size);
 }
 
-/// Elements [base, base + kPass) of a head: sum[u] += factor * x[base + lane + 32 u].
+/// Adds elements [base, base + kPass) of a head: sum[u] += factor * x[base + lane + 32 u].
 template <class T>
 __device__ void add_to(float* sum, float factor, const T* x, int64_t base, int64_t size) {
   for (int u = 0; u < kOwn; ++u) {
@@ -72,7 +74,8 @@ __device__ void store_sums(T* x, const float* sum, int64_t base, int64_t size) {
   }
 }
 
-/// Maximum and sum of powers of row t's scores, online (Milakov and Gimelshein 2018).
+/// The maximum of row t's scores and the sum of their powers, computed online (Milakov and
+/// Gimelshein 2018).
 struct Softmax {
   float top, total;
 };
@@ -117,7 +120,7 @@ __global__ void forward_kernel(Attention o) {
   }
 }
 
-/// delta[row] = dout . out: the part of the softmax's gradient that all its scores share.
+/// delta[row] = dout . out, the term that the gradients of all scores of a row share.
 template <class T>
 __global__ void delta_kernel(AttentionBackward o, float* delta) {
   const Attention& f = o.forward;
@@ -134,7 +137,7 @@ __global__ void delta_kernel(AttentionBackward o, float* delta) {
   }
 }
 
-/// The probability of (t, s), and the gradient of its score before the scale.
+/// The probability of (t, s), and the gradient of q . k of (t, s), including the scale.
 struct Slope {
   float p, ds;
 };
@@ -169,7 +172,7 @@ __global__ void query_kernel(AttentionBackward o, const float* delta) {
   }
 }
 
-/// Sums of one query head for key s.
+/// Adds what one query head contributes to dk and dv of key s.
 template <class T>
 __device__ void add_queries(const AttentionBackward& o, const Head<T>& h, const float* delta,
                             int64_t s, int64_t base, float* dk, float* dv) {
@@ -184,7 +187,8 @@ __device__ void add_queries(const AttentionBackward& o, const Head<T>& h, const 
   }
 }
 
-/// A row is a key of a head of kv_heads here; its query heads are added in ascending order.
+/// Writes dk and dv. A row here is a key of a key-value head; its query heads are added in
+/// ascending order.
 template <class T>
 __global__ void key_kernel(AttentionBackward o, const float* delta) {
   const Attention& f = o.forward;

@@ -1,5 +1,5 @@
-/// Sums down columns in two stages: chunks of rows side by side, then the chunks of each column in
-/// ascending order. The order depends on the number of rows alone.
+/// Column sums in two stages: chunks of rows in parallel, then the chunks of each column in
+/// ascending order. The order of a sum depends only on the number of rows.
 #pragma once
 
 #include "internal.cuh"
@@ -7,7 +7,7 @@
 namespace troupe_cuda {
 
 constexpr int64_t kMostChunks = 256;
-constexpr int kDown = 8;  ///< threads of a block down a column
+constexpr int kDown = 8;  ///< threads of a block that share a column
 
 struct Chunks {
   int64_t rows, count;
@@ -17,12 +17,13 @@ inline Chunks chunks_of(int64_t rows) {
   if (size < 64) size = 64;
   return {size, (rows + size - 1) / size};
 }
-/// Of the memory that sum_columns needs.
+/// Returns the bytes that sum_columns() needs for `partials`.
 inline size_t partial_bytes(int64_t rows, int64_t columns) {
   return static_cast<size_t>(2 * chunks_of(rows).count * columns) * sizeof(float);
 }
 
-/// f(row, column) gives two numbers; partials[chunk][which][column] are their sums.
+/// The first stage: f(row, column) returns two numbers, and partials[chunk][which][column] are
+/// their sums over the chunk's rows.
 template <class F>
 __global__ void chunk_kernel(int64_t rows, int64_t columns, int64_t chunk_rows, F f,
                              float* partials) {
@@ -48,7 +49,7 @@ __global__ void chunk_kernel(int64_t rows, int64_t columns, int64_t chunk_rows, 
   partials[(2 * blockIdx.y + 1) * columns + c] = sum.y;
 }
 
-/// first[c] and second[c] (may be null) += the sums of f's numbers over all rows.
+/// Adds the sums of f's two numbers over all rows to out[c] and second[c]; `second` may be null.
 template <class F>
 int sum_columns(troupe_cuda_context* c, int64_t rows, int64_t columns, const F& f, float* partials,
                 float* out, float* second) {

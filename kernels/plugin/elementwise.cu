@@ -1,5 +1,5 @@
-// Operations where an element of the result needs one element of each input, and optimizers. What
-// must have the CPU's bits uses __fmul_rn and its kind, which nvcc does not contract.
+// Elementwise operations and optimizers. Code that must give the same bits as the CPU uses
+// __fmul_rn and similar functions, which nvcc does not contract to fused multiply-adds.
 #include "activations.cuh"
 #include "internal.cuh"
 #include "numbers.cuh"
@@ -11,7 +11,7 @@
 namespace troupe_cuda {
 namespace {
 
-/// Element i of a matrix whose rows lie `row` apart.
+/// Returns the place of element i in a matrix with `row` elements from row to row.
 __device__ int64_t apart(int64_t i, int64_t columns, int64_t row) {
   return i / columns * row + i % columns;
 }
@@ -126,7 +126,7 @@ __device__ void sgd_element(const kernels::Sgd& o, int64_t i) {
   o.weights[i] = __fsub_rn(w, __fmul_rn(o.rate, g));
 }
 
-/// Element i of x becomes part of its rotated pair: i counts (row, pair), all heads in turn.
+/// Rotates pair i of all heads, where i counts (row, pair).
 template <class T>
 __device__ void rope_element(const kernels::Rope& o, int64_t i) {
   const int64_t half = o.head_size / 2, row = i / half, pair = i % half;
@@ -184,7 +184,7 @@ int rope_as(troupe_cuda_context* c, const kernels::Rope& o) {
   return each(c, o.rows * (o.head_size / 2), [=] __device__(int64_t i) { rope_element<T>(o, i); });
 }
 
-/// `samples` is memory of the device, or null.
+/// As Dropout of operations.hpp, with `samples` in memory of the device, or null.
 template <class T>
 int dropout_as(troupe_cuda_context* c, const kernels::Dropout& o, const int64_t* samples) {
   const auto limit = static_cast<uint32_t>(std::ceil(static_cast<double>(o.p) * 0x1.0p24));
@@ -243,7 +243,7 @@ int rope(troupe_cuda_context* c, const kernels::Rope& o) {
 
 int dropout(troupe_cuda_context* c, const kernels::Dropout& o) {
   void* numbers = nullptr;
-  if (o.samples != nullptr && o.rows > 0) {  // of the host or the device
+  if (o.samples != nullptr && o.rows > 0) {  // copied, since it may be memory of the host
     const int64_t end = o.first_row + o.rows;
     const size_t bytes = static_cast<size_t>((end + o.time - 1) / o.time) * sizeof(int64_t);
     if (const int error = scratch(c, bytes, &numbers)) return error;

@@ -1,6 +1,6 @@
-// Embedding. Backward sorts rows by token, cuts the sorted rows into chunks, sums each token's rows
-// of a chunk side by side, and then the pieces of tokens that chunks have cut, ascending: no
-// atomics, and no thread that walks all rows.
+// Embedding. The backward pass sorts rows by token and cuts the sorted rows into chunks. It first
+// sums each token's rows within a chunk, in parallel. Then it adds the pieces of tokens whose rows
+// lie in several chunks, in ascending order. This needs no atomics, and no thread reads all rows.
 #include "internal.cuh"
 #include "numbers.cuh"
 
@@ -11,7 +11,7 @@ namespace {
 
 using kernels::Embedding;
 
-constexpr int64_t kChunk = 64;  ///< sorted rows
+constexpr int64_t kChunk = 64;  ///< sorted rows per chunk
 
 template <class T>
 int forward(troupe_cuda_context* c, const Embedding& o) {
@@ -24,14 +24,15 @@ int forward(troupe_cuda_context* c, const Embedding& o) {
   });
 }
 
-/// Rows in the order of their tokens; those of another rank come last, as token table_rows.
+/// Rows sorted by token. Tokens of other ranks count as token table_rows and come last. A run is
+/// the rows of one token; a piece is the part of a run that lies in one chunk.
 struct Sorted {
   int32_t *tokens, *rows;
-  float* pieces;  ///< [2 * chunks, columns]: of a chunk the run that begins it, and its last
+  float* pieces;  ///< [2 * chunks, columns]: per chunk, its first piece and its last
   int64_t n;
   __device__ bool begins_run(int64_t i) const { return i == 0 || tokens[i - 1] != tokens[i]; }
   __device__ bool ends_run(int64_t end) const { return end == n || tokens[end] != tokens[end - 1]; }
-  /// End of the piece of i: of its token, in its chunk.
+  /// Returns the end of the piece that holds i.
   __device__ int64_t end_of(int64_t i) const {
     int64_t end = i + 1;
     while (end < n && end % kChunk != 0 && tokens[end] == tokens[i]) ++end;
@@ -80,7 +81,8 @@ int bits_of(int64_t number) {
   return bits;
 }
 
-/// Memory of the sort, in one piece: tokens and rows before and after, pieces, the sort's own.
+/// The layout of the scratch memory: tokens and rows before and after the sort, pieces, and the
+/// sort's own memory.
 struct Memory {
   size_t numbers, pieces, own = 0;
   explicit Memory(const Embedding& o)

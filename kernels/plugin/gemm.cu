@@ -1,6 +1,6 @@
-// Matrix products: cuBLASLt where it is linked and has an algorithm, else a plain tiled kernel. All
-// sums are f32, and no product uses TF32. Bias and activation follow in one pass of their own; for a
-// 16-bit result that pass reads f32 sums, so that the result is rounded once.
+// Matrix products: by cuBLASLt if it is linked and has an algorithm, else by a plain tiled kernel.
+// All sums are f32, and no product uses TF32. Bias and activation follow in a pass of their own.
+// For a 16-bit result that pass reads f32 sums, so that the result is rounded once.
 #include "activations.cuh"
 #include "internal.cuh"
 #include "numbers.cuh"
@@ -20,7 +20,7 @@ namespace {
 
 using kernels::Gemm;
 
-/// Where element i of the results lies in c and in aux.
+/// Returns the place of element i of the results in c and in aux.
 __device__ int64_t place_of(const Gemm& o, int64_t i) {
   return i / (o.m * o.n) * o.c_stride + i / o.n % o.m * o.ldc + i % o.n;
 }
@@ -38,7 +38,8 @@ bool has_epilogue(const Gemm& o) {
   return o.bias != nullptr || o.aux != nullptr || o.activation != Activation::none;
 }
 
-/// T is the type of bias and aux, C that of c; `value` is the sum with beta * c.
+/// Applies bias and activation to one element. T is the type of bias and aux, C that of c; `value`
+/// is the product plus beta * c.
 template <class T, class C>
 __device__ void finish_element(const Gemm& o, float value, int64_t at, int64_t column) {
   if (o.activation_backward) {
@@ -50,7 +51,7 @@ __device__ void finish_element(const Gemm& o, float value, int64_t at, int64_t c
   store<C>(o.c, at, value_of(o.activation, value));
 }
 
-/// The sums are in c.
+/// Applies bias and activation to sums that are in c.
 template <class T, class C>
 int finish(troupe_cuda_context* c, const Gemm& o) {
   return each(c, o.batch * o.m * o.n, [=] __device__(int64_t i) {
@@ -59,7 +60,8 @@ int finish(troupe_cuda_context* c, const Gemm& o) {
   });
 }
 
-/// The products are in `sums`, one behind the other; c has its old values.
+/// Applies beta, bias and activation to products that are contiguous in `sums`; c has its old
+/// values.
 template <class T>
 int finish_apart(troupe_cuda_context* c, const Gemm& o, const float* sums) {
   return each(c, o.batch * o.m * o.n, [=] __device__(int64_t i) {
@@ -71,7 +73,7 @@ int finish_apart(troupe_cuda_context* c, const Gemm& o, const float* sums) {
 
 constexpr int kTile = 16;
 
-/// One block per tile of c, tiles of k in ascending order.
+/// Computes one tile of c per block; tiles of k are added in ascending order.
 template <class T, class C>
 __global__ void gemm_kernel(Gemm o, int64_t batch) {
   __shared__ float a_tile[kTile][kTile], b_tile[kTile][kTile];
@@ -112,7 +114,8 @@ int multiply_plainly(troupe_cuda_context* c, const Gemm& o) {
 
 #ifdef TROUPE_HAVE_CUBLASLT
 
-/// Descriptors and the algorithm of one kind of product; freed in any case.
+/// The cuBLASLt descriptors and the algorithm of one kind of product. The destructor frees what was
+/// made, also after a failure.
 struct Plan {
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
@@ -129,10 +132,11 @@ struct Plan {
   }
 };
 
-/// What decides on a plan: types, sizes, distances, transposes and how pointers are aligned.
+/// The properties of a product that a plan depends on: types, transposes, sizes, strides and the
+/// alignment of pointers.
 using Key = std::array<int64_t, 17>;
 
-constexpr size_t kWorkspace = size_t{32} << 20;  // what cuBLAS advises for Hopper
+constexpr size_t kWorkspace = size_t{32} << 20;  // as cuBLAS advises for Hopper
 
 struct Products {
   cublasLtHandle_t handle = nullptr;
@@ -148,7 +152,7 @@ struct Products {
   }
 };
 
-/// The largest power of two, at most 256, that divides the address.
+/// Returns the largest power of two, at most 256, that divides the address.
 uint32_t alignment_of(const void* pointer) {
   const auto address = reinterpret_cast<uintptr_t>(pointer) | 256;
   return static_cast<uint32_t>(address & (~address + 1));
@@ -189,7 +193,8 @@ bool layout(cublasLtMatrixLayout_t& to, const Gemm& o, DType type, int64_t rows,
                                            sizeof apart);
 }
 
-/// A 16-bit result is rounded once: no parts of a sum are kept in its type.
+/// Returns the allowed ways to combine partial sums. For a 16-bit result they must be kept in f32,
+/// so that the result is rounded once.
 uint32_t reductions_of(const Gemm& o) {
   return o.c_type == DType::f32 ? CUBLASLT_REDUCTION_SCHEME_MASK
                                 : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
@@ -210,7 +215,8 @@ bool prefer(Plan& plan, const Gemm& o) {
          set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, third);
 }
 
-/// The library is column-major: c^T = op(b)^T op(a)^T, so a and b change places.
+/// Makes the descriptors. cuBLASLt is column-major, hence computes c^T = op(b)^T op(a)^T: a and b
+/// change places.
 bool make(Plan& plan, const Gemm& o) {
   const bool a_plain = o.a_op == kernels::Op::none, b_plain = o.b_op == kernels::Op::none;
   const cublasOperation_t first = b_plain ? CUBLAS_OP_N : CUBLAS_OP_T;
@@ -225,7 +231,7 @@ bool make(Plan& plan, const Gemm& o) {
          layout(plan.c, o, o.c_type, o.n, o.m, o.ldc, o.c_stride) && prefer(plan, o);
 }
 
-/// Null when the library has no algorithm.
+/// Returns the plan for a product, made at its first use; null when the library has no algorithm.
 const Plan* plan_for(Products& products, const Gemm& o) {
   std::unique_ptr<Plan>& plan = products.plans[key_of(o)];
   if (plan) return plan.get();
@@ -242,7 +248,8 @@ const Plan* plan_for(Products& products, const Gemm& o) {
   return plan.get();
 }
 
-/// Made by the first product: a queue that only copies needs no workspace.
+/// Makes the cuBLASLt handle and workspace at the first product. A queue that only copies never
+/// needs them.
 int open(troupe_cuda_context* c) {
   if (c->products) return 0;
   auto products = std::make_unique<Products>();
@@ -288,7 +295,8 @@ int in_c(troupe_cuda_context* c, const Gemm& o) {
   return has_epilogue(o) ? finish<T, C>(c, o) : 0;
 }
 
-/// A 16-bit result: the f32 products stand in scratch until the epilogue rounds them.
+/// Computes a 16-bit result with an epilogue: the f32 products stay in scratch memory until the
+/// epilogue rounds them.
 template <class T>
 int through_scratch(troupe_cuda_context* c, const Gemm& o) {
   void* sums = nullptr;

@@ -1,4 +1,5 @@
-// Images as matrices, pooling and transposes: a thread gathers what its element needs.
+// Images as matrices, pooling and transposes. A thread reads all inputs of one element of the
+// result, so that no atomics are needed.
 #include "internal.cuh"
 #include "numbers.cuh"
 
@@ -9,13 +10,13 @@ using kernels::Im2col;
 using kernels::MaxPool;
 using kernels::Transpose;
 
-/// Places of a kernel along an edge.
+/// Counts the places of a kernel along an edge of this size.
 __host__ __device__ int64_t places(const Im2col& o, int64_t size) {
   const int64_t room = size + 2 * o.padding - o.kernel;
   return room < 0 ? 0 : room / o.stride + 1;
 }
 
-/// Element (b, y, x, c, i, j) of the matrix.
+/// Returns element (b, y, x, c, i, j) of the matrix.
 template <class T>
 __device__ float unfolded(const Im2col& o, int64_t element) {
   const int64_t high = places(o, o.height), wide = places(o, o.width);
@@ -29,13 +30,13 @@ __device__ float unfolded(const Im2col& o, int64_t element) {
   return load<T>(o.in, ((b * o.channels + c) * o.height + row) * o.width + column);
 }
 
-/// First place whose kernel holds pixel `at` of an edge.
+/// Returns the first place whose kernel covers pixel `at` of an edge.
 __device__ int64_t first_place(const Im2col& o, int64_t at) {
   const int64_t behind = at + o.padding - o.kernel + 1;
   return behind <= 0 ? 0 : (behind + o.stride - 1) / o.stride;
 }
 
-/// The sum of a pixel's columns, places ascending as on the CPU.
+/// Returns the sum of a pixel's columns, in ascending order of places as on the CPU.
 template <class T>
 __device__ float folded(const Im2col& o, int64_t pixel) {
   const int64_t high = places(o, o.height), wide = places(o, o.width);
@@ -51,7 +52,8 @@ __device__ float folded(const Im2col& o, int64_t pixel) {
   return total;
 }
 
-/// The first of the largest of a window; the last NaN where there is one.
+/// Writes the largest element of a window and its place: the first of equals, or the last NaN if
+/// there is one.
 template <class T>
 __device__ void pool(const MaxPool& o, int64_t element) {
   const int64_t high = o.height / o.window, wide = o.width / o.window;

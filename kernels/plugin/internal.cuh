@@ -1,4 +1,5 @@
-/// What the plug-in's units share. Compiled only: nothing here has run on a device so far.
+/// Declarations and helpers that the units of the CUDA plug-in share. Compiled only: nothing here
+/// has run on a device so far.
 #pragma once
 
 #include "troupe/kernels/device/table.hpp"
@@ -8,7 +9,7 @@
 struct troupe_cuda_context {
   int device = 0;
   cudaStream_t stream = nullptr;
-  void* products = nullptr;  ///< gemm.cu's; made by the first product
+  void* products = nullptr;  ///< belongs to gemm.cu; made by the first product
   void* scratch = nullptr;
   size_t scratch_bytes = 0;
 };
@@ -22,12 +23,12 @@ using kernels::DType;
 constexpr int kThreads = 256;
 constexpr int kWarp = 32;
 
-/// Blocks for a grid-stride loop over n elements.
+/// Returns the number of blocks for a grid-stride loop over n elements.
 inline unsigned blocks_for(int64_t n) {
   const int64_t blocks = (n + kThreads - 1) / kThreads;
   return static_cast<unsigned>(blocks < 1 ? 1 : blocks > 65535 ? 65535 : blocks);
 }
-/// First element and step of this thread in a grid-stride loop.
+/// The first element of this thread in a grid-stride loop, and the step to its next one.
 __device__ inline int64_t first() {
   return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
@@ -35,7 +36,7 @@ __device__ inline int64_t stride() {
   return static_cast<int64_t>(gridDim.x) * blockDim.x;
 }
 
-/// f(i) for i in [0, n), one thread each; no order among them.
+/// Calls f(i) for i in [0, n), each once and in no order.
 template <class F>
 __global__ void each_kernel(int64_t n, F f) {
   for (int64_t i = first(); i < n; i += stride()) f(i);
@@ -50,7 +51,7 @@ int each(troupe_cuda_context* c, int64_t n, const F& f) {
   return launched();
 }
 
-/// A team is a block of one warp or of eight that computes one row.
+/// Returns the threads of a team, a block of one or eight warps that computes one row.
 inline unsigned team_for(int64_t columns) {
   return columns <= 1024 ? kWarp : kThreads;
 }
@@ -58,7 +59,7 @@ inline unsigned teams_for(int64_t rows) {
   return static_cast<unsigned>(rows<1 ? 1 : rows>(1 << 20) ? 1 << 20 : rows);
 }
 
-/// Sum over a warp, the same in every lane: the order is fixed.
+/// Returns the sum over a warp, the same in every lane and in a fixed order.
 template <class T>
 __device__ T warp_sum(T x) {
   for (int offset = kWarp / 2; offset > 0; offset /= 2) x += __shfl_xor_sync(~0u, x, offset);
@@ -70,7 +71,7 @@ __device__ inline float warp_max(float x) {
   return x;
 }
 
-/// One number of each warp, in every thread of the team combined in the order of warps.
+/// Combines one number per warp in the order of warps; every thread of the team gets the result.
 template <class T, class F>
 __device__ T across_warps(T x, F combine) {
   if (blockDim.x == kWarp) return x;
@@ -82,7 +83,7 @@ __device__ T across_warps(T x, F combine) {
   __syncthreads();
   return total;
 }
-/// The same in every thread; all threads of the team call it.
+/// Returns the sum over a team, the same in every thread. All threads of the team must call it.
 template <class T>
 __device__ T team_sum(T x) {
   return across_warps(warp_sum(x), [](T a, T b) { return a + b; });
@@ -98,7 +99,7 @@ __host__ __device__ inline float* floats(void* memory) {
   return static_cast<float*>(memory);
 }
 
-/// Memory of the stream, good until the next call with more bytes.
+/// Returns scratch memory of the context, valid until the next call with more bytes.
 int scratch(troupe_cuda_context* c, size_t bytes, void** memory);
 
 // gemm.cu

@@ -1,4 +1,4 @@
-// Softmax cross-entropy, whole and in two halves; a team of threads per row.
+// Softmax cross-entropy, whole and in two parts, with a team of threads per row.
 #include "internal.cuh"
 #include "numbers.cuh"
 
@@ -12,14 +12,15 @@ struct Stats {
   float maximum, sum, target_logit;
 };
 
-/// Powers of -infinity are 0, also where a whole part is padding.
+/// Returns the number to subtract from logits before their powers: the maximum, or 0 if all logits
+/// are -infinity, since -infinity minus -infinity would be NaN.
 __device__ float offset(float maximum) {
   return maximum == -INFINITY ? 0.0f : maximum;
 }
 __device__ float loss(const Stats& s) {
   return logf(s.sum) + (s.maximum - s.target_logit);
 }
-/// The place of the row's target among this rank's classes, or -1.
+/// Returns the place of the row's target among this rank's classes, or -1.
 __device__ int64_t local_target(const CrossEntropy& o, int64_t r) {
   const int64_t target = o.targets[r] - o.first;
   return o.targets[r] == kIgnore || target < 0 || target >= o.classes ? -1 : target;
@@ -37,7 +38,8 @@ __device__ Stats stats_of(const CrossEntropy& o, int64_t r) {
   return {top, team_sum(total), target < 0 ? -INFINITY : widen(row[target])};
 }
 
-/// Every thread has read what it needs of the row; now it may be written.
+/// Writes the loss and the gradient of a row. The barrier makes sure that all threads have read the
+/// logits that stats_of() needs, before any of them overwrites one.
 template <class T>
 __device__ void finish_row(const CrossEntropy& o, int64_t r, const Stats& s) {
   const bool ignored = o.targets[r] == kIgnore;

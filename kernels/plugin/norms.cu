@@ -1,5 +1,5 @@
-// Layer and RMS norm, a team of threads per row; the second pass of weight gradients is
-// columns.cuh's. Rows whose moments f32 cannot hold are computed in f64, as on the CPU.
+// Layer and RMS norm, with a team of threads per row. Gradients of weights are summed by
+// columns.cuh. Rows whose moments f32 cannot hold are computed in f64, as on the CPU.
 #include "columns.cuh"
 #include "internal.cuh"
 #include "numbers.cuh"
@@ -19,7 +19,7 @@ __host__ __device__ bool is_extreme(float mean, float rstd) {
   return !(rstd >= 1.17549435e-38f && rstd <= 3.402823466e+38f && fabsf(mean) * rstd <= 64.0f);
 }
 
-/// Of a row, in W, by all threads of the team.
+/// Computes the moments of a row in type W. All threads of the team must call it.
 template <class W, class T>
 __device__ Moments<W> moments_of(const Norm& o, const T* x) {
   const W count = static_cast<W>(o.columns);
@@ -104,8 +104,8 @@ __global__ void input_kernel(NormBackward o) {
   }
 }
 
-/// The moments of all rows, in f64 where f32 cannot hold them: columns are summed by threads that
-/// do not see whole rows.
+/// Writes the moments of all rows, computed in f64 where f32 cannot hold them. The threads that sum
+/// columns afterwards do not read whole rows and could not compute them.
 template <class T>
 __global__ void moments_kernel(Norm o, Moments<double>* all) {
   for (int64_t r = blockIdx.x; r < o.rows; r += gridDim.x) {
@@ -117,7 +117,7 @@ __global__ void moments_kernel(Norm o, Moments<double>* all) {
   }
 }
 
-/// What row r adds to the gradients of weight and bias c.
+/// Returns what row r adds to the gradients of weight c and bias c.
 template <class T>
 struct WeightTerm {
   const void *in, *dout;

@@ -1,5 +1,5 @@
-/// The types of activations and weights. 16-bit numbers are f32 in registers: load widens them, and
-/// store rounds to the nearest, ties to even.
+/// Loads and stores of activations and weights. Numbers are f32 in registers: load() widens 16-bit
+/// ones, and store() rounds to the nearest, ties to even.
 #pragma once
 
 #include "internal.cuh"
@@ -21,7 +21,7 @@ __device__ inline float widen(__half x) {
   return __half2float(x);
 }
 
-/// Element i of memory that holds numbers of type T.
+/// Returns element i of memory that holds numbers of type T.
 template <class T>
 __device__ float load(const void* memory, int64_t i) {
   return widen(static_cast<const T*>(memory)[i]);
@@ -37,7 +37,7 @@ __device__ void store(void* memory, int64_t i, float value) {
     to = value;
 }
 
-/// Calls f with a number of the type that activations and weights have.
+/// Calls f with a value of the C++ type for `type`.
 template <class F>
 int of_type(DType type, const F& f) {
   switch (type) {

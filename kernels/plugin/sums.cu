@@ -1,4 +1,4 @@
-// Column sums and the pieces of a global norm.
+// Column sums, and the sums of squares for a global norm.
 #include "columns.cuh"
 #include "internal.cuh"
 #include "numbers.cuh"

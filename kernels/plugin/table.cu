@@ -1,4 +1,4 @@
-// Contexts, memory, events and the table itself.
+// Contexts, memory and events of the plug-in, and its table of functions.
 #include "internal.cuh"
 
 #include <cstring>
@@ -7,7 +7,8 @@
 namespace troupe_cuda {
 namespace {
 
-/// An error that is handled: the runtime forgets it, or the next launch would be blamed for it.
+/// Returns the error, and clears it in the CUDA runtime: otherwise the next launched() would report
+/// it.
 int noted(int error) {
   cudaGetLastError();
   return error;
@@ -102,7 +103,8 @@ int allocate(int device, void** memory, size_t bytes, int pinned) {
   }
   if (const int error = cudaMalloc(memory, bytes)) return noted(error);
   int error = cudaMemset(*memory, 0, bytes);
-  if (!error) error = cudaStreamSynchronize(cudaStreamLegacy);  // before any stream uses it
+  // The memory must be zero before any stream uses it.
+  if (!error) error = cudaStreamSynchronize(cudaStreamLegacy);
   if (error) cudaFree(*memory);
   return error;
 }

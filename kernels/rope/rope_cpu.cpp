@@ -9,19 +9,19 @@ namespace {
 using internal::of_type;
 using internal::pointer;
 
-constexpr std::int64_t kPairs = 64;  ///< whose sines are computed together
+constexpr std::int64_t kPairs = 64;  ///< pairs whose sines are computed together
 
 struct Rotation {
   const Rope& o;
-  const double* frequencies;  ///< of pairs, radians per position
+  const double* frequencies;  ///< one per pair, in radians per position
 };
 
-/// Sines and cosines of position * frequency: reduced to [-pi/4, pi/4] in double, polynomials of
-/// Cephes (sinf.c, cosf.c) in float; to about 1e-7.
+/// Computes sines and cosines of position * frequency to about 1e-7: the angle is reduced to
+/// [-pi/4, pi/4] in double. Source: the polynomials of Cephes (sinf.c, cosf.c), in float.
 TROUPE_INLINE void turns(float* cosine, float* sine, const double* frequencies, std::int64_t n,
                          double position) {
   for (std::int64_t i = 0; i < n; ++i) {
-    const double magic = 6755399441055744.0;  // 1.5 * 2^52: adding it rounds to an integer
+    const double magic = 6755399441055744.0;  // adding 1.5 * 2^52 rounds to a whole number
     const double angle = position * frequencies[i];
     const double shifted = angle * 0.63661977236758134308 + magic, quarters = shifted - magic;
     const float r = static_cast<float>((angle - quarters * 1.57079632673412561417e+00) -
@@ -31,6 +31,8 @@ TROUPE_INLINE void turns(float* cosine, float* sine, const double* frequencies, 
     const float c =
         ((2.443315711809948e-5f * z - 1.388731625493765e-3f) * z + 4.166664568298827e-2f) * z * z -
         0.5f * z + 1.0f;
+    // The low bits of the mantissa hold the number of quarter turns: odd ones swap sine and cosine,
+    // and two or three of four change the sign.
     const auto quadrant = static_cast<std::uint32_t>(std::bit_cast<std::uint64_t>(shifted));
     const float a = (quadrant & 1) != 0 ? c : s, b = (quadrant & 1) != 0 ? s : c;
     sine[i] = (quadrant & 2) != 0 ? -a : a;

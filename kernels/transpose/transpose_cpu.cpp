@@ -9,7 +9,7 @@ using internal::pointer;
 
 constexpr std::int64_t kTile = 16;
 
-/// Rows [first, end) of out[b, a] = in[a, b], in tiles that stay in the first-level cache.
+/// Writes rows [first, end) of out[b, a] = in[a, b], in tiles that fit the first-level cache.
 template <class T>
 void turn_tiles(const T* in, T* out, const Transpose& o, std::int64_t first, std::int64_t end) {
   for (std::int64_t b0 = first; b0 < end; b0 += kTile)
@@ -19,7 +19,7 @@ void turn_tiles(const T* in, T* out, const Transpose& o, std::int64_t first, std
           out[b * o.a + a] = in[a * o.b + b];
 }
 
-/// The same where an element is `inner` bytes.
+/// The same for elements of `inner` bytes.
 void turn_runs(const char* in, char* out, const Transpose& o, std::int64_t inner,
                std::int64_t first, std::int64_t end) {
   for (std::int64_t b = first; b < end; ++b)
@@ -28,7 +28,8 @@ void turn_runs(const char* in, char* out, const Transpose& o, std::int64_t inner
                   static_cast<std::size_t>(inner));
 }
 
-/// Part [first, end) of the rows (outer, b) of the result.
+/// Divides rows [first, end) of the result, counted over all matrices, into runs within one matrix:
+/// calls turn(first element of the matrix, first row, end row) for each.
 template <class Turn>
 void for_matrices(const Transpose& o, std::int64_t first, std::int64_t end, const Turn& turn) {
   while (first < end) {

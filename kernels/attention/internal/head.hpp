@@ -1,4 +1,5 @@
-/// One head's part of an attention: pointers and the distances between its rows.
+/// Head: the operands of one head of an attention, and the two CPU implementations for a head. The
+/// CPU's attention (heads_cpu.cpp) divides heads among threads.
 #pragma once
 
 #include "troupe/kernels/internal/operations.hpp"
@@ -7,6 +8,7 @@
 
 namespace troupe::kernels::internal {
 
+/// Pointers to one head's elements; `*_row` are the elements from row to row.
 template <class T>
 struct Head {
   std::int64_t time = 0, size = 0, q_row = 0, kv_row = 0, out_row = 0;
@@ -14,14 +16,14 @@ struct Head {
   const T *q = nullptr, *k = nullptr, *v = nullptr;  ///< [time, size]
   T* out = nullptr;
   T* lse = nullptr;            ///< [time]; may be null
-  T* probabilities = nullptr;  ///< [time, time]; null: lse is kept instead
+  T* probabilities = nullptr;  ///< [time, time]; null: only lse is kept
   // Backward:
   const T* dout = nullptr;  ///< rows as out
   T *dq = nullptr, *dk = nullptr, *dv = nullptr;
-  bool add_kv = false;  ///< to dk and dv: another query head of the group was there before
+  bool add_kv = false;  ///< add to dk and dv, since a query head of the same group wrote them
 };
 
-/// Query head h of batch row b.
+/// Returns the operands of query head h of batch row b.
 template <class T>
 Head<T> head_of(const Attention& o, std::int64_t b, std::int64_t h) {
   const std::int64_t kv = h / (o.heads / o.kv_heads), first = b * o.time;
@@ -57,8 +59,8 @@ Head<T> head_of(const AttentionBackward& o, std::int64_t b, std::int64_t h) {
   return head;
 }
 
-/// Row by row, with no product of an element that the causal mask hides: for f64, and for inputs
-/// that are not all finite.
+/// Computes a head row by row, without multiplying any element that the causal mask hides. It is
+/// used for f64, and for inputs that are not all finite.
 template <class T>
 void attend_by_rows(const Head<T>& head);
 template <class T>
@@ -68,7 +70,7 @@ extern template void attend_by_rows(const Head<double>&);
 extern template void attend_backward_by_rows(const Head<float>&);
 extern template void attend_backward_by_rows(const Head<double>&);
 
-/// On matrix products; by rows where inputs are not finite.
+/// Computes a head by matrix products; by rows if the inputs are not all finite.
 void attend_by_blocks(const Head<float>& head);
 void attend_backward_by_blocks(const Head<float>& head);
 inline void attend_by_blocks(const Head<double>& head) {

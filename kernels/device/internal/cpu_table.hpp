@@ -1,11 +1,10 @@
-/// The CPU's table of functions.
+/// The table of operations that CPU devices use.
 #pragma once
 
 #include "troupe/kernels/device/operations.hpp"
 
 namespace troupe::kernels::internal {
 
-/// The CPU's functions.
 const Kernels& cpu_kernels() noexcept;
 
 }  // namespace troupe::kernels::internal

@@ -1,4 +1,5 @@
-/// What a kind of device has to do: the CPU is one, the CUDA plug-in's devices are others.
+/// The interface behind Device, which each kind of device implements: the CPU, and devices of the
+/// CUDA plug-in.
 #pragma once
 
 #include "troupe/kernels/device/device.hpp"
@@ -19,8 +20,8 @@ class DeviceState {
   virtual const Kernels& kernels() const noexcept = 0;
   virtual Queue& compute() noexcept = 0;
   virtual Queue& copies() noexcept = 0;
-  /// Zeroed and 256-byte aligned; null when there is no room. Throws what else is wrong with the
-  /// device. From any thread, as release().
+  /// Allocates zeroed, 256-byte aligned memory. Returns null when there is no room, and throws for
+  /// other errors of the device. Any thread may call it, and release().
   virtual void* take(std::size_t bytes, Where where) = 0;
   virtual void release(void* memory, std::size_t bytes, Where where) noexcept = 0;
   virtual void copy(Queue& queue, void* to, const void* from, std::size_t bytes) = 0;
@@ -31,7 +32,7 @@ class DeviceState {
   virtual void make_current() {}
 
   Allocated allocated() const noexcept;
-  /// Counts bytes that came (or, negative, went).
+  /// Counts bytes that were allocated or, if negative, released.
   void count(std::int64_t bytes, Where where) noexcept;
 
  private:

@@ -29,9 +29,9 @@ void relax() noexcept {
 #endif
 }
 
-/// Waits until `word` differs from `old`, first awake, then asleep; returns what it is.
+/// Waits until `word` differs from `old`, and returns its value. Spins at first, then sleeps.
 int await_change(const std::atomic<int>& word, int old, Duration spin) noexcept {
-  constexpr int looks = 64;  // between two looks at the clock
+  constexpr int looks = 64;  // loads of the word between two readings of the clock
   const Time until = steady_now() + spin;
   do {
     for (int i = 0; i < looks; ++i) {
@@ -44,15 +44,16 @@ int await_change(const std::atomic<int>& word, int old, Duration spin) noexcept 
   return word.load(std::memory_order_acquire);
 }
 
-/// CPUs that the calling thread may use; many when that cannot be told.
+/// Counts the CPUs that the calling thread may use; a large number if that is unknown.
 int cpus_of_this_thread() noexcept {
   cpu_set_t set;
   CPU_ZERO(&set);
   return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : CPU_SETSIZE;
 }
 
-/// What the next part of which call is, in one word: a helper that comes late cannot take a part of
-/// another call than the one that it saw.
+/// The number of a call, its parts, and the next part to take, in one word. A thread takes a part
+/// by a compare-exchange of the whole word. Hence a helper that wakes late cannot take a part of a
+/// later call by mistake.
 struct Ticket {
   std::uint64_t call = 0, parts = 0, next = 0;
   static Ticket of(std::uint64_t word) {
@@ -64,7 +65,8 @@ struct Ticket {
 }  // namespace
 
 struct ThreadPool::Crew {
-  // What a call is; written before its ticket, read only by who has a part of it.
+  // The data of the present call. run() writes them before the release store of the ticket. Other
+  // threads read them only while they hold a part that they took from the ticket (acquire).
   const Part* part = nullptr;
   std::int64_t n = 0, parts = 0;
   FloatMode mode = FloatMode::current();
@@ -72,9 +74,10 @@ struct ThreadPool::Crew {
   std::exception_ptr failure;
   std::mutex failing;
 
+  // Each on a cache line of its own.
   alignas(64) std::atomic<std::uint64_t> ticket{0};
-  alignas(64) std::atomic<int> call{0};  // helpers wait here; negative: they shall end
-  alignas(64) std::atomic<int> done{0};
+  alignas(64) std::atomic<int> call{0};  // helpers wait for a new number; negative: they end
+  alignas(64) std::atomic<int> done{0};  // parts that are done; the caller waits for all of them
   std::vector<SignalMaskedThread> helpers;
 
   void start(int count);
@@ -86,10 +89,11 @@ struct ThreadPool::Crew {
 };
 
 void ThreadPool::Crew::start(int count) {
-  if (cpus_of_this_thread() <= count) spin = {};  // who looks would keep the others from computing
+  // With fewer CPUs than threads, a spinning thread would keep another one from computing.
+  if (cpus_of_this_thread() <= count) spin = {};
   try {
     for (int i = 0; i < count; ++i) helpers.emplace_back("troupe-compute", [this] { help(); });
-  } catch (...) {  // fewer than asked for compute as well, and the same
+  } catch (...) {  // fewer helpers compute the same result
   }
 }
 
@@ -116,6 +120,7 @@ void ThreadPool::Crew::take_parts(std::uint64_t of_call) noexcept {
     if (now.call != of_call || now.next == now.parts) break;
     const auto index = static_cast<std::int64_t>(now.next++);
     if (!ticket.compare_exchange_weak(word, now.word(), std::memory_order_acq_rel)) continue;
+    // Read before `done` is raised: after the last part the caller may begin the next call.
     const std::int64_t last = parts;
     compute(index);
     if (done.fetch_add(1, std::memory_order_acq_rel) + 1 == last) done.notify_one();
@@ -136,7 +141,8 @@ void ThreadPool::Crew::run(std::int64_t all, std::int64_t pieces, const Part& f)
   const auto of_call = static_cast<std::uint64_t>(number);
   ticket.store(Ticket{of_call, static_cast<std::uint64_t>(pieces), 0}.word(),
                std::memory_order_release);
-  // notify_all() looks for sleepers by a plain load: the store must come before it for all threads.
+  // notify_all() skips the system call if a plain load shows no sleeper. The seq_cst store orders
+  // the new number before that load, so that no helper falls asleep unnoticed.
   call.store(number, std::memory_order_seq_cst);
   call.notify_all();
   take_parts(of_call);
@@ -159,12 +165,12 @@ ThreadPool::~ThreadPool() {
     crew_->end();
     return;
   }
-  // A fork has nothing to join: the threads are its parent's.
+  // In a fork there is no thread to join, since the helpers run in the parent. Leak the crew.
   [[maybe_unused]] const Crew* const kept = crew_.release();
 }
 
 void ThreadPool::run(std::int64_t n, std::int64_t grain, const Part& part) {
-  constexpr std::int64_t parts_per_thread = 4;  // so that a thread that is held up holds up less
+  constexpr std::int64_t parts_per_thread = 4;  // so that a delayed thread delays only a small part
   if (n <= 0) return;
   const std::int64_t parts = std::clamp(n / std::max<std::int64_t>(grain, 1), std::int64_t{1},
                                         parts_per_thread * threads_);

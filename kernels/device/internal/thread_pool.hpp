@@ -1,12 +1,13 @@
-/// Threads that compute one function together: fork and join in a few microseconds.
+/// ThreadPool: threads that compute the parts of one function together, with a fork and join of a
+/// few microseconds. CPU devices use it.
 ///
 ///     ThreadPool pool(2);
 ///     pool.run(n, 4096, [&](std::int64_t first, std::int64_t end) { ... });
 ///
-/// Helpers start with the first call that has work for them, so never in a process that only forks
-/// others. They look for work for kSpin, or not at all where the process has fewer CPUs than threads,
-/// then sleep in the kernel. They take no signals, and
-/// compute in the caller's FloatMode.
+/// Helper threads start with the first call that has work for them, hence never in a process that
+/// only forks others. An idle helper spins for kSpin and then sleeps in the kernel; it does not
+/// spin if the process has fewer CPUs than threads. Helpers block all signals and compute in the
+/// caller's FloatMode.
 #pragma once
 
 #include "troupe/runtime/base/process_mark.hpp"
@@ -22,24 +23,24 @@ namespace troupe::kernels::internal {
 class ThreadPool {
  public:
   using Part = std::function<void(std::int64_t, std::int64_t)>;
-  /// How long a helper (or a caller that waits for one) looks before it sleeps.
+  /// How long a helper, or a caller that waits for helpers, spins before it sleeps.
   static constexpr Duration kSpin = std::chrono::microseconds(50);
 
-  /// Starts nothing. `threads`: the caller counted in.
+  /// Starts no thread yet. `threads` includes the caller.
   explicit ThreadPool(int threads);
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
   ~ThreadPool();
 
-  /// Calls part(first, end) for consecutive parts of [0, n), each of at least `grain` (all of n
-  /// when n is less), and returns when all are done. Throws what a part threw, once all are done.
-  /// A call from inside a part runs on that thread alone; so does one in a fork of the process that
-  /// started the helpers. One caller at a time.
+  /// Divides [0, n) into consecutive parts of at least `grain` (one part if n is smaller), calls
+  /// part(first, end) for each, and returns when all are done. Then it rethrows the first exception
+  /// of a part, if any. A call from inside a part runs on that thread alone; so does a call in a
+  /// fork of the process that started the helpers. Only one thread at a time may call it.
   void run(std::int64_t n, std::int64_t grain, const Part& part);
   int threads() const noexcept { return threads_; }
 
  private:
-  struct Crew;  // the helpers and what they share with the caller
+  struct Crew;  // the helpers, and the data that they share with the caller
 
   const int threads_;
   std::unique_ptr<Crew> crew_;
