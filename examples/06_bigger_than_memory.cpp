@@ -8,15 +8,15 @@
 #include <cstring>
 
 using Keys = std::vector<std::uint64_t>;
-using Pieces = sortfile::TupleOf<Keys, 16>;  // what one block has for each of 16 buckets
+using Pieces = sortfile::TupleOf<Keys, 16>;  // the keys of one block, for each of 16 buckets
 constexpr std::size_t kBuckets = std::tuple_size_v<Pieces>;
 
 struct Bucket {
   std::uint64_t count = 0, checksum = 0, first = 0, last = 0;
 };
 
-// Reads a block and deals its keys out. Deterministic: should its pieces be lost with their node,
-// troupe runs it again for whoever misses one.
+// Reads a block and divides its keys among the buckets. It is deterministic: if a node dies and
+// takes pieces with it, troupe runs this task again when another task needs one of them.
 Pieces deal(const std::string& path, std::uint64_t block, std::uint64_t keys, const Keys& limits) {
   Pieces pieces;
   const auto piece = sortfile::by_number(pieces);
@@ -26,12 +26,12 @@ Pieces deal(const std::string& path, std::uint64_t block, std::uint64_t keys, co
   return pieces;
 }
 
-// Collects the pieces of one bucket, one after the other, and writes them sorted.
+// Reads the pieces of one bucket, one after the other, and writes their keys sorted.
 Bucket sort_bucket(troupe::Context& ctx, const std::vector<troupe::Ref<Keys>>& pieces,
                    const std::string& path) {
   Keys keys;
   for (const auto& piece : pieces) {
-    const auto view = ctx.view(piece);  // from memory, from a disk, or from another node
+    const auto view = ctx.view(piece);  // from memory, from disk, or from another node
     keys.insert(keys.end(), view.begin(), view.end());
   }
   std::sort(keys.begin(), keys.end());
@@ -40,7 +40,7 @@ Bucket sort_bucket(troupe::Context& ctx, const std::vector<troupe::Ref<Keys>>& p
           keys.empty() ? 0 : keys.back()};
 }
 
-// The keys that part a sample of the file into buckets of about the same size.
+// Returns the keys that divide a sample of the file into buckets of about the same size.
 Keys limits_of(const std::string& path, std::uint64_t keys) {
   Keys sample, limits;
   for (std::uint64_t i = 0; i < 1024; ++i)

@@ -1,11 +1,12 @@
-// A node is killed in the middle of the work, then control: the same answer comes out.
+// Computes a checksum twice. During the second run it kills a node and then the control process.
+// The checksum is the same.
 #include "support/processes.hpp"
 #include "troupe/troupe.hpp"
 
 #include <cstdio>
 #include <functional>
 
-std::uint64_t mix(std::uint64_t x) {  // a millisecond of arithmetic
+std::uint64_t mix(std::uint64_t x) {  // about a millisecond of arithmetic
   for (int i = 0; i < 500'000; ++i) x = (x ^ (x >> 29)) * 0xbf58476d1ce4e5b9u + 1;
   return x;
 }
@@ -16,8 +17,8 @@ struct Sealer {
 
 constexpr std::size_t kTasks = 2000, kActors = 6;
 
-// A call may have run when its actor died or could not be reached: only the program knows that this
-// one may run again.
+// Calls an actor, and calls it again when it died or could not be reached. Such a call may have run
+// already. Only the program can know that this one may run twice.
 std::uint64_t sealed(troupe::Context& ctx, const troupe::Actor<Sealer>& sealer, std::uint64_t x) {
   for (;;) try {
       return ctx.get(sealer.call<&Sealer::seal>(x), std::chrono::seconds(20));

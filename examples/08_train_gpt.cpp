@@ -1,6 +1,6 @@
-// Trains a small GPT-2 on bytes of a text, in any layout: data, tensor and pipeline parallel, ZeRO.
-// The layout changes speed and memory, not what is computed. The last line is a JSON object of the
-// last step.
+// Trains a small GPT-2 on the bytes of a text, in any layout: data, tensor and pipeline parallel,
+// ZeRO. The layout changes speed and memory, but not what is computed. The last line of the output
+// is a JSON object of the last step.
 // Usage: 08_train_gpt [--text FILE] [--steps N] [--seed S] [--layers N] [--heads N] [--channels N]
 //   [--context N] [--batch N (of all ranks)] [--mesh dp=N,tp=N,pp=N] [--zero 0|1|2|3] [--micro M]
 //   [--schedule gpipe|1f1b|interleaved|FILE] [--sequence] [--recompute none|selective|full]
@@ -16,7 +16,7 @@ namespace train = troupe::train;
 using train_gpt::Flags;
 using train_gpt::Outcome;
 
-// One rank's run.
+// Trains on one rank.
 Outcome learn(troupe::collective::Mesh& mesh, const Flags& flags, const train::TextDataset& text) {
   troupe::kernels::Device device = troupe::kernels::cpu_device({.threads = flags.threads});
   train::Engine engine(flags.model(), flags.layout, mesh, device, {.max_norm = 1.0});
@@ -34,7 +34,7 @@ Outcome learn(troupe::collective::Mesh& mesh, const Flags& flags, const train::T
   return {static_cast<long>(last.step), last.loss, last.norm, engine.weights_hash()};
 }
 
-// The same in a worker process of a gang.
+// Trains on one rank in a worker process of a gang.
 void worker(train::Worker& w, const Flags& flags, troupe::Ref<train::TextDataset> text) {
   const auto data = w.context().get(text);
   const Outcome end =

@@ -1,5 +1,5 @@
-// A layer of one's own: checked against finite differences, in a small language model against other
-// layouts, and trained.
+// A layer of one's own. It is checked against finite differences, then in a small language model
+// against other layouts, and trained.
 #include "troupe/train/engine/check_layouts.hpp"
 #include "troupe/train/engine/engine.hpp"
 #include "troupe/train/layers/check.hpp"
@@ -19,7 +19,7 @@ class Mix final : public Layer {  // y = x + silu(x W^T + b)
     linear_.declare(index, unit, name(), layout);
   }
   void initialize(const Run& run, const Tensors& w) const override { linear_.initialize(run, w); }
-  Need need(const Spec& in, const Layout&) const override {  // the sum in silu, and its gradient
+  Need need(const Spec& in, const Layout&) const override {  // silu's argument, and its gradient
     return {.out = in, .saved = in.bytes(), .carry = in.bytes()};
   }
   void forward(const Run& run, const Tensors& w, TensorView x, TensorView y, TensorView saved,
@@ -32,7 +32,7 @@ class Mix final : public Layer {  // y = x + silu(x W^T + b)
                       TensorView dx) const override {
     run.k().activate_backward(
         run.queue(), {run.type, Activation::silu, dy.count(), saved.data, dy.data, carry.data});
-    if (dx.data == nullptr) return;  // nobody wants it from the first layer
+    if (dx.data == nullptr) return;  // the first layer needs no gradient of its input
     run.device.copy(run.queue(), dx.data, dy.data, static_cast<std::size_t>(dy.bytes()));
     linear_.backward_input(run, w, TensorView(carry.data, x.spec()), dx, {.add = true});
   }
@@ -46,7 +46,7 @@ class Mix final : public Layer {  // y = x + silu(x W^T + b)
   parts::Linear linear_;
 };
 
-Model guesser() {  // guesses a letter from the one before it
+Model guesser() {  // predicts a letter from the one before it
   Model model;
   model.push_back(std::make_unique<layers::Embedding>(
       "tokens", layers::EmbeddingConfig{.vocabulary = 128, .channels = 32}));
@@ -66,7 +66,7 @@ int main() {
   std::vector<std::int32_t> ids(text.begin(), text.end());
   const Shape shape{1, std::ssize(ids) - 1};
   const MicroBatch batch{{ids.data(), DType::i32, shape}, {ids.data() + 1, DType::i32, shape}};
-  troupe::collective::Mesh mesh;  // of this process alone
+  troupe::collective::Mesh mesh;  // this process alone
   troupe::kernels::Device device = troupe::kernels::cpu_device();
   Engine engine(guesser(), {}, mesh, device, {.rate = 1e-2f});
   engine.initialize(/*seed=*/1);

@@ -1,9 +1,9 @@
-// Population-based training of a small language model: four trials, each a gang of two worker
-// processes that train one model together. A worker is killed in the middle of a step; its trial
-// goes on all the same.
-// Usage: 10_pbt_language_model [--smoke] [--text FILE] [--results FOLDER] [--mesh dp=N,tp=N,pp=N];
-// curves.svg, report.html and more are written into FOLDER, which must be new (one named after the
-// time when none is named). The mesh says how the workers of a gang divide their model.
+// Population-based training of a small language model. Each of four trials is a gang of two worker
+// processes that train one model together. One worker is killed in the middle of a step, and its
+// trial goes on from the gang's last checkpoint.
+// Usage: 10_pbt_language_model [--smoke] [--text FILE] [--results FOLDER] [--mesh dp=N,tp=N,pp=N]
+// It writes curves.svg, report.html and more into FOLDER, which must be new. The default is a
+// folder named after the time. The mesh says how the workers of a gang divide their model.
 #include <csignal>
 #include <cstring>
 #include <ctime>
@@ -25,8 +25,8 @@ struct Plan {
   train::Layout layout{.dp = 2};
 };
 
-// One worker of trial 1 gets a SIGKILL there, between two checkpoints and in the middle of a step:
-// the others wait for it.
+// The step in which a worker of trial 1 is killed: between two checkpoints, while the others wait
+// for it.
 long death_of(const Plan& plan) {
   return plan.report_every + 7;
 }
@@ -101,7 +101,7 @@ int main(int argc, char** argv) {
                                               .metric = "loss",
                                               .results = results},
                                              plan, ctx.put(text));
-    troupe::collective::Mesh alone;  // what gangs have learned goes on in one process
+    troupe::collective::Mesh alone;  // one process continues with the model of a gang
     troupe::kernels::Device device = troupe::kernels::cpu_device();
     train::Engine engine = learner({}, alone, device);
     best.restore(ctx, engine);

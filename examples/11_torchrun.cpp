@@ -1,4 +1,5 @@
-// Training without troupe's runtime: any launcher starts one process per rank, and says so by torchrun's variables.
+// Training without troupe's runtime: a launcher starts one process per rank and sets the
+// environment variables of torchrun.
 //   torchrun --no-python --nproc-per-node 2 build/bin/11_torchrun
 #include "troupe/actors/collective/mesh.hpp"
 #include "troupe/train/engine/engine.hpp"
@@ -27,7 +28,7 @@ train::Model language_model() {
   return model;
 }
 
-struct Rows {  // rows [first, end) of a step's batch: each token says which comes next
+struct Rows {  // rows [first, end) of a step's batch; each token determines the next one
   std::vector<std::int32_t> inputs, targets;
   train::Shape shape;
   Rows(std::int64_t step, std::int64_t first, std::int64_t end) : shape{end - first, kContext} {
@@ -45,7 +46,7 @@ struct Rows {  // rows [first, end) of a step's batch: each token says which com
 
 int main() try {
   collective::Mesh mesh =
-      collective::Mesh::from_environment();  // as many data-parallel ranks as were started
+      collective::Mesh::from_environment();  // all started processes are data-parallel ranks
   kernels::Device device = kernels::cpu_device();
   train::Engine engine(language_model(), {.dp = mesh.shape.dp, .zero = 1}, mesh, device,
                        {.rate = 1e-2f});

@@ -1,4 +1,5 @@
-/// What program 04 takes for granted: a dataset, a batch and a small network that fits a line.
+/// The names that program 04 uses without defining them: a dataset, a batch, and a small network
+/// that fits a straight line.
 #pragma once
 
 #include "troupe/train/train.hpp"
@@ -32,11 +33,11 @@ inline Dataset load_dataset() {
   return data;
 }
 
-/// y = a * x + b.
+/// The model y = a * x + b.
 class Mlp {
  public:
   explicit Mlp(int seed) : weights_{0.1f * static_cast<float>(seed), 0}, gradients_(2) {}
-  /// Mean squared error; replaces the gradients.
+  /// Returns the mean squared error and replaces the gradients.
   double forward_backward(const Batch& batch) {
     double loss = 0;
     gradients_ = {0, 0};

@@ -1,4 +1,5 @@
-/// What program 05 takes for granted: a network whose score depends on how it is trained.
+/// The name that program 05 uses without defining it: a network whose score depends on how it is
+/// trained.
 #pragma once
 
 #include "troupe/troupe.hpp"
@@ -7,10 +8,10 @@
 #include <cmath>
 #include <tuple>
 
-/// Learns fastest near lr 0.01 and momentum 0.9, and stops after 40 epochs.
+/// A stand-in for a network that learns fastest near lr 0.01 and momentum 0.9.
 class Net {
  public:
-  /// One epoch; returns the accuracy after it.
+  /// Trains one epoch and returns the accuracy after it.
   double train_epoch(double lr, double momentum) {
     const double speed =
         std::exp(-std::abs(std::log10(lr / 0.01))) * (1 - std::abs(momentum - 0.9));

@@ -1,4 +1,4 @@
-/// Files of 64-bit keys for the program that sorts one, and a tuple of so many of the same.
+/// Helpers of program 06: files of 64-bit keys, and tuples of N equal types.
 #pragma once
 
 #include <unistd.h>
@@ -20,17 +20,17 @@ template <class T, std::size_t>
 using Same = T;
 template <class T, std::size_t... I>
 std::tuple<Same<T, I>...> tuple_of(std::index_sequence<I...>);
-/// std::tuple<T, T, …>, N times.
+/// std::tuple<T, T, …> with N elements.
 template <class T, std::size_t N>
 using TupleOf = decltype(tuple_of<T>(std::make_index_sequence<N>()));
 
-/// Pointers to the elements.
+/// Returns pointers to the elements, in order.
 template <class T, class... U>
 std::array<T*, 1 + sizeof...(U)> by_number(std::tuple<T, U...>& tuple) {
   return std::apply(
       [](auto&... elements) { return std::array<T*, 1 + sizeof...(U)>{&elements...}; }, tuple);
 }
-/// f(0, first), f(1, second), …
+/// Calls f(0, first), f(1, second), …
 template <class Tuple, class F>
 void each(Tuple tuple, const F& f) {
   std::apply(
@@ -41,7 +41,7 @@ void each(Tuple tuple, const F& f) {
       tuple);
 }
 
-/// A folder for this run, gone with it.
+/// A temporary folder, removed by the destructor.
 class Folder {
  public:
   Folder()
@@ -60,7 +60,7 @@ class Folder {
   std::filesystem::path path_;
 };
 
-/// A file, closed at the end; throws when it cannot be opened.
+/// An open file. The constructor throws when it cannot be opened; the destructor closes it.
 class File {
  public:
   File(const std::string& path, const char* mode) : file_(std::fopen(path.c_str(), mode)) {
@@ -72,7 +72,7 @@ class File {
     if (std::fwrite(keys.data(), 8, keys.size(), file_) != keys.size())
       throw std::runtime_error("the disk is full");
   }
-  /// Fewer at the file's end.
+  /// Reads so many keys, or fewer at the end of the file.
   std::vector<std::uint64_t> read(std::uint64_t keys) {
     std::vector<std::uint64_t> block(keys);
     block.resize(std::fread(block.data(), 8, keys, file_));
@@ -94,7 +94,8 @@ inline void write(const std::string& path, const std::vector<std::uint64_t>& key
   File(path, "wb").append(keys);
 }
 
-/// Of the keys whatever their order: it changes when one is lost, altered or there twice.
+/// Returns a checksum that does not depend on the order of keys. It changes when a key is lost,
+/// altered or duplicated.
 inline std::uint64_t checksum(const std::vector<std::uint64_t>& keys) {
   std::uint64_t sum = 0;
   for (std::uint64_t x : keys) {
@@ -104,7 +105,7 @@ inline std::uint64_t checksum(const std::vector<std::uint64_t>& keys) {
   return sum;
 }
 
-/// A file of pseudo-random keys; returns their checksum.
+/// Writes a file of pseudo-random keys and returns their checksum.
 inline std::uint64_t make(const std::string& path, std::uint64_t keys, std::uint64_t seed) {
   File file(path, "wb");
   std::uint64_t sum = 0, state = seed;
@@ -123,7 +124,7 @@ inline std::uint64_t make(const std::string& path, std::uint64_t keys, std::uint
   return sum;
 }
 
-/// Whether the file holds ascending keys with this checksum.
+/// Whether the keys of the file are in ascending order and have this checksum.
 inline bool is_sorted(const std::string& path, std::uint64_t expected) {
   File file(path, "rb");
   std::uint64_t sum = 0, last = 0;

@@ -1,5 +1,5 @@
-/// Which processes the program's own cluster consists of, so that an example can kill one: what a
-/// power failure or an operator's mistake does elsewhere.
+/// Finds the processes of the program's own cluster, so that an example can kill one as a power
+/// failure or an operator's mistake would.
 #pragma once
 
 #include "troupe/troupe.hpp"
@@ -13,7 +13,7 @@
 
 namespace processes {
 
-/// The parent of a process, and its name.
+/// Returns the parent of a process, and sets `name` to the process's name.
 inline int parent_of(int pid, std::string& name) {
   std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
   std::string state;
@@ -22,7 +22,7 @@ inline int parent_of(int pid, std::string& name) {
   return parent;
 }
 
-/// The agent of that node: the parent of the zygote from which its workers are forked.
+/// Returns the agent of a node: the parent of the zygote from which the node's workers are forked.
 inline int agent_of(troupe::Context& ctx, troupe::NodeId node) {
   const auto there = ctx.with(troupe::TaskOptions{.placement = troupe::Placement::on(node)});
   std::string name;
@@ -30,7 +30,7 @@ inline int agent_of(troupe::Context& ctx, troupe::NodeId node) {
       parent_of(ctx.get(there.submit([] { return static_cast<int>(::getpid()); })), name), name);
 }
 
-/// Control, a child of this program; 0: there is none.
+/// Returns the control process, a child of this program, or 0 if there is none.
 inline int control() {
   int found = 0;
   DIR* proc = ::opendir("/proc");
@@ -43,7 +43,7 @@ inline int control() {
   return found;
 }
 
-/// False, and nothing is done, when there is no such process.
+/// Kills a process. Returns false if there is none with this number.
 inline bool kill_now(int pid) {
   return pid > 1 && ::kill(pid, SIGKILL) == 0;
 }

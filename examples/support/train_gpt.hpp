@@ -1,4 +1,4 @@
-/// What 08_train_gpt.cpp needs and is not about: its flags and figures.
+/// Helpers of 08_train_gpt.cpp: its flags, and the figures that it prints.
 #pragma once
 
 #include "troupe/train/engine/engine.hpp"
@@ -27,7 +27,7 @@ namespace kernels = troupe::kernels;
 }
 
 struct Flags {
-  std::string text;  ///< empty: the C++ headers of this machine
+  std::string text;  ///< a file; empty: the C++ headers of this machine
   long steps = 100, seed = 1, layers = 4, heads = 4, channels = 128, context = 64, batch = 16;
   int threads = 1;
   train::Layout layout;
@@ -58,7 +58,8 @@ inline train::Recompute recompute_of(std::string_view value) {
   refuse("--recompute takes none, selective or full, not \"" + std::string(value) + "\"");
 }
 
-/// Whether the model and the layout are ones; nothing is allocated.
+/// Throws InvalidArgument unless the flags make a valid model and layout. It allocates no memory
+/// for them.
 inline void check(const Flags& f) {
   const train::Layout& layout = f.layout;
   train::check(layout, layout.ranks());
@@ -72,7 +73,7 @@ inline void check(const Flags& f) {
       train::activation_bytes(model, layout, {train::DType::i32, {f.batch, f.context}}));
 }
 
-/// Throws InvalidArgument, one sentence, for flags that make no run.
+/// Reads the flags. Throws InvalidArgument with one sentence for flags that are invalid.
 inline Flags flags_of(int argc, char** argv) {
   Flags f;
   const std::map<std::string, long*> numbers = {
@@ -118,8 +119,8 @@ inline Flags flags_of(int argc, char** argv) {
   return f;
 }
 
-/// The text in windows, those of small texts in small blocks. Throws InvalidArgument when it is too
-/// short for one batch.
+/// Reads the text and divides it into windows; a small text gets smaller blocks. Throws
+/// InvalidArgument when it is too short for one batch.
 inline train::TextDataset text_of(const Flags& f) {
   std::string text =
       f.text.empty() ? train::read_standard_headers(8 << 20) : train::read_text(f.text, 64 << 20);
@@ -133,7 +134,7 @@ inline train::TextDataset text_of(const Flags& f) {
   return data;
 }
 
-/// The end of a run.
+/// The result of a run.
 struct Outcome {
   long step = 0;
   double loss = 0, norm = 0;
@@ -145,7 +146,7 @@ struct Outcome {
   }
 };
 
-/// Prints a run's figures about ten times.
+/// Prints a run's figures about ten times during the run.
 class Meter {
  public:
   using Clock = std::chrono::steady_clock;
@@ -172,7 +173,7 @@ class Meter {
   }
 
  private:
-  /// Of the whole batch and model.
+  /// Counts the floating-point operations of the model's forward pass on the whole batch.
   static double forward_flops(const Flags& flags) {
     const train::Model model = flags.model();
     static_cast<void>(train::index_of(model, {}));
@@ -185,7 +186,7 @@ class Meter {
     return flops;
   }
 
-  /// FLOP/s of this rank's products, while the other ranks make theirs.
+  /// Measures the FLOP/s of this rank's products while the other ranks do the same.
   static double measured_peak(kernels::Device& device, troupe::collective::Mesh& mesh) {
     constexpr std::int64_t n = 512, times = 10;
     const kernels::Memory memory = device.allocate(3 * n * n * sizeof(float));
@@ -202,7 +203,7 @@ class Meter {
                                                .c = a + 2 * n * n,
                                                .ldc = n});
       device.compute().synchronize();
-      if (i > 0) continue;  // the first one loads a library
+      if (i > 0) continue;  // the first product loads a library and is not measured
       if (mesh.world) mesh.world->barrier();
       start = Clock::now();
     }
