@@ -53,7 +53,7 @@ struct Copy {
   Point params;  ///< the trial's parameters after explore
 };
 
-/// What is known about one trial.
+/// Everything known about one trial.
 struct TrialInfo {
   int number = 0;
   TrialState state = TrialState::waiting;

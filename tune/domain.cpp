@@ -171,6 +171,7 @@ double at_quantile(const Domain& d, double u) {
   const double low = d.low - half;
   const double high = d.high + half;
   if (!d.log) return rounded(d, low + u * (high - low));
+  // Half a step below a small bound may be 0 or less, which has no logarithm.
   const double floor_value = low > 0 ? low : d.low;
   return rounded(d, std::exp(std::log(floor_value) + u * (std::log(high) - std::log(floor_value))));
 }

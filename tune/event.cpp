@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 25> kind_names = {
     "yielded",   "paused",  "resumed", "stopped", "completed", "retry",    "failed",
     "best",      "over",    "kept",    "repeated"};
 
-/// Which fields of an Event a kind writes and reads.
+/// The fields of an Event that a kind writes and reads.
 struct Fields {
   bool trial, attempt, step, score, donor, can_save, ok, checkpoint, params, donor_params, metrics,
       text;

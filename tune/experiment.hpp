@@ -27,8 +27,8 @@
 
 namespace troupe::tune {
 
-/// What an experiment tries and when it stops. S is the option struct of one scheduler, or
-/// AnyScheduler.
+/// The options of an experiment: what it tries and when it stops. S is the option struct of one
+/// scheduler, or AnyScheduler.
 template <class S = AnyScheduler>
 struct Options {
   Goal goal;  ///< required: minimize or maximize

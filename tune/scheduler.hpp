@@ -99,7 +99,7 @@ struct Report {
   bool others_wait = false;  ///< some other trial is ready to run and has no slot
 };
 
-/// What a scheduler wants done with one trial.
+/// A scheduler's decision about one trial.
 struct Decision {
   enum class Action {
     go_on,
@@ -145,7 +145,7 @@ class TROUPE_API Scheduler {
   virtual int pick(const std::vector<int>& waiting);
 };
 
-/// What a scheduler is made for, besides its own options.
+/// The properties of the experiment that a scheduler needs besides its own options.
 struct SchedulerSetup {
   SearchSpace space;
   Goal goal;

@@ -42,7 +42,7 @@ struct Tpe {
 
 using AnySearcher = std::variant<RandomSearch, GridSearch, Halton, Tpe>;
 
-/// How a trial ended, as the searcher is told.
+/// The end of a trial, for Searcher::tell().
 struct Ended {
   enum class State { complete, pruned, failed };
   int trial = 0;

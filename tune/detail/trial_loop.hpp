@@ -11,7 +11,7 @@
 
 namespace troupe::tune::internal {
 
-/// What an attempt starts with.
+/// The data that an attempt starts with.
 struct TrialSetup {
   int number = 0;
   int attempt = 1;

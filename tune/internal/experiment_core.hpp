@@ -40,10 +40,10 @@ struct Experiment::Core {
   std::int64_t now = 0;  ///< time of the input that is being applied, microseconds since epoch
 
  private:
-  /// What becomes of a trial that leaves, once its present attempt has ended: it queues for a slot,
+  /// The future of a trial that leaves, once its present attempt has ended: it queues for a slot,
   /// pauses until the scheduler decides, restarts from its donor, or is over.
   enum class Next { wait, pause, restart, complete, stop };
-  /// What the core knows of a trial beyond the board.
+  /// The state of a trial that the board does not show.
   struct Control {
     bool in_report = false;  ///< the trial is inside report() and waits for a Reply
     bool can_save = false;   ///< the last report offered a model

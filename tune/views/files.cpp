@@ -133,8 +133,9 @@ Result<std::vector<std::string>> read_log(const std::string& path) {
 
 namespace {
 
-/// Writes reports as progress.csv and as TensorBoard runs, in chunks, so that a long log need not
-/// fit memory. The files are drafts until finish() renames them.
+/// Writes reports as progress.csv and as TensorBoard runs. The reports come from a whole log, or
+/// from a board, which keeps only a part of them. They are written in chunks, so that a long log
+/// need not fit memory. The files are drafts until finish() renames them.
 class ReportFiles {
  public:
   ReportFiles(const std::filesystem::path& root, const Board& board, double began)

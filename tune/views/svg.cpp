@@ -31,7 +31,7 @@ std::string escape(std::string_view text) {
 }
 
 std::string coordinate(double value) {
-  // Clamped, since renderers mishandle huge numbers; both ends lie far outside the picture.
+  // A point far outside the picture is clamped to one nearer to it, which is still outside.
   return fmt::format("{:.1f}", std::isfinite(value) ? std::clamp(value, -1e6, 1e6) : 0.0);
 }
 

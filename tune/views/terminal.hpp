@@ -13,7 +13,7 @@
 
 namespace troupe::tune {
 
-/// What an output can show.
+/// The capabilities of an output.
 struct Terminal {
   bool live = false;  ///< lines can be redrawn in place
   bool colour = false;
