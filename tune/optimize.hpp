@@ -28,10 +28,10 @@ inline constexpr long kDefaultSteps = 100;
 /// The result of an experiment.
 template <class Hp>
 struct Best {
-  double score = 0;  ///< of the best report; NaN when no trial reported
-  Hp params{};       ///< the trial's parameters at the best report
-  int trial = -1;    ///< the trial of the best report; -1 without one
-  Board board;       ///< everything else that is known about the experiment
+  double score = 0;         ///< of the best report; NaN when no trial reported
+  Hp params{};              ///< the trial's parameters at the best report
+  int trial = -1;           ///< the trial of the best report; -1 without one
+  Board board;              ///< everything else that is known about the experiment
   train::SavedModel model;  ///< the model as it was at the best report; empty: see no_model
   std::string no_model;     ///< why `model` is empty, in words; empty when there is a model
   /// With Options::save_at_end, the last model of every trial that completed with one.

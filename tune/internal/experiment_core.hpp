@@ -36,8 +36,8 @@ struct Experiment::Core {
   std::vector<Event> log;
   bool keep_log = true;
   bool header_due = true;  ///< the log has no first line yet
-  Time epoch{};          ///< when the experiment began
-  std::int64_t now = 0;  ///< time of the input that is being applied, microseconds since epoch
+  Time epoch{};            ///< the zero of the experiment's time
+  std::int64_t now = 0;    ///< time of the input that is being applied, microseconds since epoch
 
  private:
   /// The future of a trial that leaves, once its present attempt has ended: it queues for a slot,
