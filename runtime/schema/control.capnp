@@ -1,17 +1,17 @@
 @0xb8821e40888fdbc0;
-# What agents and control say to each other, and what agents say about control.
+# The conversation of agents with control, and of agents with each other about control.
 #
 # Frames are those of call.capnp without payload: conversation 3 to control, 4 from control, 5 between agents. They travel
-# over a Link: exactly once and in order, from one life of a process to one life of another.
+# over a Link (runtime/net/link.hpp): exactly once and in order, from one run of a process to one run of another.
 #
-# Order. RegisterNode is an agent's first message to each control; Registered answers it, and NodeHosts follows once the
-# agent has told of its starts. Whoever speaks with an epoch that is over is answered Fence.
+# Order. RegisterNode is an agent's first message to each control, and Registered answers it. NodeHosts follows once the
+# agent has reported the actors that it started. Control answers Fence to a message whose epoch is over.
 #
-# To control and from it: who sent a message and who gets it is known from the connection and does not stand in it, so
-# that nobody can speak for another.
+# Sender and receiver of a message to or from control follow from the connection. The messages do not name them, so that
+# no node can speak for another.
 #
-# A member of the union that a reader does not know gives it the error `unavailable` ("unsupported message N") and ends
-# the connection.
+# A reader that does not know a member of the union gets the error `unavailable` ("unsupported message N") and ends the
+# connection.
 
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("troupe::schema::control");
@@ -60,7 +60,7 @@ struct FromControl {
     heartbeatAnswer @1 :HeartbeatAnswer;
     roster @2 :Roster;
     fence @3 :Fence;
-    drain @4 :Void;  # nothing new on this node; it leaves when it is empty
+    drain @4 :Void;  # control -> agent: take no new tasks or actors, and leave when the node is empty
     clusterNodes @5 :ClusterNodes;
     nodeIsDead @6 :NodeIsDead;
     # Actors.
@@ -90,8 +90,8 @@ struct BetweenAgents {
 # --- the node ---
 
 struct Resources {
-  # What a node has, or has free. Free amounts are negative while more runs than there is room for. All numbers lie
-  # within ±2^61.
+  # The resources that a node has, or has free. A free amount is negative while more runs than there is room for. All
+  # numbers lie within ±2^61.
   cpuTenThousandths @0 :Int64;
   gpuTenThousandths @1 :Int64;
   memoryBytes @2 :Int64;
@@ -101,23 +101,23 @@ struct Resources {
 struct NodeDescription {
   id @0 :Id;
   name @1 :Text;
-  address @2 :Text;         # where its peers and probes reach it
+  address @2 :Text;         # the address at which other agents and control reach it
   publicKey @3 :Data;       # CURVE; at most 256 bytes
   resources @4 :Resources;
   labels @5 :List(Label);   # at most 64
-  besideControl @6 :Bool;   # on control's host; wins ties
+  besideControl @6 :Bool;   # it runs on control's host; it wins ties
 }
 
 struct RegisterNode {
-  # Agent -> control, first; repeated until answered by Registered.
+  # Agent -> control, the first message; repeated until Registered answers it.
   node @0 :NodeDescription;
-  epoch @1 :UInt64;    # 0: a new process
+  epoch @1 :UInt64;    # the epoch that control gave this agent; 0: a new process
   session @2 :Id;      # of this start of the agent
-  number @3 :UInt64;   # comes back in the answer
+  number @3 :UInt64;   # comes back in Registered
 }
 
 struct Registered {
-  # Control -> agent, answers RegisterNode. From an older control than one already heard: ignored.
+  # Control -> agent, answers RegisterNode. The agent ignores it when it comes from a control older than one it has heard.
   epoch @0 :UInt64;
   controlEpoch @1 :UInt64;
   session @2 :Id;
@@ -128,21 +128,23 @@ struct Heartbeat {
   # Agent -> control, every second and when a newer roster was applied; answered by HeartbeatAnswer.
   epoch @0 :UInt64;
   sequence @1 :UInt64;
-  roster @2 :UInt64;  # version applied last
+  roster @2 :UInt64;  # version of the Roster that the agent applied last
 }
 
 struct HeartbeatAnswer {
+  # Control -> agent, answers Heartbeat.
   controlEpoch @0 :UInt64;
   sequence @1 :UInt64;
 }
 
 struct Leaving {
-  # Agent -> control: its workers are stopped and it ends itself.
+  # Agent -> control: the agent has stopped its workers and ends itself.
   epoch @0 :UInt64;
 }
 
 struct Roster {
-  # Control -> agent. Replaced as a whole; a lower version is ignored.
+  # Control -> agent: the voters, which an agent asks when it does not hear control, and the fenced nodes. It replaces the
+  # Roster before as a whole. The agent ignores a lower version.
   version @0 :UInt64;
   voters @1 :List(Id);         # sorted; at most 4096
   besideControl @2 :Id;
@@ -161,47 +163,48 @@ struct Fence {
 }
 
 struct NodeReport {
-  # Agent -> control, when it changed, at most every 100 ms. What never changes stands in the description.
+  # Agent -> control, when it changed, at most every 100 ms. NodeDescription has what never changes.
   free @0 :Resources;
   gpuFreeTenThousandths @1 :List(Int64);  # per device; at most 64
-  accepts @2 :Bool = true;                # false: nothing new there
-  waiting @3 :UInt32;                     # requests queued there
+  accepts @2 :Bool = true;                # false: place nothing new there
+  waiting @3 :UInt32;                     # lease requests queued there
   storeCapacityBytes @4 :UInt64;
   storeUsedBytes @5 :UInt64;
   workers @6 :UInt32;
-  unreachable @7 :List(Id);  # nodes to which it gets no connection, for some seconds now; at most 64
+  unreachable @7 :List(Id);  # nodes to which it has had no connection for some seconds; at most 64
 }
 
 struct NodePace {
-  # Agent -> control, at most twice a second: how long tasks ran there.
+  # Agent -> control, at most twice a second: the run times of tasks on the sender's node.
   sites @0 :List(SitePace);  # at most 32
 }
 
 struct ClusterRow {
+  # One live node, as control sees it.
   description @0 :NodeDescription;
   epoch @1 :UInt64;
   suspect @2 :Bool;
   draining @3 :Bool;
   report @4 :NodeReport;
-  avoided @5 :Bool;  # it is slow: nothing new goes there that others can take
-  slow @6 :Text;     # why, or that it is tried again; empty: it is as fast as others
+  avoided @5 :Bool;  # it is slow: new work goes there only if no other node can take it
+  slow @6 :Text;     # a sentence about why it is slow or that it is tried again; empty: it is as fast as others
 }
 
 struct ClusterNodes {
-  # Control -> agent: all live nodes. A lower version is ignored.
+  # Control -> agent: all live nodes. The agent ignores a lower version.
   version @0 :UInt64;
   rows @1 :List(ClusterRow);  # sorted by id; at most 4096
 }
 
 struct NodeIsDead {
-  # Control -> agent: dead for ever; what it had may be running elsewhere.
+  # Control -> agent: this epoch of the node is dead for ever. Its actors may run elsewhere now.
   node @0 :Id;
   epoch @1 :UInt64;
   why @2 :Text;
 }
 
 struct DrainRequest {
-  # Agent -> control, answered by ListReply of the nodes.
+  # Agent -> control: drain this node. Answered by ListReply of the nodes.
   request @0 :UInt64;
   node @1 :Id;
 }
@@ -209,77 +212,80 @@ struct DrainRequest {
 # --- actors ---
 
 struct Locality {
+  # How many bytes of an actor's arguments a node has.
   node @0 :Id;
   sizeBytes @1 :UInt64;
 }
 
 struct ActorSpec {
-  # All that is needed to make the actor anywhere.
+  # Everything that a node needs to make the actor.
   id @0 :Id;
   job @1 :Id;
   name @2 :Text;                 # may be empty
   nameSpace @3 :Text;
   className @4 :Text;
   creation @5 :Data;             # a frame of peer.capnp's Creation; opaque to control
-  lifetime @6 :Id;               # the object that its handles count
-  owner @7 :Id;                  # the node that keeps these counts
+  lifetime @6 :Id;               # the object whose holders keep the actor alive
+  owner @7 :Id;                  # the node whose agent owns that object
   demand @8 :ResourceDemand;
-  locality @9 :List(Locality);   # where its arguments are; at most 4096
+  locality @9 :List(Locality);   # the nodes that have its arguments; at most 4096
   maxRestarts @10 :Int32;        # -1: without limit
-  restartWindowNs @11 :Int64;    # 0: ever; not negative
+  restartWindowNs @11 :Int64;    # 0: the actor's whole life; not negative
   detached @12 :Bool;
 }
 
 struct SpawnActor {
-  # Agent -> control, answered by ActorReply. Repeating it is harmless.
+  # Agent -> control: make this actor. Answered by ActorReply. A repeated SpawnActor has no further effect.
   request @0 :UInt64;
   spec @1 :ActorSpec;
   getIfExists @2 :Bool;
-  again @3 :Bool;  # it was sent to an earlier control, which may have begun a life of it
+  again @3 :Bool;  # the agent sent it to an earlier control, which may have begun a life of the actor
 }
 
 struct ActorReply {
   # Control -> agent, answers SpawnActor and FindActor.
   request @0 :UInt64;
-  actor @1 :Id;      # absent: not found, or an error
+  actor @1 :Id;      # absent: there is none, or an error
   className @2 :Text;
   lifetime @3 :Id;
   owner @4 :Id;
-  created @5 :Bool;  # false: getIfExists found it
+  created @5 :Bool;  # false: getIfExists found an actor with the name
   error @6 :List(ErrorEntry);
 }
 
 struct StartActorAt {
-  # Control -> agent, always answered by ActorStarted or ActorStartFailed.
+  # Control -> agent: begin a life of this actor. Always answered by ActorStarted or ActorStartFailed.
   node @0 :Id;         # the receiver
-  epoch @1 :UInt64;    # its epoch; another one is refused
+  epoch @1 :UInt64;    # the receiver's epoch; the agent refuses another one
   spec @2 :ActorSpec;
   incarnation @3 :UInt64;
   restarted @4 :Bool;
-  restarts @5 :UInt32;  # so far, within its window
+  restarts @5 :UInt32;  # number of restarts so far, within the restart window
 }
 
 struct StopActorAt {
-  # Control -> agent, which reports the death as it does any other.
+  # Control -> agent: end this life of the actor. The agent reports the end by ActorGone, as it does any other.
   node @0 :Id;
   epoch @1 :UInt64;
   actor @2 :Id;
   incarnation @3 :UInt64;
-  graceful @4 :Bool;  # it may finish what it was asked
+  graceful @4 :Bool;  # it may finish the calls that it has received
   why @5 :Text;
-  forGood @6 :Bool;   # no other life follows, whatever control hears of its end
+  forGood @6 :Bool;   # no other life follows, whatever ActorGone says
 }
 
 struct ActorStarted {
+  # Agent -> control, answers StartActorAt.
   actor @0 :Id;
   incarnation @1 :UInt64;
   worker @2 :UInt64;  # process index on the sender
 }
 
 struct ActorStartFailed {
+  # Agent -> control, answers StartActorAt.
   actor @0 :Id;
   incarnation @1 :UInt64;
-  error @2 :List(ErrorEntry);  # empty: no worker could be had
+  error @2 :List(ErrorEntry);  # empty: the agent got no worker
 }
 
 struct ActorGone {
@@ -287,63 +293,65 @@ struct ActorGone {
   actor @0 :Id;
   incarnation @1 :UInt64;
   error @2 :List(ErrorEntry);
-  intended @3 :Bool;  # it was told to end, or ended itself
+  intended @3 :Bool;  # the actor was told to end, or ended itself
 }
 
 struct KillActor {
+  # Agent -> control: end the actor's present life.
   actor @0 :Id;
   mayRestart @1 :Bool;
-  life @2 :UInt64;  # with mayRestart: no later one than this; 0: the one that there is
-  job @3 :Id;       # that kills it; absent: the agent itself, or one that does not say
-  request @4 :UInt64;  # not 0: answered by ActorReply with an error, if it is refused
+  life @2 :UInt64;  # with mayRestart: the incarnation to end, and no later one; 0: the present one
+  job @3 :Id;       # the job that kills it; absent: the agent itself, or an unknown job
+  request @4 :UInt64;  # not 0: control answers ActorReply with an error, if it refuses
 }
 
 struct HandlesGone {
-  # The owner of the actor's lifetime object -> control: nobody holds a handle any more.
+  # The owner of the actor's lifetime object -> control: that object has no holder left.
   actor @0 :Id;
 }
 
 struct FindActor {
-  # Agent -> control, answered by ActorReply.
+  # Agent -> control: asks for the actor with this name. Answered by ActorReply.
   request @0 :UInt64;
   nameSpace @1 :Text;
   name @2 :Text;
 }
 
 struct WatchActor {
-  # Agent -> control, answered by ActorLocation now and at every change.
+  # Agent -> control: asks for an ActorLocation now and one at every change.
   actor @0 :Id;
-  on @1 :Bool = true;  # false: no more of it
+  on @1 :Bool = true;  # false: send no more of them
 }
 
 struct ActorLocation {
-  # Control -> watchers. A lower incarnation than one already seen is ignored.
+  # Control -> every agent that sent WatchActor. The agent ignores an incarnation lower than one that it has seen.
   actor @0 :Id;
   state @1 :UInt8;     # 0 pending, 1 placing, 2 alive, 3 restarting, 4 dead
   incarnation @2 :UInt64;
-  node @3 :Id;         # alive: where
-  epoch @4 :UInt64;    # of that node
-  worker @5 :UInt64;   # process index there
-  error @6 :List(ErrorEntry);  # dead: why; neither dead nor alive: how its last life ended, if it had one
-  retryIn @7 :UInt64;  # ns from now on for which its next life waits
+  node @3 :Id;         # alive: the node that hosts it
+  epoch @4 :UInt64;    # alive: of that node
+  worker @5 :UInt64;   # alive: process index on that node
+  error @6 :List(ErrorEntry);  # dead: the reason; neither dead nor alive: how its last life ended, if it had one
+  retryIn @7 :UInt64;  # ns until its next life begins
 }
 
 struct HostedActor {
+  # One actor of a NodeHosts.
   spec @0 :ActorSpec;
   incarnation @1 :UInt64;
   worker @2 :UInt64;
-  restarts @3 :UInt32;  # so far, within its window
-  ended @4 :Bool;       # its process is gone and its ActorGone follows again: whether control took it in is unknown
+  restarts @3 :UInt32;  # number of restarts so far, within the restart window
+  ended @4 :Bool;       # its process is gone; the agent sends ActorGone again, since control may not have received it
 }
 
 struct NodeHosts {
-  # Agent -> control, after each Registered: all that it hosts, in as many messages as a Link needs.
+  # Agent -> control, after each Registered: all actors that the node hosts, in as many messages as a Link needs.
   epoch @0 :UInt64;
-  controlEpoch @1 :UInt64;      # of the control that it obeys
+  controlEpoch @1 :UInt64;      # of the control that the agent obeys
   actors @2 :List(HostedActor);  # at most 16384
-  page @3 :UInt32;              # from 0 on
+  page @3 :UInt32;              # number of this message, from 0
   more @4 :Bool;                # the next page follows
-  number @5 :UInt64;            # of the Registered that it follows
+  number @5 :UInt64;            # number in the Registered before
 }
 
 # --- jobs ---
@@ -365,52 +373,56 @@ struct JobRecord {
   program @8 :Text;             # on the driver's host; at most 4096 bytes
   arguments @9 :List(Text);     # at most 4096, of 128 KiB each
   files @10 :List(JobFile);     # the executable, then its shared objects; at most 4096
-  ignoredSignals @11 :UInt64;   # what its workers are started with: bit n - 1 is signal n
-  blockedSignals @12 :UInt64;
+  ignoredSignals @11 :UInt64;   # signals that its workers ignore at their start: bit n - 1 is signal n
+  blockedSignals @12 :UInt64;   # signals that its workers block at their start
 }
 
 struct StartJob {
-  # Agent -> control, answered by JobReply. Repeating it is harmless.
+  # Agent -> control: a driver has joined. Answered by JobReply. A repeated StartJob has no further effect.
   request @0 :UInt64;
   job @1 :JobRecord;
 }
 
 struct JobReply {
+  # Control -> agent, answers StartJob.
   request @0 :UInt64;
   error @1 :List(ErrorEntry);
 }
 
 struct FinishJob {
+  # Agent -> control: the driver has finished its job.
   job @0 :Id;
 }
 
 struct DriverDied {
+  # Agent -> control: the driver died before it finished its job.
   job @0 :Id;
   why @1 :Text;
 }
 
 struct JobEnded {
-  # Control -> agents: what runs for it is to go.
+  # Control -> agents: end what runs for this job.
   job @0 :Id;
   state @1 :UInt8;
   why @2 :Text;
 }
 
 struct GetJob {
-  # Agent -> control, answered by JobInfo.
+  # Agent -> control: asks for a job. Answered by JobInfo.
   request @0 :UInt64;
   job @1 :Id;
 }
 
 struct JobInfo {
+  # Control -> agent, answers GetJob.
   request @0 :UInt64;
-  job @1 :JobRecord;  # absent: not known
+  job @1 :JobRecord;  # absent: control does not know the job
 }
 
 # --- key-value map ---
 
 struct KeyValueRequest {
-  # Agent -> control, answered by KvReply. All bytes are the user's.
+  # Agent -> control, answered by KvReply. Name space, keys and values are the user's bytes.
   request @0 :UInt64;
   verb @1 :UInt8;      # 0 get, 1 put, 2 erase, 3 list
   nameSpace @2 :Data;
@@ -421,9 +433,10 @@ struct KeyValueRequest {
 }
 
 struct KvReply {
+  # Control -> agent, answers KeyValueRequest.
   request @0 :UInt64;
-  done @1 :Bool;            # something was changed, or found
-  value @2 :Data;           # absent: none; of no bytes: an empty one
+  done @1 :Bool;            # put and erase: the map has changed; get: there is a value; list: always
+  value @2 :Data;           # get, or a put that changed nothing: the present value; absent: there is none
   keys @3 :List(Data);      # list: in byte order; at most 10000
   error @4 :List(ErrorEntry);
 }
@@ -434,23 +447,23 @@ struct ObjectName {
   name @0 :Text;
   object @1 :Id;
   owner @2 :Id;           # the node whose agent owns the object's record
-  keeper @3 :Id;          # the node whose agent holds it for the name's sake
-  fingerprint @4 :UInt64; # of the value's type, ...
-  type @5 :Text;          # ... and its name, for people
-  job @6 :Id;             # whose program named it
+  keeper @3 :Id;          # the node whose agent holds the object because of the name
+  fingerprint @4 :UInt64; # of the value's type
+  type @5 :Text;          # name of the value's type, for people
+  job @6 :Id;             # the job that named it
   sizeBytes @7 :UInt64;
 }
 
 struct NameObject {
-  # Agent -> control, answered by NamedObject, and repeated to another control until it is.
+  # Agent -> control, answered by NamedObject. The agent repeats it to a new control until it is answered.
   request @0 :UInt64;
-  verb @1 :UInt8;         # 0 detach: the object has this name; 1 find: what has it; 2 whose: a name of the object, if it
-                          # has one; 3 forget: nothing has it any more (with an object: that one has not)
-  what @2 :ObjectName;    # detach; else its name, or its object, alone
+  verb @1 :UInt8;         # 0 detach: give the object this name; 1 find: the object with this name; 2 whose: a name of
+                          # this object, if it has one; 3 forget: free the name (with an object: only if it has it)
+  what @2 :ObjectName;    # detach: whole; otherwise the name or the object alone
 }
 
 struct NamedObject {
-  # Control -> agent. With `done`: what has, or had, the name.
+  # Control -> agent, answers NameObject. With `done`, `what` is the object that has, or had, the name.
   request @0 :UInt64;
   done @1 :Bool;
   what @2 :ObjectName;
@@ -458,7 +471,7 @@ struct NamedObject {
 }
 
 struct ObjectForgotten {
-  # Control -> the keeper, if it lives: nothing has the name any more.
+  # Control -> the keeper, if it lives: no object has the name any more, and the keeper drops its count.
   name @0 :Text;
   object @1 :Id;
 }
@@ -486,8 +499,9 @@ struct ActorRow {
 }
 
 struct ListReply {
+  # Control -> agent, answers ListRequest and DrainRequest.
   request @0 :UInt64;
-  nodes @1 :List(ClusterRow);  # at most 4096, as are the others
+  nodes @1 :List(ClusterRow);  # at most 4096 rows in each list
   actors @2 :List(ActorRow);
   jobs @3 :List(JobRecord);
   objects @4 :List(ObjectName);
@@ -497,15 +511,16 @@ struct ListReply {
 # --- between agents ---
 
 struct AskControl {
-  # Agent -> voter, answered by ControlAnswer: do you hear control, and am I fenced?
+  # Agent -> voter: asks whether the voter hears control, and whether the asker is fenced. Answered by ControlAnswer.
   epoch @0 :UInt64;
   number @1 :UInt64;
-  node @2 :Id;  # the asker; refused when the connection knows it by another name
+  node @2 :Id;  # the asker; the receiver refuses it when the connection belongs to another node
 }
 
 struct ControlAnswer {
+  # Voter -> agent, answers AskControl.
   number @0 :UInt64;
   hearsControl @1 :Bool;
   fenced @2 :Bool;
-  node @3 :Id;  # who answers; likewise
+  node @3 :Id;  # the voter; the receiver refuses it when the connection belongs to another node
 }

@@ -1,18 +1,18 @@
 @0xbca936968c7a934c;
-# The conversation of a process (driver or worker) and the agent of its node.
+# The conversation of a process (driver, worker or observer) and the agent of its node.
 #
-# Frames are those of call.capnp, with conversation 1. Messages travel through a ring each way; those marked "socket"
-# go over the process's unix socket, because descriptors accompany them. The two are not ordered against each other,
-# but for this: a message that names a channel, an extent or a segment waits at the reader until its descriptors are
-# there.
+# Frames are those of call.capnp, with conversation 1. Messages travel through two rings, one in each direction. Messages
+# marked "socket" go over the process's unix socket, because file descriptors accompany them. Socket and ring have no
+# common order. Therefore a reader holds back a message that names a channel, an extent or a segment until it has the
+# descriptors.
 #
-# Order. Hello comes first, over the socket; the agent checks the peer's uid, then answers Welcome, or Shutdown with the
-# reason when it cannot serve this protocol. All else follows. Neither side sends anything before it has the other's
-# first message. Everything ends with the socket's closing: the agent then treats the process as dead, the process treats
-# the node as lost.
+# Order. Hello comes first, over the socket. The agent checks the uid of the process and answers Welcome. It answers
+# Shutdown with the reason when it cannot serve this protocol. All other messages follow. The agent sends nothing before
+# Hello, and the process sends nothing else before Welcome. The conversation ends when the socket closes. The agent then
+# treats the process as dead, and the process treats the node as lost.
 #
-# A member of the union that a reader does not know gives it the error `unavailable` ("unsupported message N"); the agent
-# drops such a process with Shutdown, saying so, and a process reports it and ends.
+# A reader that does not know a member of the union gets the error `unavailable` ("unsupported message N"). The agent
+# sends such a process Shutdown with that reason and drops it. A process reports the error and ends.
 
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("troupe::schema");
@@ -37,8 +37,9 @@ struct NodeMessage {
     leaseRefused @6 :LeaseRefused;
     leaseReclaim @7 :LeaseReclaim;
     leaseReturned @8 :LeaseReturned;
-    blocked @9 :Void;     # worker -> agent: its thread waits for others, its resources are free meanwhile
-    unblocked @10 :Void;  # worker -> agent: it runs again, at once; the agent balances by granting nothing new
+    blocked @9 :Void;     # worker -> agent: its thread waits for other tasks; its resources are free until `unblocked`
+    unblocked @10 :Void;  # worker -> agent: its thread runs again. The worker does not wait for resources; the agent
+                          # grants nothing new until the balance is restored
     # Objects.
     promote @11 :Promote;
     fulfil @12 :Fulfil;
@@ -69,14 +70,16 @@ struct NodeMessage {
     shutdown @34 :Shutdown;
     # More of memory.
     storeTables @35 :StoreTables;
-    storeAttached @36 :Void;  # process -> agent, answers StoreTables: the tables are mapped, seal them; a worker can be leased
+    storeAttached @36 :Void;  # process -> agent, answers StoreTables: the tables are mapped and the agent may seal them.
+                              # From then on a worker can be leased
     adopt @37 :Adopt;
     unpinned @38 :Unpinned;
     forget @39 :Forget;
     inquire @40 :Inquire;
     answer @41 :Answer;
     # A full store.
-    memoryPressure @42 :Void;  # agent -> process: promote the objects that you alone know of, then giveBack empty extents
+    memoryPressure @42 :Void;  # agent -> process: promote the objects that only you know, then send GiveBack for each
+                               # empty extent
     giveBack @43 :GiveBack;
     whereIs @44 :WhereIs;
     nowAt @45 :NowAt;
@@ -84,16 +87,16 @@ struct NodeMessage {
     rebuild @46 :Rebuild;
     rebuilt @47 :Rebuilt;
     lineage @48 :Lineage;
-    # Calls that outlive who made them.
+    # Calls that outlive the worker that made them.
     keptCall @49 :KeptCall;
     madeBy @50 :MadeBy;
     forgetCall @51 :ForgetCall;
     # How fast tasks run here.
     pace @52 :Pace;
-    # Where objects are made, and what came of a dead process's frames.
+    # The call sites that make objects, and how many frames of a dead process arrived.
     callSite @53 :CallSite;
     arrived @54 :Arrived;
-    # Objects of which other nodes have copies.
+    # Objects with replicas at other nodes.
     replicate @55 :Replicate;
     replicated @56 :Replicated;
     # Names of objects, and where their bytes are.
@@ -107,12 +110,12 @@ struct NodeMessage {
 # --- meeting ---
 
 struct Hello {
-  # Process -> agent, socket, first; with two descriptors: the process's doorbell memory and event.
+  # Process -> agent, socket, the first message; with two descriptors: the process's doorbell memory and doorbell event.
   protocol @0 :UInt32;
   build @1 :Text;     # build-id of the executable, for people
   kind @2 :UInt8;     # 0 driver, 1 worker, 2 observer
   pid @3 :UInt32;
-  token @4 :UInt64;   # workers: what the agent gave the zygote; a wrong one is answered Shutdown
+  token @4 :UInt64;   # workers: the token that the agent gave the zygote; the agent answers a wrong token with Shutdown
   program @5 :Text;   # drivers that join a cluster: path of the executable, at most 4096 bytes; empty:
                       # the agent's own
   arguments @6 :List(Text);  # of the program; at most 4096, of 128 KiB each
@@ -129,50 +132,54 @@ struct Welcome {
   node @1 :Id;
   nodeName @2 :Text;
   process @3 :UInt64;    # index on the node, unique for the node's life
-  mySlot @4 :UInt32;     # the agent's channel in the process's doorbell
-  agentSlot @5 :UInt32;  # the process in the agent's doorbell
-  cpus @6 :UInt32 = 1;   # whole slots of the node, for spin budgets
-  job @7 :Id;            # that the process works for
+  mySlot @4 :UInt32;     # the slot of the agent's channel in the process's doorbell
+  agentSlot @5 :UInt32;  # the slot of the process in the agent's doorbell
+  cpus @6 :UInt32 = 1;   # whole CPUs of the node; the process derives from it how long it spins
+  job @7 :Id;            # the job that the process works for
 }
 
 struct Channel {
-  # Agent -> both processes of a new channel, socket; with three descriptors: channel memory, the peer's doorbell
-  # memory, its event.
+  # Agent -> each of the two processes of a new channel, socket; with three descriptors: the channel memory, the peer's
+  # doorbell memory and the peer's doorbell event.
   peer @0 :UInt64;      # process index of the other side
-  side @1 :UInt32;      # 0 or 1: which ring is mine to write
-  mySlot @2 :UInt32;
-  peerSlot @3 :UInt32;
+  side @1 :UInt32;      # 0 or 1: the ring that the receiver of this message writes
+  mySlot @2 :UInt32;    # the channel's slot in the receiver's doorbell
+  peerSlot @3 :UInt32;  # the channel's slot in the peer's doorbell
   remote @4 :Bool;      # the peer lives on another node and the agent carries the frames: no value there is `shared`
-  holder @5 :UInt64;    # who counts as holder of refs sent there; 0: the peer itself
+  holder @5 :UInt64;    # the process that counts as the holder of refs sent over this channel; 0: the peer itself
 }
 
 struct PeerDied {
-  # Agent -> every process with a channel to the dead one, after it was reaped: its rings can be drained a last time.
+  # Agent -> every process with a channel to the dead process, after that process was reaped. The receiver drains its ring
+  # a last time and answers Arrived if the dead process was one of this node.
   peer @0 :UInt64;
   reason @1 :Text;  # "killed by signal 9", "exited with code 3"
-  started @2 :UInt64 = 0xffffffffffffffff;  # the highest call that it began; the default: the channel's counter tells
+  started @2 :UInt64 = 0xffffffffffffffff;  # the highest call that it began; the default: read the channel's counter
 }
 
 # --- leases ---
 
 struct RequestLease {
-  # Process -> agent: up to `backlog` workers of this demand. The newest message for a key replaces older ones.
+  # Process -> agent: asks for up to `backlog` workers of this demand. The newest message for a key replaces older ones.
+  # Each granted worker is answered by LeaseGranted. LeaseRefused answers a demand that no node can ever satisfy.
   key @0 :UInt64;      # the caller's name for the demand
-  backlog @1 :UInt32;  # 0 withdraws
+  backlog @1 :UInt32;  # 0 withdraws the request
   demand @2 :ResourceDemand;
-  near @3 :Id;             # the node that has most of the bytes of its large arguments; none: they have none
-  nearBytes @4 :UInt64;    # how many
+  near @3 :Id;             # the node that has most bytes of the large arguments; none: there are no large arguments
+  nearBytes @4 :UInt64;    # how many bytes that node has
 }
 
 struct LeaseGranted {
-  # Agent -> process. The Channel to `worker` was sent before or is under way. Lease 0: to the worker itself, before a
-  # caller has the lease: what it has from now on. Of a node without devices only when `demand` is another than before.
+  # Agent -> process. The Channel to `worker` was sent before or is under way.
+  #
+  # With lease 0 the message goes to the worker itself, before a caller receives the lease. It says which resources and
+  # devices the worker has from then on. A node without devices sends it only when `demand` differs from the one before.
   key @0 :UInt64;
   lease @1 :UInt64;
   worker @2 :UInt64;      # process index
-  gpus @3 :List(Int32);   # devices that are the worker's under this lease; at most 64
-  demand @4 :ResourceDemand;        # lease 0: what the lease reserves; none: unknown
-  hasDevices @5 :Bool;    # lease 0 with a demand: the node has devices, and `gpus` says which are the worker's
+  gpus @3 :List(Int32);   # devices that the worker may use under this lease; at most 64
+  demand @4 :ResourceDemand;        # lease 0: the resources that the lease reserves; none: unknown
+  hasDevices @5 :Bool;    # lease 0 with a demand: the node has devices, and `gpus` lists the worker's
 }
 
 struct LeaseRefused {
@@ -182,83 +189,88 @@ struct LeaseRefused {
 }
 
 struct LeaseReclaim {
-  # Agent -> process: others wait. Start no more calls there and return the lease when those in flight have ended.
+  # Agent -> process: other processes wait for resources. The process sends no more calls under this lease. It sends
+  # LeaseReturned when the calls in flight have ended.
   lease @0 :UInt64;
 }
 
 struct LeaseReturned {
-  # Process -> agent. A lease that is not the sender's is ignored: it died meanwhile.
+  # Process -> agent: the sender no longer uses the lease. The agent ignores a lease that the sender does not have: it
+  # ended with its worker meanwhile.
   lease @0 :UInt64;
 }
 
 # --- objects ---
 
 struct Promote {
-  # Process -> agent: the object's record is the agent's from now on; the sender holds one count. Sent before any message
-  # with the ref, in the same batch.
+  # Process -> agent: the agent owns the object's record from now on, and the sender holds one count. The sender sends it
+  # before any message that names the ref, in the same batch.
   object @0 :Id;
-  value @1 :Value;  # pending, or what is known
+  value @1 :Value;  # the value, or pending
 }
 
 struct Fulfil {
-  # Process -> agent: the value of an promoted object that was pending. The first one wins.
+  # Process -> agent: the value of a promoted object that was pending. The agent ignores a second one.
   object @0 :Id;
   value @1 :Value;
 }
 
 struct Hold {
-  # Process -> agent: `process` holds `delta` more. A sender registers the receiver before it publishes the ref; a process
-  # drops its own counts with a negative delta. What goes into a value that the agent is to keep (Promote, Fulfil, Rebuilt,
-  # CreateActor) the agent counts itself.
+  # Process -> agent: adds `delta` to the counts that `process` holds of the object. A process that sends a ref counts the
+  # receiver by this message before it publishes the frame with the ref. A process drops its own counts with a negative
+  # delta. The agent itself counts the refs inside a value that it keeps (Promote, Fulfil, Rebuilt, CreateActor).
+  #
+  # `frame` and `waiting` let the agent take a count back when the sender dies before the frame arrives; see Arrived.
   object @0 :Id;
   process @1 :UInt64;
   delta @2 :Int32;
-  frame @3 :UInt64;    # number, from 1 on, of the sender's frame to that process of this node; 0: in none
-  waiting @4 :UInt32;  # of the frames before it so many are not in the ring yet
+  frame @3 :UInt64;    # number, from 1, of the frame with the ref among the sender's frames to `process`; 0: in no frame
+  waiting @4 :UInt32;  # how many of the frames before it are not in the ring yet
 }
 
 struct Arrived {
-  # Process -> agent, answers PeerDied of a process of this node: so many of its frames came. What the dead had counted for
-  # the sender in later ones, and had adopted for it, never comes.
+  # Process -> agent, answers PeerDied of a process of this node: says how many frames of the dead process arrived. The
+  # agent takes back the counts (Hold) and objects (Adopt) that the dead process gave the sender in later frames.
   peer @0 :UInt64;
   frames @1 :UInt64;
 }
 
 struct Await {
-  # Process -> agent: send Ready once, when there is a value.
+  # Process -> agent: asks for the value. The agent sends one Ready, as soon as there is a value.
   object @0 :Id;
-  fetch @1 :Bool = true;  # false: a large value at another node stays there, and Ready says `remoteBytes`
+  fetch @1 :Bool = true;  # false: a large value at another node stays there, and Ready has `remoteBytes`
 }
 
 struct Ready {
-  # Agent -> process, answers Await. The refs inside are already counted for the receiver.
+  # Agent -> process, answers Await and Rebuild. The agent has counted the refs inside the value for the receiver.
   object @0 :Id;
   value @1 :Value;
-  node @2 :Id;             # of a value whose bytes are at another node: which
+  node @2 :Id;             # with remoteBytes: the node that has the bytes
 }
 
 struct Free {
-  # Process -> agent: the object at this location is dead. Only its owner says so; from anybody else it is ignored.
+  # Process -> agent: the object at this location can be freed. Only its owner sends it; the agent ignores it from any
+  # other process.
   location @0 :Location;
 }
 
 # --- lost objects ---
 
 struct Rebuild {
-  # Process -> agent: the bytes of `object` are gone; answered by Ready with another value or an error. Agent -> the process
-  # that made the object: compute it again; answered by Rebuilt.
+  # Process -> agent: the bytes of `object` are gone. The agent answers Ready with another value or an error.
+  # Agent -> the process that made the object: compute the object again. The process answers Rebuilt.
   object @0 :Id;
-  lost @1 :Id;  # where its value led to: the object that it was forwarded to, or itself
+  lost @1 :Id;  # the object whose bytes are gone: the one that `object` was forwarded to, or `object` itself
 }
 
 struct Rebuilt {
-  # Process -> agent: the value of an object of its own from here on, whatever it was before.
+  # Process -> agent, answers Rebuild: the new value of an object that the sender made. It replaces the value before.
   object @0 :Id;
   value @1 :Value;
 }
 
 struct Pace {
-  # Worker -> agent, behind a task, at most four times a second: what ran since it was told last.
+  # Worker -> agent, after a task, at most four times a second: the run times of tasks since the last Pace.
   sites @0 :List(SitePace);  # at most 32
 }
 
@@ -266,46 +278,48 @@ struct SitePace {
   module @0 :UInt64;        # of the function, see FunctionKey
   offsetBytes @1 :UInt64;
   tasks @2 :UInt32;
-  ranNs @3 :UInt64;         # all of them, without opening arguments and waiting for others
+  ranNs @3 :UInt64;         # sum over the tasks, without the time to open arguments and to wait for other tasks
 }
 
 struct Lineage {
-  # Process -> agent: it can compute the object again though it holds it no longer. Agent -> process, once, then: nobody
-  # holds it any more.
+  # Process -> agent: the sender can compute the object again, although it no longer holds it.
+  # Agent -> that process, once, later: the object has no holder left.
   object @0 :Id;
 }
 
 struct KeptCall {
-  # Worker -> agent: a call of the sender's that has ended, to be made again by somebody else when the sender is gone. Agent
-  # -> process of the same job: the call is the receiver's from here on. The inline arguments are in this frame's payload.
-  number @0 :UInt64;       # its name on this node, given once: the index of the process that made it, and a count
-  call @1 :Call;           # to the agent: nothing in it is counted; from the agent: counted for the receiver
-  made @2 :List(UInt32);   # which of the ids in it name no object but result `low` of kept call `high`: arguments by
-                           # their position, refs inside arguments by 4096 + their position among all; ascending, at most 16384
+  # Worker -> agent: a call of the sender that has ended. Another process can make it again when the sender is gone.
+  # Agent -> process of the same job: the receiver keeps the call from now on.
+  # The inline arguments are in this frame's payload.
+  number @0 :UInt64;       # the call's name on this node, never reused: index of the process that made it, and a count
+  call @1 :Call;           # to the agent: the refs inside are not counted; from the agent: counted for the receiver
+  made @2 :List(UInt32);   # positions of ids that name no object but result `low` of kept call `high`. An argument has
+                           # its own position; a ref inside arguments has 4096 + its position among all such refs.
+                           # Ascending, at most 16384
   demand @3 :ResourceDemand;
   retriesLeft @4 :Int32 = 3;  # -1: without limit
-  retryOn @5 :List(Text);     # typeid names; at most 64
-  inputBytes @6 :UInt64;      # what the objects take that it names
+  retryOn @5 :List(Text);     # typeid names of exceptions; at most 64
+  inputBytes @6 :UInt64;      # size of the objects that the call names
 }
 
 struct MadeBy {
-  # Worker -> agent: this object of the sender's, which was promoted, is a result of the kept call. Agent -> process: of one
-  # that is the receiver's now; it is asked by Rebuild.
+  # Worker -> agent: this promoted object of the sender is a result of the kept call.
+  # Agent -> process: the same, of a kept call that the receiver has now. The agent asks it for the object by Rebuild.
   object @0 :Id;
-  call @1 :UInt64;
-  result @2 :UInt32;
+  call @1 :UInt64;            # number of the KeptCall
+  result @2 :UInt32;          # index of the result
   retriesLeft @3 :Int32 = 3;  # of the call
 }
 
 struct ForgetCall {
-  # Process -> agent: the sender will name this kept call no more.
+  # Process -> agent: the sender will not name this kept call any more.
   number @0 :UInt64;
 }
 
 # --- actors ---
 
 struct CreateActor {
-  # Process -> agent. The inline arguments of `creation` are in this frame's payload.
+  # Process -> agent: make this actor. The inline arguments of `creation` are in this frame's payload.
   actor @0 :Id;
   lifetime @1 :Id;               # the object whose counts keep the actor alive
   name @2 :Text;                 # may be empty
@@ -318,7 +332,7 @@ struct CreateActor {
   maxConcurrency @9 :UInt32 = 1;
   demand @10 :ResourceDemand;
   creation @11 :Call;
-  request @12 :UInt64;           # not 0: answered by FoundActor with this number: who has the name, or why nobody
+  request @12 :UInt64;           # not 0: answered by FoundActor with this number: the actor with the name, or an error
 }
 
 struct StartActor {
@@ -334,32 +348,32 @@ struct StartActor {
 }
 
 struct ActorCreated {
-  # Worker -> agent, answers StartActor. Of an incarnation that is over: ignored.
+  # Worker -> agent, answers StartActor. The agent ignores it when that incarnation is over.
   actor @0 :Id;
   incarnation @1 :UInt64;
   error @2 :List(ErrorEntry);  # not empty: the constructor threw
 }
 
 struct WatchActor {
-  # Process -> agent: send ActorUpdate now and at every change.
+  # Process -> agent: asks for an ActorUpdate now and one at every change.
   actor @0 :Id;
 }
 
 struct ActorUpdate {
-  # Agent -> watchers. A lower incarnation than one already seen is ignored.
+  # Agent -> every process that sent WatchActor. The receiver ignores an incarnation lower than one that it has seen.
   actor @0 :Id;
   state @1 :UInt8;             # 0 pending, 1 alive, 2 restarting, 3 dead
   incarnation @2 :UInt64;
-  worker @3 :UInt64;           # alive: its process; Channel was sent before or is under way
-  error @4 :List(ErrorEntry);  # dead: why; pending: how its last life ended, if it had one
+  worker @3 :UInt64;           # alive: its process index; the Channel was sent before or is under way
+  error @4 :List(ErrorEntry);  # dead: the reason; pending: how its last life ended, if it had one
   retryAt @5 :UInt64;          # pending: when its next life begins, in ns of CLOCK_MONOTONIC
-  silent @6 :Bool;             # alive: its node says nothing, and is not known to be dead
+  silent @6 :Bool;             # alive: its node does not answer, and is not known to be dead
 }
 
 struct KillActor {
-  # Process -> agent.
+  # Process -> agent: end the actor's present life.
   actor @0 :Id;
-  mayRestart @1 :Bool;
+  mayRestart @1 :Bool;  # another life may follow
 }
 
 struct FindActor {
@@ -373,36 +387,37 @@ struct FoundActor {
   # Agent -> process, answers FindActor and CreateActor.
   request @0 :UInt64;
   found @1 :Bool;
-  actor @2 :Id;        # found: the receiver already holds one count of `lifetime`
+  actor @2 :Id;        # found: the agent has counted one holder of `lifetime` for the receiver
   lifetime @3 :Id;
   className @4 :Text;
-  error @5 :List(ErrorEntry);  # nobody can tell, or it could not be made
+  error @5 :List(ErrorEntry);  # the directory could not be asked, or the actor could not be made
 }
 
 # --- memory ---
 
 struct NeedExtent {
-  # Process -> agent, answered by GiveExtent.
-  lengthBytes @0 :UInt64;  # at least
+  # Process -> agent: asks for an extent, answered by GiveExtent.
+  lengthBytes @0 :UInt64;  # the least length
   request @1 :UInt64;
 }
 
 struct GiveExtent {
-  # Agent -> process, socket; with one descriptor, or an error and none. With neither: objects of the receiver's have been
-  # recycled since it asked, so that it may have room; it asks again if not.
+  # Agent -> process, answers NeedExtent. An extent comes over the socket with one descriptor. An error comes without one.
+  # A message with neither says that objects of the receiver have been recycled since it asked. The receiver then tries
+  # its own extents, and asks again if they have no room.
   extent @0 :UInt64;
   lengthBytes @1 :UInt64;
   error @2 :List(ErrorEntry);
-  request @3 :UInt64;  # that it answers; with a descriptor it comes another way than without
+  request @3 :UInt64;  # of the NeedExtent. Needed because answers with and without a descriptor have no common order
 }
 
 struct ExtentMapped {
-  # Process -> agent, after GiveExtent: seal it.
+  # Process -> agent, after GiveExtent: the extent is mapped, and the agent seals it.
   extent @0 :UInt64;
 }
 
 struct ExtentSealed {
-  # Agent -> process, after ExtentMapped: readers may have it now.
+  # Agent -> process, after ExtentMapped: the extent is sealed, and readers may map it now.
   extent @0 :UInt64;
 }
 
@@ -413,7 +428,7 @@ struct NeedReader {
 }
 
 struct GiveReader {
-  # Agent -> process, socket; with one descriptor, or an error and none: it is gone.
+  # Agent -> process, answers NeedReader, socket; with one descriptor. An error without a descriptor: it is gone.
   isSegment @0 :Bool;
   id @1 :UInt64;
   lengthBytes @2 :UInt64;
@@ -422,15 +437,15 @@ struct GiveReader {
 }
 
 struct Recycle {
-  # Agent -> writer: the object of this slot is dead and unpinned; its memory may be used again. With another
-  # generation than the slot's present one: ignored.
+  # Agent -> the process that made the object: the object of this slot is freed and no reader pins it. The process may use
+  # its memory again. It ignores a generation other than the slot's present one.
   slot @0 :UInt32;
   generation @1 :UInt64;
 }
 
 struct StoreTables {
-  # Agent -> process, socket, once after Welcome; with three descriptors: publications, pins, retirements. Answered by
-  # storeAttached. The numbers are the object store's layout; it checks them against the size of the segments.
+  # Agent -> process, socket, once, after Welcome; with three descriptors: publications, pins, retirements. Answered by
+  # storeAttached. The numbers are the object store's layout. The object store checks them against the segments' sizes.
   processes @0 :UInt32;
   slots @1 :UInt32;
   extents @2 :UInt32;
@@ -440,62 +455,66 @@ struct StoreTables {
 }
 
 struct Adopt {
-  # Process -> agent: this object of the sender's is about to be named in a message to another process; keep it until
-  # Free, or until whose it is has died. Sent before that message, in the same batch.
+  # Process -> agent: the sender is about to name this object of its own in a message to another process. The agent keeps
+  # the object until its owner sends Free or dies. The sender sends it before that message, in the same batch.
   location @0 :Location;
   site @1 :UInt32;     # number of a CallSite; 0: unknown
-  process @2 :UInt64;  # whose it is from then on; 0: the sender's
+  process @2 :UInt64;  # the process that owns the object from then on; 0: the sender
   frame @3 :UInt64;    # as in Hold
-  waiting @4 :UInt32;
+  waiting @4 :UInt32;  # as in Hold
 }
 
 struct CallSite {
-  # Process -> agent: the name of a place where it makes objects, before the first Adopt that has the number.
+  # Process -> agent: the name of a place in the program that makes objects. It comes before the first Adopt with its
+  # number.
   number @0 :UInt32;  # from 1 on
   text @1 :Text;      # "main.cpp:12", or the name of a function
 }
 
 struct Unpinned {
-  # Process -> agent: the last view of a freed object is gone here.
+  # Process -> agent: the sender has closed its last view of a freed object.
   process @0 :UInt32;  # index of the object's maker in the tables
   slot @1 :UInt32;
 }
 
 struct Forget {
-  # Agent -> every process: the extent or segment is gone; unmap it. One that is not mapped is ignored.
+  # Agent -> every process: the extent or segment is gone; unmap it. A process that has not mapped it ignores the message.
   isSegment @0 :Bool;
   id @1 :UInt64;
 }
 
 struct GiveBack {
-  # Process -> agent: it has unmapped this extent of its own, in which nothing lives.
+  # Process -> agent: the sender has unmapped this extent of its own, which holds no object. The agent may grant it again.
   extent @0 :UInt64;
 }
 
 struct WhereIs {
-  # Process -> agent, answered by NowAt with the same request number: an adopted object is not where it was adopted.
+  # Process -> agent, answered by NowAt with the same request number: an adopted object is no longer at its location. The
+  # agent moves objects between memory and disk.
   request @0 :UInt64;
-  location @1 :Location;  # where it was
+  location @1 :Location;  # the one at which it was adopted
 }
 
 struct NowAt {
-  # Agent -> process, answers WhereIs. It may have moved again when it is looked at.
+  # Agent -> process, answers WhereIs. The object may have moved again before the receiver opens the location; the
+  # receiver then asks again.
   request @0 :UInt64;
-  location @1 :Location;       # without an error: to be opened once, never kept or passed on
-  error @2 :List(ErrorEntry);  # it is gone, or there is no memory to bring it back to
+  location @1 :Location;       # without an error: the receiver opens it once, and neither keeps it nor passes it on
+  error @2 :List(ErrorEntry);  # the object is gone, or no memory is free to restore it
 }
 
 struct Replicate {
-  # Process -> agent, after the object's Promote, whose id says that it has copies (bit 63 of its low half). Answered by
-  # Replicated with the same request number.
+  # Process -> agent, after the object's Promote: make replicas. Bit 63 of the low half of the object's id is set (see
+  # peer.capnp). Answered by Replicated with the same request number.
   request @0 :UInt64;
   object @1 :Id;
-  copies @2 :UInt32;    # on so many nodes, this one among them; from 2 on
+  copies @2 :UInt32;    # number of nodes that are to have the bytes, this node included; at least 2
   timeoutNs @3 :UInt64;
 }
 
 struct Replicated {
-  # Agent -> process: so many nodes have it; or why not, and then none but this one is asked to keep it.
+  # Agent -> process, answers Replicate: all these nodes have the bytes. With an error they do not, and no other node is
+  # asked to keep a replica.
   request @0 :UInt64;
   error @1 :List(ErrorEntry);
 }
@@ -503,18 +522,18 @@ struct Replicated {
 struct NameObject {
   # Process -> agent, answered by NamedObject with the same request number.
   request @0 :UInt64;
-  verb @1 :UInt8;         # 0 detach: the object, which was promoted, gets this name; 1 find; 2 forget: nothing has it any more
+  verb @1 :UInt8;         # 0 detach: gives the promoted object this name; 1 find: asks for it; 2 forget: frees the name
   name @2 :Text;
   object @3 :Id;          # detach
-  fingerprint @4 :UInt64; # detach: of the value's type, ...
-  type @5 :Text;          # ... and its name, for people
+  fingerprint @4 :UInt64; # detach: of the value's type
+  type @5 :Text;          # detach: name of the value's type, for people
 }
 
 struct NamedObject {
-  # Agent -> process. `found` of detach: it has the name; of find: there is one; of forget: there was one.
+  # Agent -> process, answers NameObject.
   request @0 :UInt64;
-  found @1 :Bool;
-  object @2 :Id;          # find: the receiver already holds one count of it
+  found @1 :Bool;         # detach: the object has the name; find: an object has it; forget: an object had it
+  object @2 :Id;          # find: the agent has counted one holder for the receiver
   fingerprint @3 :UInt64;
   type @4 :Text;
   error @5 :List(ErrorEntry);
@@ -523,19 +542,20 @@ struct NamedObject {
 struct Locate {
   # Process -> agent, answered by one or more Located with the same request number.
   request @0 :UInt64;
-  objects @1 :List(Id);   # at most 512; which were promoted
+  objects @1 :List(Id);   # promoted objects; at most 512
 }
 
 struct ObjectPlace {
-  # Where the bytes of an object are, as far as the nodes that answered in time know.
-  index @0 :UInt32;       # among those of the Locate
-  state @1 :UInt8;        # 0 not known, 1 not ready, 2 small: inside its record, 3 in shared memory or on disk, 4 an error
+  # The place of an object's bytes, as far as the nodes that answered in time know.
+  index @0 :UInt32;       # among the objects of the Locate
+  state @1 :UInt8;        # 0 unknown, 1 pending, 2 small: inside its record, 3 in shared memory or on disk, 4 an error
   sizeBytes @2 :UInt64;
-  spilled @3 :Bool;       # at a node it is on disk, and nowhere in memory
-  nodes @4 :List(Id);     # that have the bytes, at most 64
+  spilled @3 :Bool;       # a node has it on disk, and no node has it in memory
+  nodes @4 :List(Id);     # the nodes that have the bytes; at most 64
 }
 
 struct Located {
+  # Agent -> process, answers Locate.
   request @0 :UInt64;
   places @1 :List(ObjectPlace);  # at most 512
   more @2 :Bool;                 # the answer goes on in another message
@@ -571,14 +591,15 @@ struct Nodes {
 }
 
 struct Inquire {
-  # Process -> agent: a question for control, the payload, as control.capnp has it. Answered by Answer.
+  # Process -> agent: a question, answered by one or more Answer.
   request @0 :UInt64;
-  about @1 :UInt8;  # 0: so; 1: what the memory of a node is used for, without payload
-  node @2 :Id;      # 1: of this node; absent: of the agent's own
+  about @1 :UInt8;  # 0: the payload is a ToControl of control.capnp; 1: asks for a node's MemoryReport, without payload
+  node @2 :Id;      # with 1: that node; absent: the agent's own
 }
 
 struct Answer {
-  # Agent -> process: a piece of the answer, control's or a MemoryReport of memory.capnp, the payload; or an error.
+  # Agent -> process, answers Inquire. The payload is a piece of the answer: control's answer, or a MemoryReport of
+  # memory.capnp. The pieces come in order. With an error there is no payload.
   request @0 :UInt64;
   offsetBytes @1 :UInt64;
   wholeBytes @2 :UInt64;
@@ -586,7 +607,8 @@ struct Answer {
 }
 
 struct Shutdown {
-  # Agent -> process: end yourself now; for the log. Driver -> agent: its job is finished. Worker -> agent, before
-  # storeAttached: it cannot start, since the system refused it a thread, memory or a descriptor.
-  why @0 :Text;
+  # Agent -> process: end yourself now.
+  # Driver -> agent: its job is finished.
+  # Worker -> agent, before storeAttached: it cannot start; the system refused it a thread, memory or a descriptor.
+  why @0 :Text;  # for the log
 }

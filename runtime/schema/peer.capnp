@@ -1,19 +1,22 @@
 @0xb0634897f24b09d6;
 # The conversation of the agents of two nodes.
 #
-# Frames are those of call.capnp, with conversation 2, and travel over a Link: exactly once and in order, from one life of
-# an agent to one life of another; when either ends, everything between the two is over. Many frames share a message of
-# the Link, one behind the other. A payload has at most 512 KiB.
+# Frames are those of call.capnp, with conversation 2. They travel over a Link (runtime/net/link.hpp): exactly once and in
+# order, from one run of an agent to one run of another. When either agent ends, the conversation is over. One message of
+# the Link holds many frames, one after the other. A payload has at most 512 KiB.
 #
-# Processes are named by their index on their own node, nodes by their id, which names one life.
+# A process is named by its index on its own node. A node is named by its id, which names one run of its agent.
 #
-# Refs. The owner of an object's record is one agent for life. It counts the node that it sends a ref to, before the
-# message; a receiver that held the object already gives the surplus back. Nothing is counted for a receiver that is the
-# owner. Who passes on a ref of a third node tells nobody and counts the receiver in its own table; the receiver tells the
-# owner from whom it has the ref, the owner counts it and says so, it relieves who passed it on. All by PeerHold.
+# Refs. One agent owns an object's record for the object's whole life. The rules for counts are:
+# - An owner that sends a ref counts the receiving node before it sends the message. A receiver that held the object
+#   already gives the surplus count back by PeerHold.
+# - For a ref sent to its owner nothing is counted.
+# - A node that passes on a ref of a third node tells no other node. It counts the receiver in its own table. The receiver
+#   tells the owner from which node it has the ref. The owner counts the receiver and confirms that. The receiver then
+#   tells the node that passed the ref on, which drops its count. All three messages are PeerHold.
 #
-# A member of the union that a reader does not know gives it the error `unavailable` ("unsupported message N") and ends
-# the connection.
+# A reader that does not know a member of the union gets the error `unavailable` ("unsupported message N") and ends the
+# connection.
 
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("troupe::schema");
@@ -73,7 +76,7 @@ struct PeerMessage {
 }
 
 struct OwnedRef {
-  # A ref as it crosses between nodes: an object, and the node whose agent owns its record.
+  # A ref in a message between nodes: an object, and the node whose agent owns its record.
   objectHigh @0 :UInt64;
   objectLow @1 :UInt64;
   ownerHigh @2 :UInt64;
@@ -83,8 +86,9 @@ struct OwnedRef {
 # --- leases ---
 
 struct PeerLeaseRequest {
-  # The asking agent -> another: `count` more workers, in addition to earlier requests.
-  process @0 :UInt64;  # of the asker's: who wants them
+  # The asking agent -> another: asks for `count` more workers, in addition to earlier requests. Each worker is answered
+  # by PeerLeaseGranted or counted in a PeerLeaseRefused.
+  process @0 :UInt64;  # the process of the asker's node that wants the workers
   key @1 :UInt64;      # that process's name for the demand
   count @2 :UInt32;
   job @3 :Id;
@@ -92,14 +96,14 @@ struct PeerLeaseRequest {
 }
 
 struct PeerLeaseWithdraw {
-  # The asking agent -> the other: what is not granted yet of this key is not wanted any more.
+  # The asking agent -> the asked one: withdraws all requests of this key that are not granted yet.
   process @0 :UInt64;
   key @1 :UInt64;
 }
 
 struct PeerLeaseGranted {
   # Answers PeerLeaseRequest, once per worker.
-  process @0 :UInt64;    # who asked, on its node
+  process @0 :UInt64;    # the asking process, on its node
   key @1 :UInt64;
   lease @2 :UInt64;
   worker @3 :UInt64;     # on the granting node
@@ -107,7 +111,7 @@ struct PeerLeaseGranted {
 }
 
 struct PeerLeaseRefused {
-  # Answers PeerLeaseRequest: not here, now or ever; ask elsewhere.
+  # Answers PeerLeaseRequest: this node does not grant `count` of the workers, now or ever. Ask another node.
   process @0 :UInt64;
   key @1 :UInt64;
   count @2 :UInt32;
@@ -115,13 +119,13 @@ struct PeerLeaseRefused {
 }
 
 struct PeerLeaseReclaim {
-  # The granting agent -> the asker: others wait; see LeaseReclaim of node.capnp.
+  # The granting agent -> the asker: other processes wait for resources; see LeaseReclaim of node.capnp.
   process @0 :UInt64;
   lease @1 :UInt64;
 }
 
 struct PeerLeaseReturned {
-  # The asker -> the granting agent. A lease that is not there is ignored: it died meanwhile.
+  # The asker -> the granting agent, which ignores a lease that it does not have: it ended with its worker meanwhile.
   process @0 :UInt64;
   lease @1 :UInt64;
 }
@@ -129,7 +133,8 @@ struct PeerLeaseReturned {
 # --- processes ---
 
 struct PeerConnect {
-  # My process wants to call this actor's worker of yours. Answered only if that is not there, by PeerProcessGone.
+  # The sender's process wants to call this actor, which runs in this worker of the receiver. The receiver answers
+  # PeerProcessGone if the worker is not there, and nothing otherwise.
   process @0 :UInt64;
   worker @1 :UInt64;
   actor @2 :Id;
@@ -137,23 +142,24 @@ struct PeerConnect {
 }
 
 struct PeerFrame {
-  # A frame of call.capnp with its payload, which is this message's payload: the receiver puts it into the ring of `to`.
+  # Carries a frame of call.capnp with its payload, as this message's payload. The receiver puts it into the ring of `to`.
   from @0 :UInt64;            # on the sender's node
   to @1 :UInt64;              # on the receiver's
   refs @2 :List(OwnedRef);    # every ref inside: for each value its refs, then its forward; at most 4096
 }
 
 struct PeerProcessGone {
-  # My process is dead, for your process `peer`.
+  # The sender's process is dead. The receiver passes that on to its process `peer` as PeerDied.
   process @0 :UInt64;
-  peer @1 :UInt64;     # 0: for all of yours
-  started @2 :UInt64;  # the highest call of `peer` that it began
+  peer @1 :UInt64;     # 0: to all processes of the receiver's node
+  started @2 :UInt64;  # the highest call of `peer` that the process began
   reason @3 :Text;
 }
 
 struct PeerCredit {
-  # Of the frames that your process `to` sent to my process `from`, so many have entered its ring. Grows; a lower one is
-  # ignored. At most 2048 more than that are under way.
+  # Flow control of carried frames: of the frames that the receiver's process `to` sent to the sender's process `from`,
+  # `consumed` have entered the ring of `from`. The number only grows; a lower one is ignored. At most 2048 frames beyond
+  # it are under way.
   from @0 :UInt64;
   to @1 :UInt64;
   consumed @2 :UInt64;
@@ -162,94 +168,100 @@ struct PeerCredit {
 # --- objects ---
 
 struct PeerHold {
-  # holder is the sender: to the owner, the sender holds `delta` more. holder is another node and delta 1: to the owner,
-  # count the sender, which has the ref from `holder`, and say so. holder is another node and delta -1: from the owner, it
-  # has counted the receiver for what that has from `holder`. holder is the owner and delta -1: it counts the sender, or
-  # is lost to it, so the receiver, which passed the ref on, lets go of the count that it kept.
+  # Counts of nodes. Its meaning follows from `holder` and `delta`:
+  #   holder = the sender     to the owner: the sender holds `delta` more
+  #   holder = a third, 1     to the owner: the sender has the ref from `holder`; count the sender, and confirm it
+  #   holder = a third, -1    from the owner: it has counted the receiver, which has the ref from `holder`
+  #   holder = the owner, -1  to the node that passed the ref on: the owner counts the sender, or the sender cannot reach
+  #                           the owner; drop the count that you kept for the sender
   object @0 :Id;
   holder @1 :Id;  # a node
   delta @2 :Int32;
 }
 
 struct PeerAwait {
-  # To the owner, answered by PeerReady once there is a value.
+  # To the owner: asks for the value, answered by one PeerReady as soon as there is a value.
   object @0 :Id;
 }
 
 struct PeerReady {
-  # The owner -> who awaits.
+  # Answers PeerAwait, PeerRebuild and PeerFind.
   object @0 :Id;
-  value @1 :Value;          # never pending nor shared
-  refs @2 :List(OwnedRef);  # as in PeerFrame; of a remote one those of the object's bytes; at most 16384
+  value @1 :Value;          # neither pending nor shared
+  refs @2 :List(OwnedRef);  # the refs inside, as in PeerFrame; remoteBytes: those in the object's bytes; at most 16384
 }
 
 struct PeerRebuild {
-  # To the owner: the bytes of `object` are gone; answered by PeerReady with another value, or an error.
+  # To the owner: the bytes of `object` are gone. The owner answers PeerReady with another value, or an error.
   object @0 :Id;
-  lost @1 :Id;  # where its value led to: the object that it was forwarded to, or itself
+  lost @1 :Id;  # the object whose bytes are gone: the one that `object` was forwarded to, or `object` itself
 }
 
 # --- copies ---
 #
-# An object that has them has bit 63 of the low half of its id set; its copies are objects of their own, whose id has bit
-# 62 as well. Their keeper awaits and pulls them from the owner under that id.
+# Replicas: copies of an object that outlive its owner. An object with copies has bit 63 of the low half of its id set.
+# Each copy is an object of its own; its id is the original's with bit 62 set too. The node that keeps a copy awaits and
+# pulls it from the owner under the copy's id.
 
 struct PeerKeep {
-  # The owner -> a node: keep a copy of this object, answered by PeerKept; or keep it no longer. Who keeps a copy when the
-  # owner is lost asks so for another, which is awaited and pulled from the asker then.
+  # The owner -> a node: keep a copy of this object, answered by PeerKept; or keep it no longer. When the owner is lost, a
+  # node that keeps a copy sends this message to ask for a further copy. The receiver then awaits and pulls it from the
+  # sender.
   object @0 :Id;
   keep @1 :Bool;
-  copies @2 :UInt32 = 2;  # on so many nodes there are to be bytes, the owner's counted while it lives
+  copies @2 :UInt32 = 2;  # number of nodes that are to have the bytes, a living owner included
   orphan @3 :Bool;        # the owner is lost
 }
 
 struct PeerKept {
-  # Answers PeerKeep: the copy is whole; or why there is none.
+  # Answers PeerKeep: the copy is complete. With an error there is no copy.
   object @0 :Id;
   error @1 :List(ErrorEntry);
 }
 
 struct PeerFind {
-  # Who misses an object of a dead owner -> any node: have you a copy? Answered by PeerReady for the object; its bytes are
-  # pulled under the copy's id. An error: it has none.
+  # From a node that misses an object of a dead owner -> any node: asks for a copy. Answered by PeerReady for the object,
+  # with an error if the node has no copy. The asker pulls the bytes under the copy's id.
   object @0 :Id;
 }
 
 struct PeerHeld {
-  # Who keeps copies of a dead owner's objects -> every node: which of these does nobody at yours hold? Answered by
-  # PeerUnused with the same round. The next question replaces this one.
+  # From a node that keeps copies of a dead owner's objects -> every node: asks which of these objects have no holder at
+  # the receiver. Answered by PeerUnused with the same round. The next PeerHeld replaces this one.
   round @0 :UInt64;
   objects @1 :List(Id);  # at most 1024
-  members @2 :UInt64;    # the live nodes as the asker knows them: who knows others names no object
+  members @2 :UInt64;    # digest of the live nodes that the asker knows; a receiver that knows others names no object
 }
 
 struct PeerUnused {
-  # Those that nobody here has held at any time since the question before, which named them, too.
+  # Answers PeerHeld: the objects that had no holder at the sender at any time since the PeerHeld before. That one named
+  # them, too.
   round @0 :UInt64;
   objects @1 :List(Id);  # at most 1024
 }
 
 struct PeerKeeping {
-  # Who keeps copies of these objects, whose owners are lost -> every node; and back from another that keeps them, once.
+  # From a node that keeps copies of these objects, whose owners are lost -> every node. Another node that keeps copies of
+  # them answers once with the same message.
   objects @0 :List(Id);  # at most 1024
 }
 
 # --- where bytes are ---
 
 struct PeerLocate {
-  # Which of these do you have? Answered by PeerLocated with the same request.
+  # Asks which of these objects the receiver knows. Answered by PeerLocated with the same request.
   request @0 :UInt64;
   objects @1 :List(Id);  # at most 1024
 }
 
 struct PeerPlace {
-  # An object that is known here.
-  index @0 :UInt32;      # among those of the PeerLocate
+  # An object that the sender of PeerLocated knows.
+  index @0 :UInt32;      # among the objects of the PeerLocate
   state @1 :UInt8;       # as in ObjectPlace of node.capnp
   sizeBytes @2 :UInt64;
-  here @3 :Bool;         # this node has the bytes
-  spilled @4 :Bool;      # on disk
-  forward @5 :Id;        # not zero: it is the value of this one, of which the others are to be asked
+  here @3 :Bool;         # the sender's node has the bytes
+  spilled @4 :Bool;      # the bytes are on disk
+  forward @5 :Id;        # not zero: the value is that of this other object; ask the other nodes about it
 }
 
 struct PeerLocated {
@@ -260,12 +272,13 @@ struct PeerLocated {
 # --- observers ---
 
 struct PeerInquire {
-  # What is your memory used for? An observer of the sender's asks. Answered by PeerAnswer.
+  # An observer at the sender's node asks for the receiver's MemoryReport. Answered by PeerAnswer.
   request @0 :UInt64;
 }
 
 struct PeerAnswer {
-  # A piece of a MemoryReport of memory.capnp, the payload; in order, as fast as the asker takes them. Or an error.
+  # Answers PeerInquire. The payload is a piece of a MemoryReport of memory.capnp. The pieces come in order, as fast as
+  # the asker takes them. With an error there is no payload.
   request @0 :UInt64;
   offsetBytes @1 :UInt64;
   wholeBytes @2 :UInt64;
@@ -275,42 +288,45 @@ struct PeerAnswer {
 # --- bytes of large objects ---
 
 struct PullRequest {
-  # To the owner's node, or to one that PullElsewhere named; answered by PullData, PullOnBulk or PullRefused, by the owner
-  # also by PullElsewhere.
+  # To the owner's node, or to a node that PullElsewhere named: send the object's bytes. Answered by PullData, PullOnBulk
+  # or PullRefused. An owner may also answer PullElsewhere.
   transfer @0 :UInt64;     # the asker's number
   object @1 :Id;
-  offsetBytes @2 :UInt64;  # so many of them are there already, of those that `stamp` names; whoever has others starts at 0
-  stamp @3 :UInt64;        # of one life of the object's bytes, as it stands in each frame of bulk; 0: none are there
-  without @4 :Id;          # the node that was named last and did not deliver
-  direct @5 :Bool;         # no other node may be named
+  offsetBytes @2 :UInt64;  # how many bytes of that stamp the asker has; a sender with another stamp starts at 0
+  stamp @3 :UInt64;        # names one version of the object's bytes, as in each bulk frame; 0: the asker has none
+  without @4 :Id;          # the node that the last PullElsewhere named and that did not deliver
+  direct @5 :Bool;         # the owner may not answer PullElsewhere
 }
 
 struct PullElsewhere {
-  # Ask that node, which has the bytes or is getting them; if it does not deliver, ask here again.
+  # The owner -> the asker: pull from `node`, which has the bytes or is receiving them. If it does not deliver, the asker
+  # sends the owner another PullRequest.
   transfer @0 :UInt64;
   node @1 :Id;
 }
 
 struct PullData {
-  # The bytes from `offsetBytes` on are the payload.
+  # Answers PullRequest. The payload is the object's bytes from `offsetBytes` on.
   transfer @0 :UInt64;
   offsetBytes @1 :UInt64;
   totalBytes @2 :UInt64;  # of the object; offset and payload lie within
 }
 
 struct PullOnBulk {
-  # The bytes follow on the bulk connection, under the object's id.
+  # Answers PullRequest: the bytes follow on the bulk connection, under the object's id.
   transfer @0 :UInt64;
   totalBytes @1 :UInt64;
 }
 
 struct PullRefused {
+  # Answers PullRequest: the sender cannot send the bytes.
   transfer @0 :UInt64;
   error @1 :List(ErrorEntry);  # at least one
 }
 
 struct BulkOffer {
-  # Connect here and prove the key: large objects that I pull from you come there.
+  # The sender listens at this address. The receiver connects and proves the key; the large objects that the sender pulls
+  # from it then travel over that connection.
   connection @0 :Id;
   host @1 :Text;
   port @2 :UInt16;
@@ -320,26 +336,26 @@ struct BulkOffer {
 # --- programs ---
 
 struct ProgramRequest {
-  # To the node of a job's driver, answered by ProgramData with the same job, file and offset.
+  # To the node of a job's driver: asks for a piece of a file. Answered by ProgramData with the same job, file and offset.
   job @0 :Id;
   file @1 :UInt32;  # 0: the executable, then its shared objects
   offsetBytes @2 :UInt64;
 }
 
 struct ProgramData {
-  # The bytes from `offsetBytes` on are the payload.
+  # Answers ProgramRequest. The payload is the file's bytes from `offsetBytes` on.
   job @0 :Id;
   file @1 :UInt32;
   offsetBytes @2 :UInt64;
   totalBytes @3 :UInt64;  # of the file; offset and payload lie within
-  error @4 :List(ErrorEntry);  # not empty: it cannot be read
+  error @4 :List(ErrorEntry);  # not empty: the file cannot be read
 }
 
 # --- kept ---
 
 struct Creation {
-  # An actor's creation as control keeps it, for any node: a frame by itself, with conversation 6. Its payload are the
-  # inline arguments.
+  # An actor's creation as control keeps it, so that any node can make the actor. It is a frame of its own, with
+  # conversation 6. The payload has the inline arguments.
   create @0 :CreateActor;
   refs @1 :List(OwnedRef);  # of the arguments, as in PeerFrame; at most 4096
 }
