@@ -1,5 +1,6 @@
-/// One process's end of a conversation with another: a ring each way, the peer's doorbell, and a
-/// bounded queue for what the ring cannot take now.
+/// A channel: one process's end of a conversation with another process of its node. It has a ring
+/// in each direction, the peer's doorbell, and a bounded queue for frames that the ring has no room
+/// for.
 ///
 ///     channel.send(head, payload);                  // in order, wakes the peer if it sleeps
 ///     while (channel.receive(buffer, size) == Pop::frame) …
@@ -15,7 +16,7 @@
 
 namespace troupe::ring {
 
-/// Frames that may wait behind a full ring before send() refuses.
+/// Number of frames that may wait behind a full ring before send() refuses.
 inline constexpr std::size_t kMaxOverflow = 1 << 20;
 
 /// Not thread-safe. The doorbell may be shared by several channels to the same process.
@@ -33,29 +34,30 @@ class Channel {
   int memory_fd() const noexcept { return memory_.fd(); }
   void close_fd() noexcept { memory_.close_fd(); }
 
-  /// Sends now or queues behind what waits; false when the peer broke the ring or kMaxOverflow
-  /// frames wait already (nothing was queued).
+  /// Sends a frame, or queues it behind the frames that wait. Returns false, without queueing, when
+  /// the peer broke the ring or kMaxOverflow frames wait already.
   bool send(BlobView head, BlobView body = {});
-  /// As send(), but a peer that sleeps is not woken. True: it does, so somebody is to nudge it.
+  /// Sends as send() does, but does not wake the peer. Returns true when the peer sleeps; the
+  /// caller then has to nudge the peer's doorbell.
   bool post(BlobView head, BlobView body = {});
-  /// Sends only if it fits at once, and nothing waits before it.
+  /// Sends a frame only if it fits into the ring now and no frame waits before it.
   bool try_send(BlobView head, BlobView body = {});
-  /// Sends what waits; true when nothing waits any more.
+  /// Sends the waiting frames. Returns true when none waits any more.
   bool flush();
   std::size_t waiting() const noexcept { return overflow_.size(); }
-  /// What waits, in order: it is not sent any more.
+  /// Removes and returns the waiting frames, in order. The channel does not send them any more.
   std::deque<Blob> take_waiting() noexcept { return std::exchange(overflow_, {}); }
-  /// Frames that were sent, those that wait included, and frames that came.
+  /// Numbers of frames sent, the waiting ones included, and of frames received.
   std::uint64_t sent() const noexcept { return sent_; }
   std::uint64_t received() const noexcept { return received_; }
-  /// The next frame into `buffer` of kMaxFrame bytes.
+  /// Copies the next frame into `buffer` of kMaxFrame bytes.
   Pop receive(std::byte* buffer, std::size_t& size) noexcept;
   bool has_input() const noexcept { return !in_.empty(); }
-  /// For Doorbell::watch. Stays where it is as long as the channel.
+  /// The incoming ring, for Doorbell::watch. It has the channel's address and lifetime.
   const Consumer& input() const noexcept { return in_; }
   void count_started(std::uint64_t total) noexcept { in_.count_started(total); }
   void count_completed(std::uint64_t total) noexcept { in_.count_completed(total); }
-  /// What the peer says it has done with our frames.
+  /// The peer's counts of the calls that this side sent.
   Progress peer_progress() const noexcept { return out_.progress(); }
   Doorbell& peer_doorbell() noexcept { return *peer_; }
 

@@ -43,7 +43,8 @@ Result<Doorbell> Doorbell::attach(Fd memory, Fd event) {
   struct stat info{};
   if (fstat(memory.get(), &info) != 0 || info.st_size != static_cast<off_t>(sizeof(DoorbellPage)))
     return Error(Code::invalid_argument, "a peer's doorbell has the wrong size");
-  // A peer must not be able to shrink it under us: SIGBUS. What cannot be sealed answers -1.
+  // A peer that shrinks the file makes our next access raise SIGBUS, so it must be sealed. A file
+  // that cannot be sealed answers -1.
   const int seals = fcntl(memory.get(), F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
     return Error(Code::invalid_argument, "a peer's doorbell is not sealed against shrinking");
@@ -91,7 +92,8 @@ bool Doorbell::mark(std::uint32_t slot) noexcept {
   const std::uint64_t bit = bit_of(slot);
   if ((page_->words[word].load(std::memory_order_seq_cst) & bit) == 0)
     page_->words[word].fetch_or(bit, std::memory_order_seq_cst);
-  // Checked on its own: a writer that died between the two marks must not silence the others.
+  // The summary is checked even when the slot's bit was set already. A writer may have died between
+  // the two marks; later writers of that word must still set the summary's bit.
   if ((page_->summary.load(std::memory_order_seq_cst) & bit_of(word)) == 0)
     page_->summary.fetch_or(bit_of(word), std::memory_order_seq_cst);
   return page_->sleeping.load(std::memory_order_seq_cst) != 0;
@@ -101,16 +103,17 @@ void Doorbell::nudge() noexcept {
   std::uint32_t sleep = page_->sleeping.load(std::memory_order_seq_cst);
   if (sleep == 0) return;
   wake();
-  // After the write, so that a writer that dies between the two silences nobody; and only this
-  // sleep, so that a late writer does not take back the next one.
+  // The flag is reset after the event is written. If this writer dies between the two, the flag is
+  // still set and other writers still wake the owner. The compare-exchange resets only the sleep
+  // that was read above: a late writer must not take back the announcement of the next sleep.
   page_->sleeping.compare_exchange_strong(sleep, 0, std::memory_order_seq_cst);
 }
 
 void Doorbell::wake() noexcept {
   const std::uint64_t one = 1;
   if (write(event_.get(), &one, sizeof one) >= 0 || errno != EAGAIN) return;
-  // It counts no further. An owner that sleeps on edges has perhaps seen all of that, so it takes
-  // another edge to wake it.
+  // The eventfd's counter is full. An owner that waits for edges may have seen all of them already,
+  // so empty the counter and write again, which raises a new edge.
   std::uint64_t count = 0;
   [[maybe_unused]] auto n = read(event_.get(), &count, sizeof count);
   n = write(event_.get(), &one, sizeof one);
@@ -118,7 +121,8 @@ void Doorbell::wake() noexcept {
 
 bool Doorbell::take(std::vector<std::uint32_t>& slots) noexcept {
   slots.clear();
-  // Looked at first and named last: what was marked before its frame was published comes before it.
+  // The watched ring is read first and reported last. A slot that was marked before the watched
+  // frame was published is then reported before the watched slot.
   const bool heard = watched_ != nullptr && !watched_->empty();
   if (marked()) take_marks(slots);
   if (heard) slots.push_back(watched_slot_);
@@ -126,7 +130,8 @@ bool Doorbell::take(std::vector<std::uint32_t>& slots) noexcept {
 }
 
 void Doorbell::take_marks(std::vector<std::uint32_t>& slots) noexcept {
-  // The watched slot's word is looked at in any case: whoever shares it finds the summary marked.
+  // The watched slot's word is always read. Its summary bit stays set while the ring is watched, so
+  // writers of other slots in that word do not set the summary's bit again.
   std::uint64_t summary =
       page_->summary.exchange(kept_word_, std::memory_order_seq_cst) | kept_word_;
   while (summary != 0) {
@@ -156,7 +161,8 @@ bool Doorbell::watched_pending() const noexcept {
 }
 
 void Doorbell::watch(std::uint32_t slot, const Consumer& ring) noexcept {
-  // Written as a writer does, in its order; what was watched before just keeps its mark.
+  // Marks the slot and the summary in a writer's order. The slot watched before keeps its mark and
+  // is reported once more.
   page_->words[word_of(slot)].fetch_or(bit_of(slot), std::memory_order_seq_cst);
   page_->summary.fetch_or(bit_of(word_of(slot)), std::memory_order_seq_cst);
   watched_ = &ring;

@@ -14,16 +14,17 @@
 namespace troupe::ring {
 namespace {
 
-constexpr std::uint64_t kHeader = 8;  // the length word: the lap, and frame size + 1
+constexpr std::uint64_t kHeader = 8;  // the length word: lap in the high half, frame size + 1 low
 
 constexpr std::size_t kLine = 64;                 // of the cache; every frame begins with one
 constexpr std::size_t kBeside = kLine - kHeader;  // bytes of a frame beside its length
 
-/// The consumer tells its head once it is so far ahead, or the producer starves.
+/// The consumer stores its head when it is this far ahead of the last stored one, or when the
+/// producer waits for room.
 constexpr std::uint64_t kTellBytes = kRingBytes / 8;
 
-/// Bytes of the ring that a frame takes: whole lines, so that a reader who waits for the next one
-/// looks at no line that its writer is not about to write.
+/// Returns the bytes of the ring that a frame takes. They are whole cache lines, so that the line
+/// which the consumer polls for the next frame has no bytes of another frame.
 constexpr std::uint64_t room_of(std::uint64_t size) noexcept {
   return (kHeader + size + kLine - 1) & ~std::uint64_t{kLine - 1};
 }
@@ -34,20 +35,21 @@ Error channel_error(const char* what) {
                std::string(what) + std::strerror(why) + "; " + memory_remedy(why));
 }
 
-/// How often the ring has been filled before this place, from 1 on: memory that was never written
-/// belongs to no lap.
+/// Returns the number of the lap around the ring, from 1. Memory that was never written has lap 0
+/// and so belongs to no lap.
 constexpr std::uint32_t lap_of(std::uint64_t at) noexcept {
   return static_cast<std::uint32_t>(at / kRingBytes + 1);
 }
 constexpr std::uint64_t length_word(std::uint64_t at, std::uint64_t size) noexcept {
   return std::uint64_t{lap_of(at)} << 32 | (size + 1);
 }
-/// Whether what stands at this place is the length word of a frame of its lap.
+/// Returns whether `word`, read at this place, is the length word of a frame of the place's lap.
 constexpr bool is_length(std::uint64_t word, std::uint64_t at) noexcept {
   return word >> 32 == lap_of(at) && static_cast<std::uint32_t>(word) != 0;
 }
 
-/// The first and the last n bytes, which may overlap. At least n, at most 2 n bytes.
+/// Copies the first and the last n bytes, which may overlap. Both are loaded before either is
+/// stored. Precondition: at least n, at most 2 n bytes.
 template <std::size_t n>
 void copy_ends(std::byte* to, BlobView bytes) noexcept {
   std::array<std::byte, n> first, last;
@@ -56,7 +58,8 @@ void copy_ends(std::byte* to, BlobView bytes) noexcept {
   std::memcpy(to, first.data(), n);
   std::memcpy(to + bytes.size() - n, last.data(), n);
 }
-/// What fits into a line, as mostly, takes a few moves, without a call or a loop.
+/// Copies bytes. Up to 64 bytes, the usual case, take a few moves without a call of memcpy; only
+/// fewer than 4 take a loop.
 void copy(std::byte* to, BlobView bytes) noexcept {
   if (bytes.size() > 64)
     std::memcpy(to, bytes.data(), bytes.size());
@@ -72,15 +75,16 @@ void copy(std::byte* to, BlobView bytes) noexcept {
     for (std::size_t i = 0; i < bytes.size(); ++i) to[i] = bytes[i];
 }
 
-/// The length word at this many bytes from the ring's beginning; all frames begin with a line.
+/// Returns the word at this position, where a frame begins or will begin. Frames begin on cache
+/// lines, so the word is aligned and never wraps around the ring's end.
 std::uint64_t* word_at(RingPage* page, std::uint64_t at) noexcept {
   return reinterpret_cast<std::uint64_t*>(page->data + at % kRingBytes);
 }
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
-// With half of the ring free any frame fits: see take_starved().
+// Any frame fits when half of the ring is free: see take_starved().
 static_assert(room_of(kMaxFrame) <= kRingBytes / 2);
-// And in an empty ring whose producer does not know so yet: it need not be told.
+// Any frame also fits into an empty ring whose producer has not read the last kTellBytes of head.
 static_assert(kTellBytes + room_of(kMaxFrame) <= kRingBytes);
 static_assert(kRingBytes % kLine == 0 && kMaxFrame < UINT32_MAX);
 
@@ -111,23 +115,26 @@ bool Producer::push(BlobView head, BlobView body) noexcept {
   if (corrupt_) return false;
   if (!room_for(need)) {
     if (corrupt_) return false;
-    // Ask to be woken, then look again: the consumer may have made room between the two.
+    // Announce the wait, then look again: the consumer may have made room between the first look
+    // and the announcement, and then does not see it (Dekker; both sides use seq_cst). A consumer
+    // that makes room later sees `starved`.
     page_->starved.exchange(tail_, std::memory_order_seq_cst);
     if (!room_for(need)) return false;
     page_->starved.exchange(0, std::memory_order_seq_cst);
   }
-  // What is left where the next frame will begin is mostly the length of an earlier lap, which the
-  // reader knows for that: then its line stays as it is, in both caches. But bytes of a longer
-  // frame may look like anything. Cleared before this frame is published, so whoever has read this
-  // one sees it. (Of an unread frame, when the ring is full, there stands the length: never
-  // cleared.)
+  // The place where the next frame will begin usually holds a length word of an earlier lap. The
+  // consumer recognizes that by its lap, so the word stays, and with it the line in both caches.
+  // But the place may hold bytes from inside a longer old frame, which may look like a length word
+  // of the next frame's lap. Such a word is cleared, and before this frame is published, so that a
+  // consumer which has read this frame sees the cleared word. When the ring is full, the place
+  // holds the length word of the oldest unread frame. It has the earlier lap and is not cleared.
   std::uint64_t* const next = word_at(page_, tail_ + need);
   if (is_length(__atomic_load_n(next, __ATOMIC_RELAXED), tail_ + need))
     __atomic_store_n(next, std::uint64_t{0}, __ATOMIC_RELAXED);
-  // What shares a cache line with the length word comes last: a reader that looks at that word
-  // takes the line away, and each time it does so costs as much as a message.
+  // Bytes that share a cache line with the length word are written last. A consumer that polls that
+  // word takes the line from this core, and each transfer costs as much as a message.
   const std::size_t offset = tail_ % kRingBytes + kHeader;
-  if (size <= kBeside) {  // mostly; a line is in one piece
+  if (size <= kBeside) {  // the usual case; one line does not wrap around the ring's end
     std::byte* const to = page_->data + offset;
     copy(to + head.size(), body);
     copy(to, head);
@@ -172,7 +179,7 @@ Pop Consumer::pop(std::byte* buffer, std::size_t& size) noexcept {
   }
   const std::size_t offset = head_ % kRingBytes + kHeader;
   if (length <= kBeside) {
-    std::memcpy(buffer, page_->data + offset, kBeside);  // of fixed length: a few moves
+    std::memcpy(buffer, page_->data + offset, kBeside);  // fixed length: compiles to a few moves
   } else {
     const std::size_t first = std::min<std::size_t>(length, kRingBytes - offset);
     std::memcpy(buffer, page_->data + offset, first);
@@ -188,10 +195,9 @@ bool Consumer::take_starved() noexcept {
   const std::uint64_t tail = page_->starved.load(std::memory_order_seq_cst);
   if (tail == 0) return false;
   tell_head();
-  // Not before half of the ring is free: then any frame fits, and a producer that fills the ring is
-  // woken once per half of it, not once per frame. The last frame of the ring gets here in any
-  // case.
-  // (A producer that found room by itself leaves an old number behind: less than the head.)
+  // Wait until half of the ring is free. Then any frame fits, and a producer that fills the ring is
+  // woken once per half of it, not once per frame. The half is reached at the latest with the last
+  // unread frame. (A producer that found room by itself may leave an old number, below head_.)
   if (tail > head_ && tail - head_ > kRingBytes / 2) return false;
   return page_->starved.exchange(0, std::memory_order_seq_cst) != 0;
 }
@@ -215,7 +221,8 @@ Result<ChannelMemory> ChannelMemory::attach(Fd memory) {
   struct stat info{};
   if (fstat(memory.get(), &info) != 0 || info.st_size != static_cast<off_t>(2 * sizeof(RingPage)))
     return Error(Code::invalid_argument, "a channel from a peer has the wrong size");
-  // A peer must not be able to shrink it under us: SIGBUS. What cannot be sealed answers -1.
+  // A peer that shrinks the file makes our next access raise SIGBUS, so it must be sealed. A file
+  // that cannot be sealed answers -1.
   const int seals = fcntl(memory.get(), F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
     return Error(Code::invalid_argument, "a channel from a peer is not sealed against shrinking");

@@ -1,17 +1,18 @@
-/// A byte ring in shared memory with one producer and one consumer, and the channel made of two of
-/// them.
+/// A byte ring in shared memory with one producer and one consumer, and the memory of a channel,
+/// which is two rings. Processes of a node exchange all their frames through rings.
 ///
 ///     producer: ring.push(frame) ? bell.ring(line) : queue it;
 ///     consumer: while (ring.pop(buffer) == Pop::frame) handle(buffer);
 ///
-/// A frame begins with a cache line, whose first word, written last, publishes it: the frame's
-/// length and the lap around the ring. So a message costs its own lines and no others. What lies
-/// there before is of an earlier lap, or cleared by the producer: no reader takes it for a length.
+/// Each frame begins on a cache line. The first word of that line is the *length word*: the frame's
+/// length and the number of the lap around the ring. The producer writes it last, and that
+/// publishes the frame. A message therefore touches its own cache lines and no shared head or tail.
+/// Before the producer publishes, the word there belongs to an earlier lap or is zero, so that no
+/// reader takes it for a length word of this lap.
 ///
-/// A frame is copied into private memory, then checked, then parsed: the peer may change shared
-/// memory at any time, so nothing is ever parsed in place. Every number read from shared memory is
-/// checked against what the ring could hold; one that is not possible closes the channel
-/// (Pop::corrupt).
+/// The consumer copies a frame into private memory, checks it there, and then parses it: the peer
+/// may change shared memory at any time. Every number read from shared memory is checked against
+/// the ring's size. An impossible number closes the channel (Pop::corrupt).
 #pragma once
 
 #include "troupe/runtime/base/fd.hpp"
@@ -26,17 +27,21 @@ namespace troupe::ring {
 inline constexpr std::size_t kRingBytes = 64 * 1024;
 inline constexpr std::size_t kMaxFrame = 16 * 1024;  ///< larger things travel as objects
 
-/// Shared memory of one direction. The producer writes `data` and `starved`, the consumer the rest.
+/// Shared memory of one direction. The producer writes `data` and `starved`; the consumer writes
+/// the other fields and resets `starved`.
 struct RingPage {
-  alignas(64) std::atomic<std::uint64_t> head;  ///< bytes consumed, told now and then
-  std::atomic<std::uint64_t> started;           ///< calls the consumer began to execute
-  std::atomic<std::uint64_t> completed;         ///< calls whose reply it has published
-  /// Not zero: the producer waits for room, having published so many bytes; ring its doorbell.
+  /// Bytes consumed. The consumer stores it every kTellBytes, or when the producer waits for room.
+  alignas(64) std::atomic<std::uint64_t> head;
+  std::atomic<std::uint64_t> started;    ///< calls that the consumer has begun to execute
+  std::atomic<std::uint64_t> completed;  ///< calls whose reply the consumer has published
+  /// Not zero: the producer waits for room and has published this many bytes. The consumer rings
+  /// the producer's doorbell once there is room.
   alignas(64) std::atomic<std::uint64_t> starved;
   alignas(64) std::byte data[kRingBytes];
 };
 
-/// What the callee had done when its ring was last looked at; the basis of outcomes after a death.
+/// The consumer's counts of calls, read from its ring. After a death they decide the outcome of
+/// each call.
 struct Progress {
   std::uint64_t started = 0;
   std::uint64_t completed = 0;
@@ -46,11 +51,11 @@ class Producer {
  public:
   Producer() noexcept = default;
   explicit Producer(RingPage* page) noexcept : page_(page) {}
-  /// Copies the two parts as one frame and publishes it; false when there is no room (then the
-  /// consumer will ring this side's doorbell once half of the ring is free). A producer that dies
-  /// in the middle has published nothing. Precondition: at most kMaxFrame bytes together.
+  /// Copies the two parts as one frame and publishes it. Returns false when there is no room; the
+  /// consumer then rings this side's doorbell once half of the ring is free. A producer that dies
+  /// within push() has published nothing. Precondition: at most kMaxFrame bytes together.
   bool push(BlobView head, BlobView body = {}) noexcept;
-  /// False when the consumer's counter is not possible: the peer is broken.
+  /// Returns false when the consumer has stored an impossible `head`: the peer is broken.
   bool sane() const noexcept { return !corrupt_; }
   Progress progress() const noexcept;
 
@@ -69,11 +74,11 @@ class Consumer {
  public:
   Consumer() noexcept = default;
   explicit Consumer(RingPage* page) noexcept : page_(page) {}
-  /// Moves the next frame into `buffer` (kMaxFrame bytes) and sets its size.
+  /// Copies the next frame into `buffer` (kMaxFrame bytes), sets its size and frees its room.
   Pop pop(std::byte* buffer, std::size_t& size) noexcept;
   bool empty() const noexcept;
-  /// True, once, when the producer waits for room and half of the ring is free: then ring its
-  /// doorbell. To be asked after every frame.
+  /// Returns true, once, when the producer waits for room and half of the ring is free. The caller
+  /// then rings the producer's doorbell. Call it after every frame.
   bool take_starved() noexcept;
   void count_started(std::uint64_t total) noexcept;
   void count_completed(std::uint64_t total) noexcept;
@@ -82,11 +87,11 @@ class Consumer {
   RingPage* page_ = nullptr;
   void tell_head() noexcept;
   std::uint64_t head_ = 0;
-  std::uint64_t told_ = 0;  ///< what the producer may know of head_
+  std::uint64_t told_ = 0;  ///< the value of head_ last stored for the producer
   bool corrupt_ = false;
 };
 
-/// The mapped memory of a channel: one ring each way. Side 0 made it, side 1 was invited.
+/// The mapped memory of a channel: one ring in each direction, for side 0 and side 1.
 class ChannelMemory {
  public:
   ChannelMemory() noexcept = default;
@@ -96,7 +101,7 @@ class ChannelMemory {
   ChannelMemory& operator=(ChannelMemory&&) noexcept;
   ~ChannelMemory();
   int fd() const noexcept { return memory_.get(); }
-  /// The descriptor is needed only to invite the other side.
+  /// Closes the descriptor, which is needed only until the other side has attached.
   void close_fd() noexcept { memory_.reset(); }
   Producer producer(int side) noexcept { return Producer(&pages_[side]); }
   Consumer consumer(int side) noexcept { return Consumer(&pages_[1 - side]); }

@@ -436,7 +436,7 @@ struct KvReply {
   # Control -> agent, answers KeyValueRequest.
   request @0 :UInt64;
   done @1 :Bool;            # put and erase: the map has changed; get: there is a value; list: always
-  value @2 :Data;           # get, or a put that changed nothing: the present value; absent: there is none
+  value @2 :Data;           # get, or a put that changed nothing: the present value. Absent: none; of no bytes: empty
   keys @3 :List(Data);      # list: in byte order; at most 10000
   error @4 :List(ErrorEntry);
 }

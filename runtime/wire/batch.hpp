@@ -1,4 +1,5 @@
-/// Many frames in one message of a Link: what agents and control send in one pass travels together.
+/// A batch: many frames in one message of a Link. Agents and control send the frames of one pass of
+/// their event loop together.
 ///
 ///     wire::append_frame(batch, wire::Talk::peer, writer.encode(message));
 ///     auto good = wire::split_batch(received, [&](wire::Talk talk, BlobView frame) {
@@ -6,7 +7,7 @@
 ///     });
 ///
 /// A batch is a sequence of: u32 size, u8 talk, 3 zero bytes (little-endian), the frame, zeros up
-/// to a multiple of 8. An empty batch is legal and says nothing.
+/// to a multiple of 8. An empty batch is legal and has no frames.
 #pragma once
 
 #include "troupe/runtime/base/result.hpp"
@@ -16,17 +17,17 @@
 
 namespace troupe::wire {
 
-/// Which codec reads a frame.
+/// The conversation of a frame, which selects its codec.
 enum class Talk : std::uint8_t { peer = 2, to_control = 3, from_control = 4, between_agents = 5 };
 
 inline constexpr std::size_t kBatchHead = 8;
 
-/// What a frame takes in a batch.
+/// Returns the bytes that a frame takes in a batch.
 inline constexpr std::size_t batched_size(std::size_t frame) noexcept {
   return kBatchHead + (frame + 7) / 8 * 8;
 }
 
-/// One copy of the frame; no allocation while the batch has room.
+/// Appends a frame. Copies it once; allocates only when the batch has no room.
 inline void append_frame(Blob& batch, Talk talk, BlobView frame) {
   const auto size = static_cast<std::uint32_t>(frame.size());
   const std::byte head[kBatchHead] = {std::byte(size), std::byte(size >> 8), std::byte(size >> 16),
@@ -36,9 +37,9 @@ inline void append_frame(Blob& batch, Talk talk, BlobView frame) {
   batch.resize((batch.size() + 7) / 8 * 8);
 }
 
-/// Calls `f(Talk, BlobView)` for each frame, in order, until it returns false. Frames of a batch
-/// that is aligned to 8 are so too. Errors: InvalidArgument where the batch is malformed; what came
-/// before that place was handed over.
+/// Calls `f(Talk, BlobView)` for each frame, in order, until it returns false. If the batch is
+/// aligned to 8, so is each frame. Errors: InvalidArgument when the batch is malformed; `f` has
+/// then been called for the frames before the malformed one.
 template <class F>
 Result<void> split_batch(BlobView batch, F&& f) {
   if (batch.size() % 8 != 0) return Error(Code::invalid_argument, "a batch of odd length");

@@ -18,7 +18,7 @@ void unsupported(unsigned member) {
 CutText::CutText(const std::string& text, std::size_t bound) : text_(text) {
   if (text.size() <= bound) return;
   std::size_t end = bound;
-  // 10xxxxxx continues a sequence; one is at most four bytes long.
+  // A byte 10xxxxxx continues a UTF-8 sequence, which has at most four bytes.
   for (int i = 0; i < 3 && end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80; ++i)
     --end;
   cut_ = text.substr(0, end);
@@ -86,7 +86,8 @@ unsigned entries_of(const std::shared_ptr<const ErrorInfo>& error) noexcept {
   std::size_t text = 0;
   for (const ErrorInfo* e = error.get(); e != nullptr && count < kMaxCauses; e = e->cause.get()) {
     text += text_of(*e);
-    if (count > 0 && text > kMaxErrorText) break;  // the outermost one is cut to fit instead
+    // The outermost error always stays; write_error() cuts its texts to fit.
+    if (count > 0 && text > kMaxErrorText) break;
     ++count;
   }
   return count;
@@ -328,7 +329,7 @@ void read(const schema::Call::Reader& in, Call& call, std::size_t payload_size) 
   call.attempt = in.getAttempt();
   call.results = in.getResults();
   const auto arguments = in.getArguments();
-  // Copies of one are made twice as fast as new ones (which g++ zeroes by `rep stos` first).
+  // assign() with a copy is faster than resize(): g++ zeroes each new Value by `rep stos`.
   static const Value kNone;
   call.arguments.assign(bounded(arguments.size(), kMaxArguments, "arguments"), kNone);
   for (unsigned i = 0; i < arguments.size(); ++i) {

@@ -1,8 +1,9 @@
-/// Every message between processes of one node, as plain structs: cores and shells see these and
-/// never Cap'n Proto.
+/// The messages between processes of one node, as plain structs. All code outside wire/ uses these
+/// structs and never sees Cap'n Proto. schema/call.capnp and schema/node.capnp specify who sends
+/// each message, when, and in what order.
 ///
-/// encode() writes the schema's bytes, decode() checks and reads them; both live in one unit. Bulk
-/// bytes travel beside a message, in the same frame, never inside it: `payload` below points at
+/// encode() writes the schema's bytes; decode_call() and decode_node() check and read them. Inline
+/// values travel beside a message, in the same frame, never inside it: `payload` below points at
 /// them and is valid until the buffer changes.
 ///
 ///     FrameWriter writer;
@@ -26,7 +27,7 @@
 
 namespace troupe::wire {
 
-/// The doorbell slot that says "look at your socket": descriptors travel there.
+/// The doorbell slot that tells a process to read its socket, on which descriptors travel.
 inline constexpr std::uint32_t kSocketSlot = 0;
 
 /// Bounds checked by every reader.
@@ -38,7 +39,7 @@ inline constexpr std::size_t kMaxStack = 4096;       ///< a remote stack
 inline constexpr std::size_t kMaxPath = 4096;        ///< of a program
 inline constexpr std::size_t kMaxProgramArgument = 128 * 1024;  ///< as Linux bounds it
 inline constexpr std::size_t kMaxRefs = 512;         ///< ids with one value; more go in bundles
-inline constexpr std::size_t kMaxPlaces = 64;        ///< nodes that are named for one object
+inline constexpr std::size_t kMaxPlaces = 64;        ///< nodes of one ObjectPlace
 inline constexpr std::size_t kMaxMade = 16384;       ///< ids of one kept call
 inline constexpr std::size_t kMaxRetryOn = 64;       ///< exceptions of one kept call
 inline constexpr std::size_t kMaxCauses = 16;        ///< an error and its causes
@@ -50,7 +51,7 @@ inline constexpr std::size_t kMaxRows = 4096;        ///< of one Nodes
 inline constexpr std::size_t kMaxSites = 32;         ///< functions of one Pace
 inline constexpr std::size_t kMaxMessage = 1 << 20;  ///< bytes of a message without its payload
 
-/// Where the bytes of a large object are: objectstore's location, opaque here.
+/// The place of a large object's bytes: the object store's location, opaque here.
 struct Location {
   std::uint32_t segment = 0;
   std::uint32_t slot = 0;
@@ -61,8 +62,8 @@ struct Location {
   friend bool operator==(const Location&, const Location&) = default;
 };
 
-/// A value as it crosses: one of nothing yet, inline bytes (in the frame's payload), a location, an
-/// error, the value of another object, or bytes that lie at another node.
+/// A value in a message: nothing yet, inline bytes (in the frame's payload), a location in shared
+/// memory, an error, the value of another object, or bytes that lie at another node.
 struct Value {
   enum class Kind : std::uint8_t {
     pending = 0,
@@ -76,22 +77,21 @@ struct Value {
   std::uint32_t payload_offset = 0;  ///< inline_bytes: range of the frame's payload
   std::uint32_t payload_size = 0;
   Location location;            ///< shared
-  std::uint32_t ref_count = 0;  ///< shared, remote: above kMaxRefs: refs inside; `refs` are bundles
+  std::uint32_t ref_count = 0;  ///< shared, remote: above kMaxRefs: `refs` names bundles
   std::vector<ObjectId> refs;   ///< inline_bytes, shared: ids inside, in order
   std::shared_ptr<const ErrorInfo> error;
   ObjectId forward;                ///< forwarded: the value of this (promoted) object
   std::uint64_t remote_bytes = 0;  ///< remote: its size; Await with `fetch` brings it here
 };
 
-/// An entry point: module build-id (folded) + offset of its thunk in the module, and a name for
-/// people.
+/// An entry point: the folded build-id of its module, and the offset of its thunk in that module.
 struct FunctionKey {
   std::uint64_t module = 0;
   std::uint64_t offset = 0;
   friend auto operator<=>(const FunctionKey&, const FunctionKey&) = default;
 };
 
-/// What a call or lease needs; amounts in 1/10000.
+/// The resources and placement that a call or lease needs; amounts in 1/10000.
 struct ResourceDemand {
   std::int64_t cpus = 10'000;
   std::int64_t gpus = 0;
@@ -104,46 +104,44 @@ struct ResourceDemand {
   friend bool operator==(const ResourceDemand&, const ResourceDemand&) = default;
 };
 
-// --- caller <-> worker: one channel per pair
-// -----------------------------------------------------------------------
+// --- caller <-> worker: one channel per pair ---
 
-/// Caller -> worker. Executed in the order of `sequence`, which counts the calls of this channel
-/// from 1.
+/// Caller -> worker. The worker starts calls in the order of `sequence`, which counts the calls of
+/// this channel from 1.
 struct Call {
   std::uint64_t sequence = 0;
   FunctionKey function;
   std::uint64_t actor_low = 0;  ///< low half of the ActorId for methods and constructors, else 0
   std::uint32_t attempt = 1;
   std::uint32_t results = 1;     ///< 0: a tell
-  std::vector<Value> arguments;  ///< never pending; an error: the call does not run
+  std::vector<Value> arguments;  ///< never pending; an error: the function does not run
 };
-/// Worker -> caller: result `index` of call `sequence`. A call with no results answers index 0 of
-/// kind pending when it ended well, or an error.
+/// Worker -> caller: result `index` of call `sequence`. A call without results answers index 0 of
+/// kind pending when it succeeded, or an error.
 struct Reply {
   std::uint64_t sequence = 0;
   std::uint32_t index = 0;
   bool last = true;  ///< the call has ended
   std::uint64_t ran_ns = 0;
   Value value;
-  /// Not 0, with an error: the call has not run, since the bytes of argument lost_argument - 1 are
-  /// gone; of a forwarded one, those of the object `lost`.
+  /// Not 0, with an error: the call has not run, because the bytes of argument lost_argument - 1
+  /// are gone. If that argument was forwarded, `lost` is the object whose bytes are gone.
   std::uint16_t lost_argument = 0;
   ObjectId lost;
 };
-/// Worker -> caller: these calls were not started and never will be here: a contiguous range of
-/// sequences.
+/// Worker -> caller: the worker has not started these calls and will not start them. They are a
+/// contiguous range of sequences.
 struct HandBack {
   std::uint64_t first = 0;
   std::uint64_t count = 0;
 };
-/// Caller -> worker: hand back what you have not started.
+/// Caller -> worker: hand back all unstarted calls; answered by HandBack.
 struct Recall {};
 using CallMessage = std::variant<Call, Reply, HandBack, Recall>;
 
-// --- process <-> its agent
-// -----------------------------------------------------------------------------------------
+// --- process <-> its agent ---
 
-/// An observer (the command line) asks and never submits work.
+/// An observer (the command line) asks questions and never submits work.
 enum class ProcessKind : std::uint8_t { driver = 0, worker = 1, observer = 2 };
 
 /// First message of a process, over its socket, with descriptors: doorbell memory, doorbell event.
@@ -153,16 +151,16 @@ struct Hello {
   ProcessKind kind = ProcessKind::driver;
   std::uint32_t pid = 0;
   std::uint64_t token = 0;  ///< workers: what the agent gave the zygote
-  // Drivers that join a running cluster: what other nodes start workers from.
+  // Drivers that join a running cluster: the program from which other nodes fork workers.
   std::string program;                 ///< path of the executable; empty: the agent's own
   std::vector<std::string> arguments;  ///< of the program, as main got them; at most kMaxRows
   std::vector<std::string> libraries;  ///< its own shared objects: paths; at most 64
   std::string job_name;                ///< for people
-  std::uint64_t ignored_signals = 0;   ///< as the program was started; bit n - 1: signal n
+  std::uint64_t ignored_signals = 0;   ///< at the program's start; bit n - 1: signal n
   std::uint64_t blocked_signals = 0;
 };
-/// Agent's answer, with descriptors: channel memory, agent's doorbell memory, agent's doorbell
-/// event.
+/// Agent -> process, answers Hello, with descriptors: channel memory, the agent's doorbell memory,
+/// the agent's doorbell event.
 struct Welcome {
   std::uint32_t protocol = 0;
   NodeId node;
@@ -170,22 +168,22 @@ struct Welcome {
   std::uint64_t process = 0;     ///< index of this process on its node, unique for the node's life
   std::uint32_t my_slot = 0;     ///< slot of the agent's channel in the process's doorbell
   std::uint32_t agent_slot = 0;  ///< slot of this process in the agent's doorbell
-  std::uint32_t cpus = 1;        ///< whole CPU slots of the node, for spin budgets
-  JobId job;                     ///< that the process works for
+  std::uint32_t cpus = 1;        ///< whole CPUs of the node; sets how long the process spins
+  JobId job;                     ///< the job that the process works for
 };
-/// Agent -> process, over the socket, when a peer channel is made; descriptors: channel memory, the
+/// Agent -> both processes of a new channel, over the socket; descriptors: channel memory, the
 /// peer's doorbell memory, the peer's doorbell event.
 struct Channel {
-  std::uint64_t peer = 0;  ///< process index of the other side
-  std::uint32_t side = 0;  ///< 0 or 1: which producer is mine
-  std::uint32_t my_slot = 0;
-  std::uint32_t peer_slot = 0;
-  /// The peer lives on another node and the agent carries the frames: what travels is inline,
+  std::uint64_t peer = 0;       ///< process index of the other side
+  std::uint32_t side = 0;       ///< 0 or 1: the ring that the receiver of this message writes
+  std::uint32_t my_slot = 0;    ///< of the channel, in the receiver's doorbell
+  std::uint32_t peer_slot = 0;  ///< of the channel, in the peer's doorbell
+  /// The peer lives on another node and the agent carries the frames: a value there is inline,
   /// forwarded or an error, never a location.
   bool remote = false;
-  std::uint64_t holder = 0;  ///< who counts as holder of refs sent there; 0: the peer itself
+  std::uint64_t holder = 0;  ///< the process that holds refs sent there; 0: the peer itself
 };
-/// Agent -> process: the peer is dead (its channel can be drained a last time).
+/// Agent -> process: the peer is dead and was reaped. The process drains its channel a last time.
 struct PeerDied {
   static constexpr std::uint64_t kUnknown = ~std::uint64_t{0};
   std::uint64_t peer = 0;
@@ -193,108 +191,113 @@ struct PeerDied {
   /// The highest call that it began, when the agent knows better than the channel's counter.
   std::uint64_t started = kUnknown;
 };
-/// Process -> agent: up to `backlog` workers for this demand, please. The newest message for a key
-/// replaces older ones; backlog 0 withdraws.
+/// Process -> agent: asks for up to `backlog` workers of this demand. The newest message for a key
+/// replaces older ones; backlog 0 withdraws the request.
 struct RequestLease {
   std::uint64_t key = 0;  ///< the caller's name for the demand
   std::uint32_t backlog = 0;
   ResourceDemand demand;
-  NodeId near{};                 ///< has most bytes of the large arguments
-  std::uint64_t near_bytes = 0;  ///< how many
+  NodeId near{};                 ///< the node that has most bytes of the large arguments
+  std::uint64_t near_bytes = 0;  ///< how many bytes that node has
 };
-/// Agent -> process. The channel to `worker` was or will be announced by Channel.
+/// Agent -> process. Channel announces the channel to `worker`, before or after this message.
+/// Lease 0: to the worker itself, before a caller has the lease.
 struct LeaseGranted {
   std::uint64_t key = 0;
   std::uint64_t lease = 0;
   std::uint64_t worker = 0;
   std::vector<std::int32_t> gpus;
-  std::optional<ResourceDemand> demand = {};  ///< lease 0: what the worker's lease reserves
+  std::optional<ResourceDemand> demand = {};  ///< lease 0: the resources that the lease reserves
   bool has_devices = false;                   ///< lease 0 with a demand: `gpus` are its devices
 };
-/// Agent -> process: the demand can never be satisfied; all calls of this key fail with the
-/// sentence.
+/// Agent -> process: no node can ever satisfy the demand; all calls of this key fail with `why`.
 struct LeaseRefused {
   std::uint64_t key = 0;
   std::string why;
 };
-/// Agent -> process: others wait; return the lease as soon as its calls have ended.
+/// Agent -> process: other processes wait for resources. Return the lease as soon as its calls have
+/// ended.
 struct LeaseReclaim {
   std::uint64_t lease = 0;
 };
-/// Process -> agent.
+/// Process -> agent: the sender no longer uses the lease.
 struct LeaseReturned {
   std::uint64_t lease = 0;
 };
-/// Worker -> agent: its thread waits for others; its resources are free meanwhile.
+/// Worker -> agent: its thread waits for other tasks; its resources are free until Unblocked.
 struct Blocked {};
+/// Worker -> agent: its thread runs again.
 struct Unblocked {};
-/// Tasks of one function that ran, without opening their arguments and waiting for others.
+/// The tasks of one function that a worker ran.
 struct SitePace {
   FunctionKey function;
   std::uint32_t tasks = 0;
-  std::uint64_t ran_ns = 0;  ///< all of them
+  /// Sum over the tasks, without the time to open arguments and to wait for other tasks.
+  std::uint64_t ran_ns = 0;
 };
-/// Worker -> agent, behind a task, at most four times a second: what ran since it was told last.
+/// Worker -> agent, after a task, at most four times a second: the run times since the last Pace.
 struct Pace {
   std::vector<SitePace> sites;  ///< at most kMaxSites
 };
 
-/// Process -> agent: this object's record is the agent's from now on. The sender holds one count.
+/// Process -> agent: the agent owns this object's record from now on. The sender holds one count.
 struct Promote {
   ObjectId object;
-  Value value;  ///< pending, or what is known
+  Value value;  ///< the value, or pending
 };
-/// Process -> agent: an promoted object that was pending has its value (sent by whoever runs its
-/// task).
+/// Process -> agent: the value of a promoted object that was pending. The process that promoted the
+/// object sends it, once the object's task has ended.
 struct Fulfil {
   ObjectId object;
   Value value;
 };
-/// Process -> agent: counts of holders. `process` holds `delta` more (sender registers for the
-/// receiver before the message with the ref is published); a process drops its own with a negative
-/// delta. What a value names that the agent is to keep is counted by the agent.
+/// Process -> agent: adds `delta` to the counts of the object that `process` holds. A process that
+/// sends a ref counts the receiver before it publishes the frame with the ref (RUN-4). A process
+/// drops its own counts with a negative delta. The agent itself counts the refs inside a value that
+/// it keeps.
 struct Hold {
   ObjectId object;
   std::uint64_t process = 0;
   std::int32_t delta = 0;
-  std::uint64_t frame = 0;    ///< the sender's to that process, from 1 on; 0: in none
-  std::uint32_t waiting = 0;  ///< of the frames before it so many are not in the ring yet
+  /// Number, from 1, of the frame with the ref among the sender's frames to `process`; 0: in none.
+  std::uint64_t frame = 0;
+  std::uint32_t waiting = 0;  ///< how many of the frames before it are not in the ring yet
 };
-/// Process -> agent, answers PeerDied: so many frames of that process came.
+/// Process -> agent, answers PeerDied: how many frames of the dead process arrived.
 struct Arrived {
   std::uint64_t peer = 0;
   std::uint64_t frames = 0;
 };
-/// Process -> agent: tell me the value when it is ready (once). Without `fetch` a large value at
-/// another node stays there and Ready says `remote`.
+/// Process -> agent: asks for the value; the agent sends one Ready as soon as there is one. Without
+/// `fetch` a large value at another node stays there, and Ready has a remote value.
 struct Await {
   ObjectId object;
   bool fetch = true;
 };
-/// Agent -> process. Holds for the refs inside are already counted for the receiver.
+/// Agent -> process. The agent has counted the refs inside for the receiver.
 struct Ready {
   ObjectId object;
   Value value;
-  NodeId node{};  ///< of a remote value: which has the bytes
+  NodeId node{};  ///< with a remote value: the node that has the bytes
 };
 /// Process -> agent: the bytes of the object are gone; answered by Ready with another value, or an
 /// error. Agent -> the process that made the object: compute it again; answered by Rebuilt.
 struct Rebuild {
   ObjectId object;
-  ObjectId lost;  ///< where its value led to: the object that it was forwarded to, or itself
+  ObjectId lost;  ///< whose bytes are gone: the one `object` was forwarded to, or `object` itself
 };
-/// Process -> agent: the value of an object of mine from here on, whatever it was before.
+/// Process -> agent, answers Rebuild: the new value of an object that the sender made.
 struct Rebuilt {
   ObjectId object;
   Value value;
 };
-/// Process -> agent: I can compute this object again though I hold it no longer. Agent -> process,
-/// once, then: nobody holds it any more.
+/// Process -> agent: the sender can compute this object again, although it no longer holds it.
+/// Agent -> that process, once, later: the object has no holder left.
 struct Lineage {
   ObjectId object;
 };
-/// Worker -> agent: a call of mine that has ended, for whoever can make it again when I am gone.
-/// Agent -> process: such a call is yours from here on.
+/// Worker -> agent: a call of the sender that has ended. Another process can make it again when the
+/// sender is gone. Agent -> process of the same job: the receiver keeps the call from now on.
 struct KeptCall {
   std::uint64_t number = 0;  ///< its name on this node
   Call call;
@@ -303,28 +306,27 @@ struct KeptCall {
   ResourceDemand demand;
   std::int32_t retries_left = 3;  ///< -1: without limit
   std::vector<std::string> retry_on;
-  std::uint64_t input_bytes = 0;  ///< what the objects take that it names
+  std::uint64_t input_bytes = 0;  ///< size of the objects that the call names
 };
-/// Worker -> agent: the object, which was promoted, is a result of that kept call. Agent ->
-/// process: of one that is yours now.
+/// Worker -> agent: this promoted object is a result of that kept call. Agent -> process: the same,
+/// of a kept call that the receiver has now.
 struct MadeBy {
   ObjectId object;
-  std::uint64_t call = 0;
-  std::uint32_t result = 0;
-  std::int32_t retries_left = 3;
+  std::uint64_t call = 0;         ///< number of the KeptCall
+  std::uint32_t result = 0;       ///< index of the result
+  std::int32_t retries_left = 3;  ///< of the call
 };
-/// Process -> agent: I will name this kept call no more.
+/// Process -> agent: the sender will not name this kept call any more.
 struct ForgetCall {
   std::uint64_t number = 0;
 };
-/// Process -> agent: the location's object is dead (never promoted, or the owner process frees its
-/// own).
+/// Process -> agent: the object at this location can be freed. Only its owner sends it.
 struct Free {
   Location location;
 };
 
-/// Process -> agent: a new actor. `creation` is the constructor's call; its payload are the inline
-/// arguments.
+/// Process -> agent: make this actor. `creation` is the constructor's call; the payload has its
+/// inline arguments.
 struct CreateActor {
   ActorId actor;
   ObjectId lifetime;
@@ -351,28 +353,29 @@ struct StartActor {
   std::vector<std::int32_t> gpus;
   Call creation;
 };
-/// Worker -> agent.
+/// Worker -> agent, answers StartActor.
 struct ActorCreated {
   ActorId actor;
   std::uint64_t incarnation = 0;
   std::shared_ptr<const ErrorInfo> error;  ///< set: the constructor threw
 };
-/// Process -> agent: keep me told where the actor is.
+/// Process -> agent: asks for an ActorUpdate now and one at every change.
 struct WatchActor {
   ActorId actor;
 };
 enum class ActorState : std::uint8_t { pending = 0, alive = 1, restarting = 2, dead = 3 };
-/// Agent -> watchers.
+/// Agent -> every process that sent WatchActor.
 struct ActorUpdate {
   ActorId actor;
   ActorState state = ActorState::pending;
   std::uint64_t incarnation = 0;
-  std::uint64_t worker = 0;  ///< alive: its process; the channel is announced by Channel
-  /// Dead: why. Pending: how its last life ended, if it had one.
+  std::uint64_t worker = 0;  ///< alive: its process index; Channel announces the channel
+  /// Dead: the reason. Pending: how its last life ended, if it had one.
   std::shared_ptr<const ErrorInfo> error;
   std::uint64_t retry_at_ns = 0;  ///< pending: when its next life begins, of steady_now()
-  bool silent = false;            ///< alive: its node says nothing, and is not known to be dead
+  bool silent = false;            ///< alive: its node does not answer, and is not known to be dead
 };
+/// Process -> agent: end the actor's present life.
 struct KillActor {
   ActorId actor;
   bool may_restart = false;
@@ -383,41 +386,44 @@ struct FindActor {
   std::string name;
   std::string name_space;
 };
+/// Agent -> process, answers FindActor and CreateActor.
 struct FoundActor {
   std::uint64_t request = 0;
   bool found = false;
-  ActorId actor;  ///< when found: the receiver already holds one count of `lifetime`
+  ActorId actor;  ///< found: the agent has counted one holder of `lifetime` for the receiver
   ObjectId lifetime;
   std::string class_name;
-  std::shared_ptr<const ErrorInfo> error;  ///< nobody can tell, or it could not be made
+  /// The directory could not be asked, or the actor could not be made.
+  std::shared_ptr<const ErrorInfo> error;
 };
 
-/// Process -> agent: I need an extent of at least this many bytes. Answered by GiveExtent.
+/// Process -> agent: asks for an extent of at least this many bytes. Answered by GiveExtent.
 struct NeedExtent {
   std::uint64_t bytes = 0;
   std::uint64_t request = 0;
 };
-/// Agent -> process, with one descriptor; or an error and none. With neither: try again, your own
-/// memory may have room now.
+/// Agent -> process, answers NeedExtent: an extent with one descriptor, or an error. With neither:
+/// objects of the receiver were recycled; it tries its own extents and asks again if they are full.
 struct GiveExtent {
   std::uint64_t extent = 0;
   std::uint64_t bytes = 0;
   std::shared_ptr<const ErrorInfo> error;
-  std::uint64_t request = 0;  ///< that it answers
+  std::uint64_t request = 0;  ///< of the NeedExtent
 };
-/// Process -> agent: mapped; seal it. Answered by ExtentSealed once readers may have it.
+/// Process -> agent: the extent is mapped, and the agent seals it. Answered by ExtentSealed.
 struct ExtentMapped {
   std::uint64_t extent = 0;
 };
+/// Agent -> process: the extent is sealed, and readers may map it now.
 struct ExtentSealed {
   std::uint64_t extent = 0;
 };
-/// Process -> agent: descriptors for reading a process's publications segment or an extent.
+/// Process -> agent: asks for a descriptor to read a publications segment or an extent.
 struct NeedReader {
   bool is_segment = false;
   std::uint64_t id = 0;
 };
-/// Agent -> process, with one descriptor (none with an error: it is gone).
+/// Agent -> process, answers NeedReader, with one descriptor. An error without one: it is gone.
 struct GiveReader {
   bool is_segment = false;
   std::uint64_t id = 0;
@@ -425,7 +431,8 @@ struct GiveReader {
   std::uint64_t bytes = 0;
   std::shared_ptr<const ErrorInfo> error;
 };
-/// Agent -> writer: the object of this slot is dead and unpinned: reuse its memory.
+/// Agent -> the process that made the object: the object of this slot is freed and no reader pins
+/// it. The process may use its memory again.
 struct Recycle {
   std::uint32_t slot = 0;
   std::uint64_t generation = 0;
@@ -440,24 +447,24 @@ struct StoreTables {
   std::uint32_t incarnation = 0;
   std::uint64_t extent_bytes = 0;
 };
-/// Process -> agent: the tables are mapped; seal them.
+/// Process -> agent: the tables are mapped, and the agent may seal them.
 struct StoreAttached {};
-/// Process -> agent: this object of mine is about to be named in a message to another process: keep
-/// it until Free, or the death of whose it is.
+/// Process -> agent: the sender is about to name this object of its own in a message to another
+/// process. The agent keeps it until its owner sends Free or dies.
 struct Adopt {
   Location location;
   std::uint32_t site = 0;     ///< a CallSite's number; 0: unknown
-  std::uint64_t process = 0;  ///< whose it is from then on; 0: the sender's
+  std::uint64_t process = 0;  ///< the process that owns the object from then on; 0: the sender
   std::uint64_t frame = 0;    ///< as in Hold
-  std::uint32_t waiting = 0;
+  std::uint32_t waiting = 0;  ///< as in Hold
 };
-/// Process -> agent: the name of a place where it makes objects; before the first Adopt that has
-/// the number.
+/// Process -> agent: the name of a place in the program that makes objects. It comes before the
+/// first Adopt with its number.
 struct CallSite {
   std::uint32_t number = 0;  ///< from 1 on, at most kMaxCallSites
   std::string text;          ///< "main.cpp:12", or a function's name
 };
-/// Process -> agent: the last view of a freed object is gone here.
+/// Process -> agent: the sender has closed its last view of a freed object.
 struct Unpinned {
   std::uint32_t process = 0;
   std::uint32_t slot = 0;
@@ -468,40 +475,42 @@ struct Forget {
   std::uint64_t id = 0;
 };
 
-/// Agent -> process: memory is short. Promote the objects that you alone know of, then give back
-/// empty extents.
+/// Agent -> process: memory is short. Promote the objects that only you know, then send GiveBack
+/// for each empty extent.
 struct MemoryPressure {};
-/// Process -> agent: this extent of mine holds nothing and is unmapped.
+/// Process -> agent: the sender has unmapped this extent of its own, which holds no object.
 struct GiveBack {
   std::uint64_t extent = 0;
 };
-/// Process -> agent: an adopted object is not where it was adopted; answered by NowAt.
+/// Process -> agent: an adopted object is no longer at this location; answered by NowAt.
 struct WhereIs {
   std::uint64_t request = 0;
   Location location;
 };
-/// Agent -> process: where its bytes are for the moment; or why not.
+/// Agent -> process, answers WhereIs: the present location, which the receiver opens once and does
+/// not keep; or an error.
 struct NowAt {
   std::uint64_t request = 0;
   Location location;
   std::shared_ptr<const ErrorInfo> error;
 };
 
-/// Process -> agent, after the object's Promote; has_copies(object). Answered by Replicated.
+/// Process -> agent, after the object's Promote: make replicas. Precondition: has_copies(object).
+/// Answered by Replicated.
 struct Replicate {
   std::uint64_t request = 0;
   ObjectId object;
-  std::uint32_t copies = 2;  ///< on so many nodes, this one among them
+  std::uint32_t copies = 2;  ///< number of nodes that are to have the bytes, this one included
   std::uint64_t timeout_ns = 0;
 };
-/// Agent -> process: so many nodes have it; or why not.
+/// Agent -> process, answers Replicate: all these nodes have the bytes; or an error.
 struct Replicated {
   std::uint64_t request = 0;
   std::shared_ptr<const ErrorInfo> error;
 };
 
-/// Process -> agent: a name for an object, which was promoted; what has a name; or nothing is to
-/// have it any more. Answered by NamedObject.
+/// Process -> agent: gives a promoted object a name (detach), asks for the object with a name
+/// (find), or frees a name (forget). Answered by NamedObject.
 struct NameObject {
   enum class Verb : std::uint8_t { detach = 0, find = 1, forget = 2 };
   std::uint64_t request = 0;
@@ -511,29 +520,30 @@ struct NameObject {
   std::uint64_t fingerprint = 0;  ///< detach: of the value's type
   std::string type;               ///< detach: for people
 };
-/// Agent -> process: it has the name, what has it, or had it.
+/// Agent -> process, answers NameObject.
 struct NamedObject {
   std::uint64_t request = 0;
-  bool found = false;
-  ObjectId object;  ///< find: the receiver already holds one count of it
+  bool found = false;  ///< detach: the object has the name; find: one has it; forget: one had it
+  ObjectId object;     ///< find: the agent has counted one holder for the receiver
   std::uint64_t fingerprint = 0;
   std::string type;
   std::shared_ptr<const ErrorInfo> error;
 };
-/// Process -> agent: where are the bytes of these, which were promoted? Answered by Located.
+/// Process -> agent: asks for the places of these promoted objects. Answered by one or more
+/// Located.
 struct Locate {
   std::uint64_t request = 0;
   std::vector<ObjectId> objects;  ///< at most kMaxRefs
 };
 enum class PlaceState : std::uint8_t { unknown = 0, pending = 1, small = 2, large = 3, failed = 4 };
 struct ObjectPlace {
-  std::uint32_t index = 0;  ///< among those of the Locate
+  std::uint32_t index = 0;  ///< among the objects of the Locate
   PlaceState state = PlaceState::unknown;
   std::uint64_t bytes = 0;
-  bool spilled = false;       ///< it is on disk, and nowhere in memory
-  std::vector<NodeId> nodes;  ///< that have the bytes; at most kMaxPlaces
+  bool spilled = false;       ///< a node has it on disk, and no node has it in memory
+  std::vector<NodeId> nodes;  ///< the nodes that have the bytes; at most kMaxPlaces
 };
-/// Agent -> process.
+/// Agent -> process, answers Locate.
 struct Located {
   std::uint64_t request = 0;
   std::vector<ObjectPlace> places;  ///< at most kMaxRefs
@@ -554,32 +564,33 @@ struct NodeRow {
   std::uint32_t workers = 0;
   std::vector<std::pair<std::string, std::int64_t>> resources;
 };
+/// Agent -> process, answers ListNodes.
 struct Nodes {
   std::uint64_t request = 0;
   std::vector<NodeRow> rows;
   bool more = false;  ///< the answer goes on in another message
 };
-/// Process -> agent: a question for control; its payload is an encoded control::ToControl that asks
-/// and changes nothing but key-values and draining. Or one about the memory of a node, without
-/// payload. Answered by Answer.
+/// Process -> agent: a question, answered by one or more Answer. With About::control the payload is
+/// an encoded control::ToControl, which may change key-values and draining and nothing else. With
+/// About::memory it asks for the MemoryReport of a node, without payload.
 struct Inquire {
   enum class About : std::uint8_t { control = 0, memory = 1 };
   std::uint64_t request = 0;
   About about = About::control;
   NodeId node;  ///< memory: whose; zero: the agent's own
 };
-/// Agent -> process: a piece of the answer, an encoded control::FromControl or MemoryReport; or,
-/// when whoever was asked cannot be reached, an error and nothing.
+/// Agent -> process, answers Inquire. The payload is a piece of an encoded control::FromControl or
+/// MemoryReport. With an error there is no payload: control or the node cannot be reached.
 struct Answer {
   std::uint64_t request = 0;
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;  ///< of the whole answer
   std::shared_ptr<const ErrorInfo> error;
 };
-/// Agent -> process: end yourself now (the node goes down); why, for the log. Driver -> agent: the
-/// job is finished.
+/// Agent -> process: end yourself now. Driver -> agent: the job is finished. Worker -> agent,
+/// before StoreAttached: it cannot start.
 struct Shutdown {
-  std::string why;
+  std::string why;  ///< for the log
 };
 
 using NodeMessage = std::variant<
@@ -591,8 +602,9 @@ using NodeMessage = std::variant<
     GiveBack, WhereIs, NowAt, Rebuild, Rebuilt, Lineage, KeptCall, MadeBy, ForgetCall, Pace,
     CallSite, Arrived, Replicate, Replicated, NameObject, NamedObject, Locate, Located>;
 
-/// Every id that a kept call names: f(id, its position, whether it names a result of a kept call).
-/// The position is that of an argument, or kMaxArguments + that of a ref among all inside them.
+/// Calls `f(id, position, made)` for every id that a kept call names. The position is that of an
+/// argument, or kMaxArguments + the position of a ref among all refs inside the arguments. `made`
+/// says whether the id names a result of a kept call.
 template <class Kept, class F>
 void each_id(Kept& kept, F&& f) {
   std::size_t ref = kMaxArguments;
@@ -606,8 +618,7 @@ void each_id(Kept& kept, F&& f) {
   }
 }
 
-// --- bytes
-// -----------------------------------------------------------------------------------------------------------
+// --- bytes ---
 
 /// A decoded frame: the message and the payload beside it (points into the frame's bytes).
 template <class Message>
@@ -616,11 +627,10 @@ struct Decoded {
   BlobView payload;
 };
 
-/// Writes messages into one reused buffer; the result is valid until the next call. Not for two
-/// threads at once. Errors: none: a message of ours that would break a bound is a broken invariant,
-/// except texts, which are cut, and causes of an error, which are left out. The size is a multiple
-/// of 8 and may exceed what a ring or socket takes: compare before sending. Cost: no allocation up
-/// to 32 KiB; about 120 ns for a call with two small arguments.
+/// Writes messages into one reused buffer. The result is valid until the next call. Not for two
+/// threads at once. No errors: it cuts long texts, leaves out causes of an error, and asserts all
+/// other bounds. The size is a multiple of 8 and may exceed what a ring or socket takes: compare
+/// before sending. No allocation up to 32 KiB.
 class FrameWriter {
  public:
   FrameWriter();
@@ -635,11 +645,11 @@ class FrameWriter {
   std::unique_ptr<State> state_;
 };
 
-/// Checks everything (segment table, bounds, counts, enum values, payload ranges) before it is
-/// used. Errors: invalid_argument with the field; an unknown message kind is `unavailable`
-/// ("unsupported message N"). The frame must be private memory (a ring's consumer copies it there),
-/// best aligned to 8: else the message is copied once more. Cost: about 130 ns for a call with two
-/// small arguments; memory is at most 25 times the message.
+/// Decodes a frame and checks bounds, counts, enum values and payload ranges. Errors:
+/// invalid_argument with the field's name; unavailable ("unsupported message N") for an unknown
+/// kind of message. The frame must be private memory (a ring's consumer copies it there). A frame
+/// that is not aligned to 8 costs one more copy. The result takes at most 25 times the message's
+/// memory.
 Result<Decoded<CallMessage>> decode_call(BlobView frame);
 Result<Decoded<NodeMessage>> decode_node(BlobView frame);
 

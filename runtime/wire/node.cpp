@@ -30,7 +30,8 @@ void read(schema::Hello::Reader in, Hello& m) {
   m.token = in.getToken();
   m.program = read_text(in.getProgram(), "program", kMaxPath);
   read_texts(in.getArguments(), m.arguments, "arguments", kMaxProgramArgument);
-  const auto libraries = in.getLibraries();  // once: a second look counts as more to walk
+  const auto libraries =
+      in.getLibraries();  // read once: a second read counts against the traversal limit
   bounded(libraries.size(), 64, "libraries");
   read_texts(libraries, m.libraries, "libraries", kMaxProgramArgument);
   m.job_name = read_text(in.getJobName(), "job name");
@@ -146,8 +147,9 @@ void read(schema::LeaseReturned::Reader in, LeaseReturned& m) {
   m.lease = in.getLease();
 }
 
-// --- objects: Promote, Fulfil, Rebuilt and Ready say the same thing to different ends, Ready a
-// little more ---
+// --- objects ---
+//
+// Promote, Fulfil, Rebuilt and Ready share their fields; Ready has one more.
 
 template <class Builder, class Message>
 void write_object(Builder out, const Message& m) {
@@ -242,7 +244,8 @@ void read(schema::KeptCall::Reader in, KeptCall& m, std::size_t payload_size) {
   }
   internal::read(in.getDemand(), m.demand);
   m.retries_left = in.getRetriesLeft();
-  const auto retry_on = in.getRetryOn();  // once: a second look counts as more to walk
+  const auto retry_on =
+      in.getRetryOn();  // read once: a second read counts against the traversal limit
   bounded(retry_on.size(), kMaxRetryOn, "retry on");
   read_texts(retry_on, m.retry_on, "retry on", kMaxText);
   m.input_bytes = in.getInputBytes();
@@ -728,7 +731,7 @@ void read(schema::Shutdown::Reader in, Shutdown& m) {
   m.why = read_text(in.getWhy(), "reason");
 }
 
-/// Picks the member of the union by the type of the message.
+/// Selects the member of the union by the type of the message.
 struct WriteNode {
   schema::NodeMessage::Builder out;
   void operator()(const Hello& m) { write(out.initHello(), m); }

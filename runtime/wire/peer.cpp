@@ -88,7 +88,7 @@ void read(schema::PeerLeaseRefused::Reader in, PeerLeaseRefused& m) {
   m.why = read_text(in.getWhy(), "reason");
 }
 
-// PeerLeaseReclaim and PeerLeaseReturned say the same thing in opposite directions.
+// PeerLeaseReclaim and PeerLeaseReturned have the same fields, in opposite directions.
 template <class Builder, class Message>
 void write_lease(Builder out, const Message& m) {
   out.setProcess(m.process);
@@ -312,7 +312,7 @@ void read(schema::PeerLocated::Reader in, PeerLocated& m) {
 
 // --- bytes ---
 
-/// A payload that stands at `offset` of so many bytes.
+/// Throws unless a payload of this size at `offset` lies within `total` bytes.
 void expect_within(std::uint64_t offset, std::size_t payload_size, std::uint64_t total) {
   if (offset > total || payload_size > total - offset)
     refuse("payload", "reaches beyond what it is a part of");
@@ -424,7 +424,7 @@ void read(schema::ProgramData::Reader in, ProgramData& m, std::size_t payload_si
   if (!m.error) expect_within(m.offset, payload_size, m.bytes);
 }
 
-/// Picks the member of the union by the type of the message.
+/// Selects the member of the union by the type of the message.
 struct WritePeer {
   schema::PeerMessage::Builder out;
   void operator()(const PeerLeaseRequest& m) { write(out.initLeaseRequest(), m); }

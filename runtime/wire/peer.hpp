@@ -1,10 +1,10 @@
-/// Messages between the agents of two nodes, as plain structs; call.capnp's framing,
-/// conversation 2.
+/// The messages between the agents of two nodes, as plain structs. schema/peer.capnp specifies who
+/// sends each message, when, and in what order. Framing is that of call.capnp, conversation 2.
 ///
-/// They travel over a Link (exactly once, in order). Processes are named by their index on their
-/// own node; a *proxy* is the agent's stand-in for a process of another node. Frames between two
-/// processes of different nodes are carried whole, as the rings have them, with the owners of the
-/// refs inside beside them.
+/// They travel over a Link (exactly once, in order). A process is named by its index on its own
+/// node. A *proxy process* is the agent's stand-in for a process of another node. An agent carries
+/// a frame between two processes of different nodes whole, as it is in the rings, together with the
+/// owners of the refs inside.
 ///
 ///     PeerWriter writer;
 ///     outbox.append(writer.encode(PeerHold{object, holder, -1}));
@@ -21,8 +21,9 @@ inline constexpr std::size_t kMaxCarriedRefs = 4096;  ///< refs of one carried f
 inline constexpr std::size_t kMaxObjectRefs = 16384;  ///< refs of one PeerReady
 inline constexpr std::size_t kMaxHeld = 1024;         ///< objects of one PeerHeld
 
-/// Which of an object's two names is meant is said by its id: one that was put with copies at other
-/// nodes says so wherever it goes, and each copy is an object of its keeper's.
+/// Two bits of an id's low half. An object that was put with replicas has kHasCopies set in its id.
+/// Each replica is an object of the node that keeps it; its id is the original's with kIsCopy set
+/// too.
 inline constexpr std::uint64_t kHasCopies = std::uint64_t{1} << 63,
                                kIsCopy = std::uint64_t{1} << 62;
 constexpr bool is_copy(ObjectId id) {
@@ -38,7 +39,7 @@ constexpr ObjectId original_of(ObjectId id) {
   return {id.high, id.low & ~kIsCopy};
 }
 
-/// A ref as it crosses between nodes: the object, and the node whose agent owns its record.
+/// A ref in a message between nodes: the object, and the node whose agent owns its record.
 struct OwnedRef {
   ObjectId object;
   NodeId owner;
@@ -47,7 +48,7 @@ struct OwnedRef {
 
 // --- leases: the asking agent -> the asked one, and back
 
-/// `count` more workers for this process of mine, please (in addition to earlier requests).
+/// Asks for `count` more workers for a process of the sender, in addition to earlier requests.
 struct PeerLeaseRequest {
   std::uint64_t process = 0;
   std::uint64_t key = 0;
@@ -55,19 +56,20 @@ struct PeerLeaseRequest {
   JobId job;
   ResourceDemand demand;
 };
-/// What is not granted yet of this key is not wanted any more.
+/// Withdraws all requests of this key that are not granted yet.
 struct PeerLeaseWithdraw {
   std::uint64_t process = 0;
   std::uint64_t key = 0;
 };
 struct PeerLeaseGranted {
-  std::uint64_t process = 0;  ///< who asked, on its node
+  std::uint64_t process = 0;  ///< the asking process, on its node
   std::uint64_t key = 0;
   std::uint64_t lease = 0;
   std::uint64_t worker = 0;  ///< on the granting node
   std::vector<std::int32_t> gpus;
 };
-/// Not here, now or ever (draining, or less than the asker believed): ask elsewhere.
+/// The sender grants `count` of the workers neither now nor later, because it drains or has less
+/// than the asker assumed. The asker asks another node.
 struct PeerLeaseRefused {
   std::uint64_t process = 0;
   std::uint64_t key = 0;
@@ -85,32 +87,33 @@ struct PeerLeaseReturned {
 
 // --- processes
 
-/// My process wants to call this actor's worker of yours. Answered only if that is not there any
-/// more, by PeerProcessGone.
+/// A process of the sender wants to call this actor, which runs in this worker of the receiver. The
+/// receiver answers PeerProcessGone if the worker is not there any more, and nothing otherwise.
 struct PeerConnect {
   std::uint64_t process = 0;
   std::uint64_t worker = 0;
   ActorId actor;
   std::uint64_t incarnation = 0;
 };
-/// A frame of a ring (a CallMessage with its payload), which is this message's payload. `refs`:
-/// every ref inside, in the order of the frame (refs of a value, then its forward). The sender
-/// keeps a count for the receiving node of each that a third one owns, see PeerHold.
+/// Carries a frame of a ring (a CallMessage with its payload) as this message's payload. `refs`:
+/// every ref inside, in the order of the frame (refs of a value, then its forward). For each ref
+/// that a third node owns, the sender keeps a count for the receiving node; see PeerHold.
 struct PeerFrame {
   std::uint64_t from = 0;  ///< on the sender's node
   std::uint64_t to = 0;    ///< on the receiver's
   std::vector<OwnedRef> refs;
 };
-/// My process is dead, for your process `peer` (0: for all of yours).
+/// A process of the sender is dead. The receiver tells its process `peer` (0: all its processes).
 struct PeerProcessGone {
   std::uint64_t process = 0;
   std::uint64_t peer = 0;
-  std::uint64_t started = 0;  ///< the highest call of `peer` that it began
+  std::uint64_t started = 0;  ///< the highest call of `peer` that the process began
   std::string reason;
 };
 
-/// Flow control of carried frames: of those that your process `to` sent to my process `from`, so
-/// many have entered its ring. A sender keeps at most kCarryWindow beyond it under way.
+/// Flow control of carried frames: of the frames that the receiver's process `to` sent to the
+/// sender's process `from`, `consumed` have entered the ring of `from`. At most kCarryWindow frames
+/// beyond that number are under way.
 struct PeerCredit {
   std::uint64_t from = 0;
   std::uint64_t to = 0;
@@ -119,25 +122,29 @@ struct PeerCredit {
 
 // --- objects
 
-/// Who counts for whom when a ref crosses. An owner counts the node that it sends a ref to, by
-/// itself; for a ref that comes home nobody counts. A node that passes on a ref of a third tells
-/// nobody, and keeps its own count for the receiver until the owner has that one. So there are
-///   holder = the sender      to the owner: I hold `delta` more (-1: no longer, or one too many)
-///   holder = a third, +1     to the owner: I have it from `holder`; count me, and say so
-///   holder = a third, -1     from the owner: I have counted you for what you have from `holder`
-///   holder = the owner, -1   to that third: it counts me, or is lost to me; let go of your count
+/// The counts of nodes when a ref travels. An owner counts the node that it sends a ref to, without
+/// a message. For a ref that returns to its owner nothing is counted. A node that passes on a ref
+/// of a third node tells no other node, and keeps its own count for the receiver until the owner
+/// has counted the receiver. The meaning of the message follows from `holder` and `delta`:
+///   holder = the sender      to the owner: the sender holds `delta` more (-1: no longer, or one
+///                            count too many)
+///   holder = a third, +1     to the owner: the sender has the ref from `holder`; count the sender,
+///                            and confirm it
+///   holder = a third, -1     from the owner: it has counted the receiver for the ref from `holder`
+///   holder = the owner, -1   to the node that passed the ref on: the owner counts the sender, or
+///                            the sender cannot reach it; drop the count kept for the sender
 struct PeerHold {
   ObjectId object;
   NodeId holder;
   std::int32_t delta = 0;
 };
-/// To the owner: tell me the value when it is ready (once).
+/// To the owner: asks for the value, answered by one PeerReady as soon as there is one.
 struct PeerAwait {
   ObjectId object;
 };
-/// The owner's answer: inline (payload), an error, forwarded, or remote (the bytes are pulled when
-/// wanted). `refs`: the refs inside with their owners, as in PeerFrame; for a remote one those of
-/// the object's bytes.
+/// The owner's answer: a value that is inline (payload), an error, forwarded, or remote (the asker
+/// pulls the bytes when it wants them). `refs`: the refs inside with their owners, as in PeerFrame;
+/// for a remote value those in the object's bytes.
 struct PeerReady {
   ObjectId object;
   Value value;
@@ -148,43 +155,45 @@ struct PeerReady {
 /// error.
 struct PeerRebuild {
   ObjectId object;
-  ObjectId lost;  ///< where its value led to: the object that it was forwarded to, or itself
+  ObjectId lost;  ///< whose bytes are gone: the one `object` was forwarded to, or `object` itself
 };
 
 // --- bytes of large objects
 
-/// To the owner: send me the bytes. Small ones come in a PullData, larger ones over the bulk
-/// connection that BulkOffer opened before.
+/// To the owner, or to a node that PullElsewhere named: send the bytes. A small object comes in
+/// PullData, a larger one over the bulk connection that BulkOffer opened before.
 struct PullRequest {
   std::uint64_t transfer = 0;  ///< the asker's number
   ObjectId object;
-  std::uint64_t offset = 0;  ///< bytes that are there already, of those that `stamp` names
-  std::uint64_t stamp = 0;   ///< of one life of the object's bytes
-  NodeId without{};          ///< was named by PullElsewhere and did not deliver
-  bool direct = false;       ///< no other node may be named
+  std::uint64_t offset = 0;  ///< how many bytes of that stamp the asker has
+  std::uint64_t stamp = 0;   ///< names one version of the object's bytes; 0: the asker has none
+  NodeId without{};          ///< the last PullElsewhere named it, and it did not deliver
+  bool direct = false;       ///< the owner may not answer PullElsewhere
 };
-/// The owner's answer to that: this node has the bytes, or is getting them. If it does not deliver,
-/// the owner is asked again.
+/// The owner's answer to PullRequest: pull from `node`, which has the bytes or is receiving them.
+/// If it does not deliver, the asker asks the owner again.
 struct PullElsewhere {
   std::uint64_t transfer = 0;
   NodeId node;
 };
-/// The object's bytes [offset, offset + payload) of `bytes`.
+/// Answers PullRequest. The payload is the object's bytes from `offset` on; the object has `bytes`.
 struct PullData {
   std::uint64_t transfer = 0;
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
 };
-/// The bytes follow on the bulk connection under the object's id.
+/// Answers PullRequest: the bytes follow on the bulk connection, under the object's id.
 struct PullOnBulk {
   std::uint64_t transfer = 0;
   std::uint64_t bytes = 0;
 };
+/// Answers PullRequest: the sender cannot send the bytes.
 struct PullRefused {
   std::uint64_t transfer = 0;
   std::shared_ptr<const ErrorInfo> error;
 };
-/// Connect here and prove this key: from then on large objects that I pull from you come there.
+/// The sender listens at this address. The receiver connects and proves the key; the large objects
+/// that the sender pulls from it then travel over that connection.
 struct BulkOffer {
   std::uint64_t connection_high = 0, connection_low = 0;  ///< net::BulkId
   std::string host;
@@ -198,51 +207,55 @@ struct BulkOffer {
 struct PeerKeep {
   ObjectId object;
   bool keep = true;
-  std::uint32_t copies = 2;  ///< so many nodes are to have the bytes
-  bool orphan = false;       ///< the owner is lost: from one that keeps a copy and sends it
+  std::uint32_t copies = 2;  ///< number of nodes that are to have the bytes
+  bool orphan = false;       ///< the owner is lost; the sender keeps a copy, and sends its bytes
 };
-/// The copy is whole; or why there is none.
+/// Answers PeerKeep: the copy is complete; or an error says why there is none.
 struct PeerKept {
   ObjectId object;
   std::shared_ptr<const ErrorInfo> error;
 };
-/// To any node: have you a copy of this object, whose owner is dead? Answered by PeerReady, which
-/// is an error if not; a copy's bytes are pulled as copy_of(object).
+/// To any node: asks for a copy of this object, whose owner is dead. Answered by PeerReady, with an
+/// error if there is none. The asker pulls the copy's bytes as copy_of(object).
 struct PeerFind {
   ObjectId object;
 };
-/// From the keeper of copies to every node: which of these objects does nobody at yours hold? The
-/// next question replaces this one.
+/// From a node that keeps copies to every node: asks which of these objects have no holder at the
+/// receiver. Answered by PeerUnused. The next PeerHeld replaces this one.
 struct PeerHeld {
   std::uint64_t round = 0;
   std::vector<ObjectId> objects;  ///< at most kMaxHeld
-  std::uint64_t members = 0;      ///< a digest of the live nodes: who knows others names no object
+  /// A digest of the live nodes that the asker knows. A receiver that knows others names no object.
+  std::uint64_t members = 0;
 };
-/// Those that nobody here has held at any time since the question before, which named them, too.
+/// Answers PeerHeld: the objects that had no holder at the sender at any time since the PeerHeld
+/// before. That one named them, too.
 struct PeerUnused {
   std::uint64_t round = 0;
   std::vector<ObjectId> objects;
 };
 
-/// I keep copies of these, whose owners are lost; to every node, and back from others that do.
+/// To every node: the sender keeps copies of these objects, whose owners are lost. Another node
+/// that keeps copies of them answers once with the same message.
 struct PeerKeeping {
   std::vector<ObjectId> objects;  ///< at most kMaxHeld
 };
 
-/// Which of these do you have? Answered by PeerLocated.
+/// Asks which of these objects the receiver knows. Answered by PeerLocated.
 struct PeerLocate {
   std::uint64_t request = 0;
   std::vector<ObjectId> objects;  ///< at most kMaxHeld
 };
-/// An object that is known at the node that says so.
+/// An object that the sender of PeerLocated knows.
 struct PeerPlace {
-  std::uint32_t index = 0;  ///< among those of the PeerLocate
+  std::uint32_t index = 0;  ///< among the objects of the PeerLocate
   PlaceState state = PlaceState::unknown;
   std::uint64_t bytes = 0;
-  bool here = false;     ///< the node has the bytes
-  bool spilled = false;  ///< on disk
-  ObjectId forward;      ///< not zero: it is the value of this one, which others may have
+  bool here = false;     ///< the sender's node has the bytes
+  bool spilled = false;  ///< the bytes are on disk
+  ObjectId forward;      ///< not zero: the value is that of this object; ask other nodes about it
 };
+/// Answers PeerLocate.
 struct PeerLocated {
   std::uint64_t request = 0;
   std::vector<PeerPlace> places;
@@ -250,25 +263,26 @@ struct PeerLocated {
 
 // --- programs (a job's executable and its shared objects), by content
 
+/// To the node of a job's driver: asks for a piece of a file. Answered by ProgramData.
 struct ProgramRequest {
   JobId job;
   std::uint32_t file = 0;  ///< 0: the executable, then its shared objects
   std::uint64_t offset = 0;
 };
-/// Payload: the file's bytes at the offset.
+/// Answers ProgramRequest. The payload is the file's bytes from `offset` on.
 struct ProgramData {
   JobId job;
   std::uint32_t file = 0;
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;                 ///< of the whole file
-  std::shared_ptr<const ErrorInfo> error;  ///< set: it cannot be read
+  std::shared_ptr<const ErrorInfo> error;  ///< set: the file cannot be read
 };
 
-/// What is your memory used for? Answered by PeerAnswer.
+/// Asks for the receiver's MemoryReport. Answered by PeerAnswer.
 struct PeerInquire {
   std::uint64_t request = 0;
 };
-/// A piece of a MemoryReport, the payload; or an error.
+/// Answers PeerInquire. The payload is a piece of a MemoryReport. With an error there is none.
 struct PeerAnswer {
   std::uint64_t request = 0;
   std::uint64_t offset = 0;
@@ -284,7 +298,7 @@ using PeerMessage =
                  PeerAnswer, PullElsewhere, PeerKeep, PeerKept, PeerFind, PeerHeld, PeerUnused,
                  PeerLocate, PeerLocated, PeerKeeping>;
 
-/// As FrameWriter, for messages between agents: head and payload in one piece.
+/// Writes messages between agents, as FrameWriter does, with head and payload in one piece.
 class PeerWriter {
  public:
   PeerWriter();
@@ -299,24 +313,24 @@ class PeerWriter {
   std::unique_ptr<State> state_;
 };
 
-/// As decode_node(); the payload may have kMaxPeerPayload bytes. Values that cross are never
-/// pending and never shared; the payload of PullData and ProgramData lies within what it is a part
-/// of.
+/// Decodes and checks a frame, as decode_node() does. The payload may have kMaxPeerPayload bytes.
+/// It also checks that no value is pending or shared, and that the payload of PullData and
+/// ProgramData lies within the object or file.
 Result<Decoded<PeerMessage>> decode_peer(BlobView frame);
 
-/// The inside of an actor's creation as control keeps it: the CreateActor with its inline
-/// arguments as payload, and the owners of the refs inside.
+/// An actor's creation as control keeps it: the CreateActor, with its inline arguments as payload,
+/// and the owners of the refs inside.
 struct Creation {
   CreateActor create;
   std::vector<OwnedRef> refs;
 };
-/// Its own frame (conversation 6), which outlives builds. Precondition: payload within
-/// kMaxPeerPayload. The payload that is read points into `bytes`.
+/// Encodes a creation as a frame of its own (conversation 6), which later builds can read.
+/// Precondition: payload within kMaxPeerPayload. A decoded payload points into `bytes`.
 Blob encode_creation(const Creation& creation, BlobView payload);
 Result<Decoded<Creation>> decode_creation(BlobView bytes);
 
-/// Every ref of a frame, in order: for each value its refs, then its forward. A visitor so that
-/// nothing is allocated.
+/// Calls `f` for every ref of a frame, in order: for each value its refs, then its forward.
+/// Allocates nothing.
 template <class F>
 void for_each_ref(const Value& value, F&& f) {
   for (const ObjectId& id : value.refs) f(id);

@@ -8,20 +8,21 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "frames are little-endian");
 
-/// The first word: kind of the message in the lowest byte, then for a call its number of arguments,
-/// attempt and number of results, a byte each; then what every frame says of itself (see
-/// schema/call.capnp): the magic number, the conversation of calls, and another layout than that of
-/// frames with a schema.
+/// The first word, from its lowest byte on: the kind of the message; of a call the number of
+/// arguments, the attempt and the number of results, a byte each; then the second half of a frame's
+/// head (see schema/call.capnp): the magic number, the conversation of calls (0) and layout 2. A
+/// frame with a schema has layout 1.
 enum class Kind : std::uint8_t { call = 1, reply = 2, reply_without_value = 3 };
 constexpr std::uint64_t kFrame = 0x0200'7254'0000'0000;
-constexpr std::uint64_t kSame = 0xFFFF'FFFF'0000'00FF;  ///< in all first words of one kind
+constexpr std::uint64_t kSame = 0xFFFF'FFFF'0000'00FF;  ///< bits equal in all messages of a kind
 
 constexpr std::uint64_t first_word(Kind kind) noexcept {
   return kFrame | static_cast<std::uint64_t>(kind);
 }
 
-// Words after the first one. Of a call: these, then two ranges to a word. Of a reply: its number,
-// the time, and the index of the result with its range.
+// Indices of the words after the first one. A call has kSequence to kActor, then two ranges in each
+// word. A reply has kSequence, kRan, and kResult: the index of the result in the low half, its
+// range in the high half.
 enum : std::size_t { kSequence = 1, kModule, kOffset, kActor, kRanges };
 enum : std::size_t { kRan = 2, kResult, kReplyWords };
 

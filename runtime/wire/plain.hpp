@@ -1,11 +1,11 @@
-/// The two messages of the straight path, a call whose arguments travel inline and its reply, in a
-/// layout of their own, written and read without walking a schema.
+/// The compact layout of a *plain* call (all arguments inline, no refs) and of its reply. Client
+/// code writes and reads it without walking the message schema.
 ///
-/// They are a few words, so that a call with one small argument, or a small result, fits into one
-/// cache line of a ring together with its length. The first word tells them from the frames of
-/// schema/call.capnp (plain.cpp has all words); the payload follows, as in every frame. A message
-/// that does not fit the layout goes as the schema's. decode_call() reads both, and says what is
-/// wrong with one that is neither.
+/// A plain message has a few words. A call with one small argument, or a small result, fits into
+/// one cache line of a ring together with its length word. The first word distinguishes it from the
+/// frames of schema/call.capnp; plain.cpp describes all words. The payload follows, as in every
+/// frame. A message that does not fit this layout uses the schema. decode_call() reads both
+/// layouts, and returns the error for a frame that is neither.
 ///
 ///     PlainFrame frame;
 ///     channel.send(write_plain(PlainCall{…}, frame), payload);
@@ -41,7 +41,7 @@ struct PlainCall {
 struct PlainReply {
   std::uint64_t sequence = 0;
   std::uint32_t index = 0;
-  bool has_value = true;  ///< else it is pending: a call without results ended well
+  bool has_value = true;  ///< false: a call without results succeeded
   std::uint64_t ran_ns = 0;
   PlainRange value;
 };
@@ -51,13 +51,14 @@ struct PlainFrame {
   alignas(16) std::array<std::uint64_t, 48> words;
 };
 
-/// Writes the message without its payload; the result lies in `frame`. Empty: it does not fit, as
-/// with more than 255 attempts or results. Cost: about 40 instructions.
+/// Writes the message without its payload. The result lies in `frame`. It is empty when the message
+/// does not fit the layout, as with more than 255 attempts or results.
 BlobView write_plain(const PlainCall& call, PlainFrame& frame) noexcept;
 BlobView write_plain(const PlainReply& reply, PlainFrame& frame) noexcept;
 
-/// False, and nothing of use written, when the frame is something else or its ranges are not within
-/// the payload (then decode_call() says what is wrong). The frame must be private memory.
+/// Reads a plain message. Returns false when the frame has another layout or a range is not within
+/// the payload; `call` or `reply` and `payload` are then unspecified, and decode_call() returns the
+/// error. The frame must be private memory.
 bool read_plain(BlobView frame, PlainCall& call, BlobView& payload) noexcept;
 bool read_plain(BlobView frame, PlainReply& reply, BlobView& payload) noexcept;
 

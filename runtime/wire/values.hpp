@@ -1,5 +1,5 @@
-/// What client and agent agree on beside the messages: the two spellings of a location, inline
-/// bytes in a payload, and limits that both go by.
+/// Conventions of client and agent beside the messages: conversion of locations, inline bytes in a
+/// payload, the value of the actor lease on a doorbell page, and limits that both apply.
 #pragma once
 
 #include "troupe/objectstore/location.hpp"
@@ -23,19 +23,20 @@ inline Location wire_location(const objectstore::Location& at) noexcept {
 /// Appends bytes to a frame's payload at a 16-byte boundary and points the value at them.
 void append_inline(Value& value, BlobView bytes, Blob& payload);
 
-/// What an agent says on its doorbell: until when its actors may answer, as a moment of the clock
-/// that goes on while the machine sleeps (up_time()), or one of these.
-inline constexpr std::int64_t kServesAlways = 0;  ///< a private node, or one that says nothing
-inline constexpr std::int64_t kServesNever = 1;   ///< until it says something else
+/// Values of the actor lease, which an agent publishes on its doorbell (Doorbell::say): the moment
+/// until which its actors may answer, in ns of up_time(), a clock that goes on while the machine
+/// sleeps; or one of these two.
+inline constexpr std::int64_t kServesAlways = 0;  ///< a private node, or nothing published yet
+inline constexpr std::int64_t kServesNever = 1;   ///< not until another value is published
 inline std::int64_t actor_lease_word(Time until) noexcept {
   return until <= Time{} ? kServesNever : until.time_since_epoch().count();
 }
 
-/// What holds without TROUPE_LINEAGE.
+/// The limit without TROUPE_LINEAGE.
 inline constexpr Bytes kDefaultLineage{64 << 20};
 
-/// TROUPE_LINEAGE: bytes of calls that are kept for computing lost values again. Throws
-/// InvalidArgument for a text that is no size.
+/// Returns TROUPE_LINEAGE: how many bytes of calls a process keeps so that lost values can be
+/// computed again. Throws InvalidArgument for a text that is no size.
 Bytes lineage_limit(const Environment& environment);
 
 }  // namespace troupe::wire

@@ -1,5 +1,5 @@
-/// Fields that several messages share, to and from the schema. The write() functions cut texts and
-/// assert other bounds; the read() functions throw Error (invalid_argument) that names the field.
+/// Encodes and decodes the fields that several messages share. The write() functions cut texts and
+/// assert other bounds. The read() functions throw Error (invalid_argument) that names the field.
 #pragma once
 
 #include "troupe/runtime/wire/messages.hpp"
@@ -17,19 +17,19 @@ namespace troupe::wire::internal {
 [[noreturn]] void refuse(const char* field, const char* why);
 [[noreturn]] void refuse_count(const char* field, std::size_t count, std::size_t bound);
 
-/// The size of a list from outside, once it is known to be within the bound.
+/// Returns the size of a received list. Throws when it exceeds the bound.
 inline std::size_t bounded(std::size_t count, std::size_t bound, const char* field) {
   if (count > bound) refuse_count(field, count, bound);
   return count;
 }
-/// The size of a list of ours, as Cap'n Proto counts.
+/// Returns the size of a list to be sent, in Cap'n Proto's type. Asserts the bound.
 inline unsigned checked(std::size_t count, std::size_t bound) {
   TROUPE_ASSERT(count <= bound, "a list of a message is longer than its readers take");
   return static_cast<unsigned>(count);
 }
 
-/// At most `bound` bytes of a text, without half of a UTF-8 sequence at the end; Cap'n Proto wants
-/// a zero behind it. Borrows the text.
+/// A text cut to at most `bound` bytes, without half of a UTF-8 sequence at the end. It borrows a
+/// text that is short enough. A longer one is copied, because Cap'n Proto needs a zero after it.
 class CutText {
  public:
   explicit CutText(const std::string& text, std::size_t bound = kMaxText);
@@ -84,11 +84,11 @@ void write(schema::Location::Builder out, const Location& location);
 void read(schema::Location::Reader in, Location& location);
 
 using Errors = capnp::List<schema::ErrorEntry>;
-/// How many entries write_error() needs for this error: 0 for none.
+/// Returns how many entries write_error() needs for this error; 0 for null.
 unsigned entries_of(const std::shared_ptr<const ErrorInfo>& error) noexcept;
 void write_error(Errors::Builder out, const ErrorInfo& error);
 std::shared_ptr<const ErrorInfo> read_error(Errors::Reader in);
-/// The field `error` of a message, which may have none.
+/// Writes the field `error` of a message, unless it is null.
 template <class Builder>
 void write_optional(Builder out, const std::shared_ptr<const ErrorInfo>& error) {
   if (error) write_error(out.initError(entries_of(error)), *error);
@@ -102,8 +102,8 @@ void write(schema::ResourceDemand::Builder out, const ResourceDemand& demand);
 void read(schema::ResourceDemand::Reader in, ResourceDemand& demand);
 
 void write(schema::Value::Builder out, const Value& value);
-/// `payload_size` bounds the range of an inline value. By reference: copying a Reader that was just
-/// made costs 10 ns.
+/// `payload_size` bounds the range of an inline value. The Reader is passed by reference, because
+/// copying it is slow on the path of every call.
 void read(const schema::Value::Reader& in, Value& value, std::size_t payload_size);
 
 void write(schema::Call::Builder out, const Call& call);
@@ -112,10 +112,10 @@ void read(const schema::Call::Reader& in, Call& call, std::size_t payload_size);
 void write(schema::CreateActor::Builder out, const CreateActor& message);
 void read(schema::CreateActor::Reader in, CreateActor& message, std::size_t payload_size);
 
-/// All members of the conversation with the agent.
+/// Write and read any message of the conversation with the agent.
 void write(schema::NodeMessage::Builder out, const NodeMessage& message);
 void read(schema::NodeMessage::Reader in, NodeMessage& message, std::size_t payload_size);
-/// An unknown member of a union, as Error (unavailable).
+/// Throws Error (unavailable) for an unknown member of a union.
 [[noreturn]] void unsupported(unsigned member);
 
 }  // namespace troupe::wire::internal

@@ -1,4 +1,5 @@
-/// Frames of every conversation: head, one segment of Cap'n Proto, payload; see schema/call.capnp.
+/// Encodes and decodes the frames of every conversation: a head, one segment of Cap'n Proto, and
+/// the payload; see schema/call.capnp.
 ///
 ///     BlobView frame = encoder.encode<schema::PeerMessage>(message, Conversation::peer, write);
 ///     return decode_frame<PeerMessage, schema::PeerMessage>(bytes, Conversation::peer, read);
@@ -39,18 +40,21 @@ static_assert(sizeof(FrameHead) == sizeof(capnp::word));
 inline constexpr std::uint16_t kMagic = 0x7254;
 inline constexpr std::uint8_t kLayout = 1;
 
-/// The schemas do not go deeper than eleven; the innermost is a text of an error of an argument of
-/// a creation.
+/// Bound of nesting for Cap'n Proto's reader. The schemas nest eleven deep at most: a text of an
+/// error of an argument of a creation.
 inline constexpr int kMaxNesting = 16;
 
-/// The words of a frame, once its head is known to tell the truth. Throws Error.
+/// Returns the number of words of a frame's message. Throws Error when its head is not valid.
 std::size_t words_of(BlobView frame, Conversation conversation);
 
+/// Calls `read_root` with the root of a frame's message. Copies the words first if the frame is not
+/// aligned.
 template <class Root, class Read>
 void parse(BlobView frame, std::size_t words, const Read& read_root) {
   using capnp::word;
-  // Each part of a message is read once, so it may be walked once: overlapping pointers gain
-  // nothing. Cap'n Proto itself counts the root's pointer more than once.
+  // The limit allows each word to be read once. A message whose pointers overlap would let a small
+  // frame expand to a large result; the limit refuses it. Cap'n Proto counts the root's pointer
+  // more than once, hence the extra words.
   capnp::ReaderOptions options;
   options.traversalLimitInWords = words + 4;
   options.nestingLimit = kMaxNesting;
@@ -66,7 +70,8 @@ void parse(BlobView frame, std::size_t words, const Read& read_root) {
   read_root(reader.getRoot<Root>());
 }
 
-/// `read(root, message, payload_size)` throws Error for what it refuses.
+/// Decodes a frame. `read(root, message, payload_size)` fills the message and throws Error when it
+/// refuses a field.
 template <class Message, class Root, class Read>
 Result<Decoded<Message>> decode_frame(
     BlobView frame, Conversation conversation, const Read& read,
@@ -74,7 +79,7 @@ Result<Decoded<Message>> decode_frame(
   try {
     const std::size_t words = words_of(frame, conversation);
     Decoded<Message> nothing;
-    Result<Decoded<Message>> out(std::move(nothing));  // read in place: moving the whole costs more
+    Result<Decoded<Message>> out(std::move(nothing));  // filled in place: moving it costs more
     out->payload = frame.subspan(sizeof(FrameHead) + words * sizeof(capnp::word));
     if (out->payload.size() > max_payload) refuse("payload", "is too large");
     parse<Root>(frame, words, [&](const typename Root::Reader& root) {
@@ -101,7 +106,7 @@ class Encoder {
     write_root(builder_->initRoot<Root>(), message);
     const auto segments = builder_->getSegmentsForOutput();
     if (segments.size() == 1) return finish(scratch_.get(), segments[0].size(), conversation);
-    // Too large for the scratch: copied into a segment that holds it all.
+    // The message did not fit the scratch: copy it into one segment that is large enough.
     const auto root = builder_->getRoot<Root>().asReader();
     capnp::MallocMessageBuilder whole(static_cast<unsigned>(root.totalSize().wordCount + 1));
     whole.setRoot(root);
@@ -114,12 +119,12 @@ class Encoder {
   }
 
  private:
-  static constexpr std::size_t kScratchWords = 4096;  // more than a ring's frame: larger are rare
+  static constexpr std::size_t kScratchWords = 4096;  // twice kMaxFrame of a ring; larger is rare
   struct FreeWords {
     void operator()(capnp::word* words) const noexcept { std::free(words); }
   };
   using Words = std::unique_ptr<capnp::word[], FreeWords>;
-  /// Zeroed; pages that are never touched cost nothing.
+  /// Returns zeroed words. calloc() maps large blocks, so untouched pages take no memory.
   static Words zeroed(std::size_t words) {
     Words at(static_cast<capnp::word*>(std::calloc(words, sizeof(capnp::word))));
     if (!at) throw std::bad_alloc();
@@ -132,8 +137,8 @@ class Encoder {
     return {reinterpret_cast<const std::byte*>(frame), (words + 1) * sizeof(capnp::word)};
   }
 
-  // One word for the head, then the first segment, which Cap'n Proto leaves zeroed when a builder
-  // ends.
+  // One word for the head, then the first segment. Cap'n Proto zeroes the segment again when a
+  // builder ends, as the next builder needs it.
   Words scratch_ = zeroed(kScratchWords + 1);
   std::optional<capnp::MallocMessageBuilder> builder_;
   Words large_;
