@@ -47,7 +47,7 @@ Error closed(const std::string& why) {
   return Error(Code::unavailable, "the bulk connection ended: " + why, Outcome::unknown);
 }
 
-/// Waits until the descriptor is ready or the time is over.
+/// Waits until the descriptor is ready or `by` has passed.
 Result<void> wait_for(int fd, short events, Time by) {
   while (true) {
     const Duration left = by - steady_now();
@@ -62,7 +62,7 @@ Result<void> wait_for(int fd, short events, Time by) {
   }
 }
 
-/// What has arrived, at least one byte and at most `size`.
+/// Reads at least one byte and at most `size`.
 Result<std::size_t> read_some(int fd, std::byte* into, std::size_t size, Time by) {
   while (true) {
     const ssize_t n = recv(fd, into, size, MSG_DONTWAIT);
@@ -217,9 +217,9 @@ struct BulkReceiver::Impl {
 
   Time limit(Time by) const noexcept { return proven ? by : std::min(by, first_by); }
 
-  /// Decrypts what has arrived while the rest is on its way. The buffer is small enough to stay in
-  /// the cache, so that the caller's memory is touched once; whole cipher blocks only, since
-  /// OpenSSL is slow with parts of one.
+  /// Decrypts the bytes that have arrived while the rest is on its way. The buffer is small enough
+  /// to stay in the cache, so that the caller's memory is touched once. It decrypts whole cipher
+  /// blocks only, because OpenSSL is slow with parts of a block.
   Result<void> decrypt(std::span<std::byte> into, Time by) {
     constexpr std::size_t piece = std::size_t{128} << 10, block = 16;
     if (!into.empty() && sealed.empty()) sealed.resize(piece);

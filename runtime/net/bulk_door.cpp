@@ -115,13 +115,15 @@ void BulkDoor::accept_new(Time now) {
     if (!fd) {
       const bool none_left =
           errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
-      // Whoever knocks stays at the door: it is not looked at for a while.
+      // No descriptor is left. The connection stays in the listener's queue, which keeps the
+      // listener readable; so the door stops watching it for bulk_door_rest.
       if (none_left && epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr) == 0)
         deaf_until_ = now + bulk_door_rest;
       return;
     }
     if (waiting_.size() >= most_waiting) {
-      // The one that has waited longest goes, so that a crowd of silent strangers keeps nobody out.
+      // Close the connection that has waited longest, so that many silent strangers cannot keep
+      // expected connections out.
       const auto oldest =
           std::min_element(waiting_.begin(), waiting_.end(),
                            [](const auto& a, const auto& b) { return a.second.by < b.second.by; });
@@ -140,7 +142,8 @@ void BulkDoor::accept_new(Time now) {
   }
 }
 
-/// False when it is over: handed on or closed.
+/// Reads the id of a connection. Returns false when the connection is finished here: handed over
+/// to the caller of poll(), or closed.
 bool BulkDoor::read_id(Waiting& waiting, Time now, std::vector<Arrived>& arrived) {
   const ssize_t n =
       recv(waiting.fd.get(), waiting.id + waiting.have, sizeof waiting.id - waiting.have, 0);

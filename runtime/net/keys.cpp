@@ -72,7 +72,7 @@ Result<void> write_key_file(const std::string& path, const Secret<32>& key) {
   std::memcpy(text, key_file_head.data(), key_file_head.size());
   to_hex(key.data(), key.size(), text + key_file_head.size());
   text[key_file_size - 1] = '\n';
-  // The umask can only take rights away; fchmod makes sure that it took none of ours.
+  // A umask may have removed rights that the owner needs; fchmod restores them.
   const bool written = fchmod(file.get(), 0600) == 0 &&
                        write(file.get(), text, sizeof text) == static_cast<ssize_t>(sizeof text) &&
                        fsync(file.get()) == 0;

@@ -1,8 +1,8 @@
 /// Keys and their files: the cluster key, a node's CURVE key pair, and join tokens.
 ///
-///     Result<net::ClusterKey> key = net::load_cluster_key(path);    // refuses a file others can
-///     read Result<net::CurveKeys> mine = net::CurveKeys::generate(); std::string token =
-///     net::encode(net::JoinToken{...});         // head address, pin, one-time secret
+///     Result<net::ClusterKey> key = net::load_cluster_key(path);  // refuses a shared file
+///     Result<net::CurveKeys> mine = net::CurveKeys::generate();
+///     std::string token = net::encode(net::JoinToken{...});  // head address, pin, one-time secret
 ///
 /// Secrets wipe themselves, are never copied and never appear in an error's text.
 #pragma once
@@ -19,9 +19,9 @@
 
 namespace troupe::net {
 
-/// Compares in time that depends on the size alone.
+/// Compares two ranges in a time that depends on their size alone.
 bool equal_in_constant_time(const void* a, const void* b, std::size_t size) noexcept;
-/// Overwrites memory in a way that no compiler removes.
+/// Overwrites memory in a way that the compiler cannot remove.
 void wipe(void* data, std::size_t size) noexcept;
 
 /// N secret bytes; move-only, wiped when moved from and when destroyed.
@@ -42,7 +42,7 @@ class Secret {
   std::byte* data() noexcept { return bytes_.data(); }
   const std::byte* data() const noexcept { return bytes_.data(); }
   static constexpr std::size_t size() noexcept { return N; }
-  /// An explicit copy, for the rare case that needs one.
+  /// Makes an explicit copy, for the rare case that needs one.
   Secret copy() const noexcept {
     Secret other;
     other.bytes_ = bytes_;
@@ -64,7 +64,7 @@ using SecretKey = Secret<32>;
 struct PublicKey {
   std::array<std::byte, 32> bytes{};
   friend auto operator<=>(const PublicKey&, const PublicKey&) = default;
-  /// 64 hex digits.
+  /// Returns 64 hex digits.
   std::string str() const;
   static Result<PublicKey> parse(std::string_view hex);
 };
@@ -73,36 +73,36 @@ struct PublicKey {
 struct CurveKeys {
   PublicKey public_key;
   SecretKey secret_key;
-  /// A fresh pair. Errors: Unavailable when libzmq was built without CURVE.
+  /// Makes a fresh pair. Errors: Unavailable when libzmq was built without CURVE.
   static Result<CurveKeys> generate();
-  /// The pair that belongs to a secret.
+  /// Computes the pair that belongs to a secret.
   static Result<CurveKeys> from_secret(SecretKey secret);
 };
 
-/// Creates the file with a fresh 256-bit key: mode 0600, O_EXCL, synced.
-/// Errors (InvalidArgument, OutOfDisk): it exists, or cannot be written; the text says which and
-/// why.
+/// Creates the file with a fresh 256-bit key: mode 0600, O_EXCL, synced. Errors (InvalidArgument,
+/// OutOfDisk): the file exists, or cannot be written; the text names the file and the reason.
 Result<ClusterKey> create_cluster_key(const std::string& path);
-/// Reads it. Refused with the reason (InvalidArgument) when it is missing, a link, no plain file,
+/// Reads the file. Errors (InvalidArgument, with the reason): it is missing, a link, no plain file,
 /// not owned by this user, readable or writable by group or world, or does not hold a key.
 Result<ClusterKey> load_cluster_key(const std::string& path);
-/// The same for a node's CURVE pair; the file holds the secret.
+/// Create and read the file of a node's CURVE pair in the same way. The file holds the secret.
 Result<CurveKeys> create_node_keys(const std::string& path);
 Result<CurveKeys> load_node_keys(const std::string& path);
 
-/// What a new node needs to join: shown to the person once, worth one join within 24 hours.
+/// What a new node needs to join a cluster. It is shown to the person once and allows one join
+/// within 24 hours.
 struct JoinToken {
   std::string door;    ///< of the head, like tcp://10.0.0.1:6500
-  PublicKey head;      ///< the pin: a man in the middle has another
-  SecretKey one_time;  ///< its public half is admitted for Join only
+  PublicKey head;      ///< the head's key (the pin), which a man in the middle does not have
+  SecretKey one_time;  ///< its public half is admitted for Role::join only
 };
 inline constexpr std::chrono::hours join_token_life{24};
 
-/// One word of text without spaces.
+/// Encodes the token as one word of text without spaces.
 std::string encode(const JoinToken& token);
-/// Errors: InvalidArgument for anything that is not a whole token.
+/// Decodes a token. Errors: InvalidArgument for anything that is not a whole token.
 Result<JoinToken> decode_join_token(std::string_view text);
-/// Whether the text means to be a token, whole or not: then it is a secret.
+/// Returns whether the text begins like a token, whole or not. Such a text is a secret.
 bool is_join_token(std::string_view text);
 
 }  // namespace troupe::net

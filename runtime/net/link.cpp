@@ -11,13 +11,13 @@ namespace troupe::net {
 namespace {
 
 constexpr std::uint16_t frame_magic = 0x4c74;  // "tL"
-constexpr std::uint8_t flag_want_reply = 1;    // in a hello: I have not adopted you yet
-constexpr std::uint8_t flag_want_ack = 2;      // tell me at once what you have
-constexpr std::uint8_t flag_bye = 4;           // in an ack: nothing was said for long, I close
+constexpr std::uint8_t flag_want_reply = 1;  // in a hello: the sender has not adopted the receiver
+constexpr std::uint8_t flag_want_ack = 2;    // asks for an ack frame at once
+constexpr std::uint8_t flag_bye = 4;         // in an ack: the sender closes an idle connection
 constexpr std::size_t max_build_id = 64;
 constexpr std::size_t hello_fixed_size = 4 + 8 + 8 + 1;
 constexpr std::size_t resend_burst = 64;
-constexpr unsigned most_discounts = 3;  // of own standstills, without a frame between them
+constexpr unsigned most_discounts = 3;  // standstills in a row, without a frame between them
 constexpr Duration min_between_gap_resends = std::chrono::milliseconds(20);
 constexpr Duration min_between_hellos = std::chrono::milliseconds(10);
 
@@ -142,7 +142,7 @@ bool Link::parse_hello(const Frame& frame, Hello& hello) {
   if (size > max_build_id || payload.size() != hello_fixed_size + size) return false;
   for (std::size_t i = 0; i < size; ++i) {
     const char c = static_cast<char>(*at++);
-    hello.build += c >= ' ' && c <= '~' ? c : '?';  // it ends up in messages for people
+    hello.build += c >= ' ' && c <= '~' ? c : '?';  // messages for people show it
   }
   return true;
 }
@@ -223,7 +223,8 @@ void Link::resend(std::uint64_t first, std::uint64_t last, Time now, LinkOutput&
   }
 }
 
-/// Sends again what was sent and not acknowledged: a burst now, the next with each acknowledgement.
+/// Sends all unacknowledged messages again: one burst now, and the next burst with each
+/// acknowledgement (take_ack()).
 void Link::recover(Time now, LinkOutput& out) {
   last_gap_resend_ = now;
   recover_next_ = std::min(acked_ + resend_burst, sent_) + 1;
@@ -239,14 +240,17 @@ void Link::on_connected(Time now, LinkOutput& out) {
   asked_ = 0;
   last_heard_ = now;
   last_used_ = std::max(last_used_, now - options_.idle_close / 2);
-  for (Time* due : {&resend_due_, &ack_due_}) *due = std::max(*due, now);  // not by a standstill
+  // Deadlines that passed while there was no connection must not look like a standstill of this
+  // process (discount_standstill()).
+  for (Time* due : {&resend_due_, &ack_due_}) *due = std::max(*due, now);
   hello_after_ = options_.resend_first;
   hello_due_ = now + hello_after_;
   push_hello(peer_, 0, out);
   resend_after_ = options_.resend_first;
 }
 
-/// The process at the other end of this connection is the peer that we know.
+/// Records that the process at the other end of this connection is the peer of the adopted session.
+/// Data may be sent from now on.
 void Link::confirm(Time now, LinkOutput& out) {
   last_heard_ = now;
   asked_ = discounts_ = 0;
@@ -264,13 +268,13 @@ void Link::on_frame(BlobView bytes, Time now, LinkOutput& out) {
   if (!decoded) return violation(decoded.error().message(), out);
   Frame& frame = *decoded;
   if (frame.from == mine_) return violation("a frame from ourselves", out);
-  if (idle_) {  // the peer has something to say
+  if (idle_) {  // the peer sends again: undo the IdleClose
     idle_ = false;
     out.events.emplace_back(std::in_place_type<Open>);
   }
   if (frame.kind == FrameKind::hello) return on_hello(frame, now, out);
   if (frame.to != mine_ && !TROUPE_MUTANT("link.ignore_receiver")) {
-    ++stats_.stale;  // meant for a predecessor of this process: tell it who lives here now
+    ++stats_.stale;  // for an earlier process at this address: a hello tells the peer our session
     return ask_for_hello(frame.from, now, out);
   }
   if (frame.kind == FrameKind::fenced) return on_fenced(frame, out);
@@ -323,7 +327,7 @@ void Link::on_hello(const Frame& frame, Time now, LinkOutput& out) {
   }
   const bool again = confirmed_ && now >= last_gap_resend_ + min_between_gap_resends;
   confirm(now, out);
-  if (again) recover(now, out);  // it says that the connection is new to it
+  if (again) recover(now, out);  // the peer has reconnected, so frames may have been lost
 }
 
 void Link::adopt(const Frame& frame, const Hello& hello, Time now, LinkOutput& out) {
@@ -331,7 +335,7 @@ void Link::adopt(const Frame& frame, const Hello& hello, Time now, LinkOutput& o
     if (!TROUPE_MUTANT("link.keep_window_at_reset")) {
       out.events.push_back(drop_window());
     } else {
-      sent_ = 0;  // the planted bug: the old messages go to the new process
+      sent_ = 0;  // the mutant: the old messages go to the new process
       base_ += acked_;
       acked_ = 0;
     }
@@ -430,7 +434,7 @@ void Link::on_data(Frame& frame, Time now, LinkOutput& out) {
   if (frame.sequence != received_ + 1 && frame.sequence > received_) {
     reorder_used_ += size;
     reorder_.emplace(frame.sequence, std::move(message));
-    ack_due_ = std::min(ack_due_, now + options_.ack_delay);  // it names the gap
+    ack_due_ = std::min(ack_due_, now + options_.ack_delay);  // the ack names the gap
     return;
   }
   received_ = std::max(received_, frame.sequence);
@@ -455,12 +459,13 @@ void Link::deliver_in_order(LinkOutput& out) {
 
 void Link::on_fenced(const Frame& frame, LinkOutput& out) {
   if (frame.sequence <= epoch_) {
-    ++stats_.stale;  // it refused an epoch that we no longer have
+    ++stats_.stale;  // the peer refused an older epoch than our present one
     return;
   }
   Reset reset;
   if (frame.from == peer_) {
-    // The refusal is final, so its acknowledgement is the last word on what arrived.
+    // The peer accepts nothing more from this session, so this acknowledgement is final: messages
+    // after it did not arrive.
     if (frame.ack > sent_) return violation("an acknowledgement of something never sent", out);
     const Ticket delivered = base_ + std::max(acked_, frame.ack);
     reset = drop_window();
@@ -478,13 +483,14 @@ void Link::violation(std::string why, LinkOutput& out) {
   out.events.push_back(Violation{std::move(why)});
 }
 
-/// What was due long ago is late: this process stood still, and the peer perhaps with it. Silence
-/// of that time is not the peer's. One that says nothing all the same, time after time, is silent.
+/// Detects that this process stood still: on_time() comes much later than the deadline. The peer's
+/// silence during a standstill does not count, so the timers start anew. After most_discounts
+/// standstills in a row without a frame from the peer, the silence counts.
 void Link::discount_standstill(Time now) {
   if (discounts_ == most_discounts || now - next_deadline() < options_.keepalive) return;
   ++discounts_;
   asked_ = 0;
-  last_heard_ = std::max(last_heard_, now - options_.keepalive);  // it is asked now
+  last_heard_ = std::max(last_heard_, now - options_.keepalive);  // the probe is due now
   last_used_ = std::max(last_used_, now - options_.idle_close / 2);
   if (due_since_ != Time::max()) due_since_ = now;
   resend_after_ = hello_after_ = options_.resend_first;
@@ -534,7 +540,7 @@ void Link::probe(LinkOutput& out) {
   out.transmit.push_back(std::move(frame));
 }
 
-/// Whether something is on its way or still to be said.
+/// Returns whether messages are unacknowledged or incomplete, or the peer's session is unknown.
 bool Link::busy() const noexcept {
   return !window_.empty() || !peer_ || !reorder_.empty();
 }

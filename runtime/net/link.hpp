@@ -1,6 +1,7 @@
-/// Link: every accepted message reaches the peer exactly once and in order, or its sender learns
-/// that the peer's process is another one now. One Link per peer, over any wire that may lose,
-/// double and reorder. A plain state machine: the owner carries frames and tells the time.
+/// Link: every accepted message reaches the peer exactly once and in order, or its sender gets a
+/// Reset: the peer's process is another one now. One Link per peer, over any wire that may lose,
+/// double and reorder frames. A plain state machine: the owner carries frames and passes in the
+/// time.
 ///
 ///     net::Link link(options, SessionId::random(), now);  net::LinkOutput out;
 ///     link.on_connected(now, out);                         // a wire to the peer exists
@@ -8,13 +9,13 @@
 ///     for (net::Frame& f : out.transmit) wire.write(net::encode(f));
 ///     link.on_frame(received, now, out);  link.on_time(now, out);      // at link.next_deadline()
 ///
-/// Protocol. Each Link has a session id; frames name both sessions, so nothing crosses from one
-/// life of a process to the next. Hellos carry protocol version, build id, a nonce and the echo of
-/// the other's: a session is adopted only when it echoes the current nonce, so that a hello delayed
-/// from a dead process is never believed. Data is numbered from 1 per pair of sessions and
-/// acknowledged cumulatively, piggybacked or within `ack_delay`; an acknowledgement names the gap
-/// that it waits for. (Sliding window after TCP, RFC 9293; three-way handshake after Tomlinson
-/// 1975.)
+/// Protocol. Each Link has a session id, and frames name both sessions, so that no frame passes
+/// from one run of a process to the next. A hello carries protocol version, build id, a nonce and
+/// the echo of the peer's nonce. A Link adopts a session only when its hello echoes the current
+/// nonce, so that it never accepts a delayed hello of a dead process. Data is numbered from 1 per
+/// pair of sessions. Acknowledgements are cumulative; they travel with data or within `ack_delay`.
+/// An acknowledgement also names the end of the first gap. (Sliding window after TCP, RFC 9293;
+/// three-way handshake after Tomlinson 1975.)
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -31,16 +32,16 @@
 
 namespace troupe::net {
 
-/// The n-th message that this Link accepted, from 1; never reused, not even across resets.
+/// The number of a message that this Link accepted, from 1; never reused, not even across resets.
 using Ticket = std::uint64_t;
 
-/// Wire format. The header is 64 bytes, little-endian, and its layout and that of a hello never
-/// change, so that any two versions can tell each other why they do not match.
+/// Wire format. The header is 64 bytes, little-endian. Its layout and that of a hello never change,
+/// so that any two versions can tell each other why they do not match.
 enum class FrameKind : std::uint8_t {
-  hello = 1,   ///< first on each connection; also the answer to one
+  hello = 1,   ///< first on each connection; also the answer to a hello
   data = 2,    ///< one message
-  ack = 3,     ///< what arrived in order; `sequence` = first one held beyond a gap, or 0
-  fenced = 4,  ///< the receiver refuses this session for ever; `sequence` = least epoch it takes
+  ack = 3,     ///< `ack`: last one that arrived in order; `sequence`: first held after a gap, or 0
+  fenced = 4,  ///< the sender refuses the receiver's session for ever; `sequence`: least epoch
 };
 
 struct Frame {
@@ -53,21 +54,22 @@ struct Frame {
   std::shared_ptr<const Blob> payload;
 };
 inline constexpr std::size_t frame_header_size = 64;
-/// Bytes of a frame on the wire; what ZMQ_MAXMSGSIZE is set to.
+/// The most bytes of a frame on the wire; the value of ZMQ_MAXMSGSIZE.
 inline constexpr std::size_t max_frame_size = std::size_t{1} << 20;
 inline constexpr std::size_t max_payload_size = max_frame_size - frame_header_size;
 
-/// The header of a frame alone; the payload follows it on the wire.
+/// Encodes the header of a frame alone; the payload follows it on the wire.
 void encode_header(const Frame& frame, std::byte (&out)[frame_header_size]) noexcept;
-/// Header and payload in one piece; one copy of the payload.
+/// Encodes header and payload in one piece. Copies the payload once.
 Blob encode(const Frame& frame);
-/// Checks every size before use. Copies the payload once.
+/// Decodes a frame and checks every size before use. Copies the payload once.
 Result<Frame> decode(BlobView bytes);
 
 struct LinkOptions {
-  std::uint32_t protocol = 1;  ///< peers of another number are refused
+  std::uint32_t protocol = 1;  ///< a peer with another number is refused
   std::string build_id;        ///< for the refusal's text; at most 64 bytes are sent
-  /// The resend window is the credit: beyond either bound send() says Overloaded.
+  /// Bounds of the resend window, which holds unacknowledged messages. Beyond either bound send()
+  /// returns Overloaded.
   std::size_t window_messages = 1024;
   std::size_t window_bytes = 4 << 20;
   Duration ack_delay{
@@ -75,9 +77,10 @@ struct LinkOptions {
   std::size_t ack_every = 32;         ///< ... but not past this many messages
   Duration resend_first{std::chrono::milliseconds(250)};  ///< then doubled up to resend_last
   Duration resend_last{std::chrono::seconds(4)};
-  /// Without any frame for this long, ask for a sign of life; without one for three times as long,
-  /// ask the owner for a new connection. A process that stood still for longer asks anew first,
-  /// after three such standstills in a row at most.
+  /// Without a frame from the peer for this long, the Link sends a probe. Without a frame for three
+  /// times as long, it asks the owner for a new connection (Reconnect) if it waits for anything. A
+  /// process that itself stood still for longer than this first probes anew, after at most three
+  /// such standstills in a row.
   Duration keepalive{std::chrono::seconds(2)};
   Duration idle_close{std::chrono::seconds(60)};  ///< 0 = never
 };
@@ -88,47 +91,49 @@ struct Delivered {
   Epoch epoch = 0;
 };
 
-/// The peer's process is another one now (or was given up). For a ticket t of before the reset:
-///   t <= delivered_through   it arrived; whether its work ran only a reply can tell
+/// The peer's process is another one now, or abandon() was called. For a ticket t from before the
+/// reset:
+///   t <= delivered_through   it arrived; only a reply can tell whether its work ran
 ///   t <= sent_through        outcome unknown
 ///   otherwise                not executed: it was never handed to the wire
-/// No ticket up to accepted_through is sent any more.
+/// The Link sends no ticket up to accepted_through any more.
 struct Reset {
   Ticket delivered_through = 0, sent_through = 0, accepted_through = 0;
   Outcome outcome_of(Ticket ticket) const noexcept {
     return ticket <= sent_through ? Outcome::unknown : Outcome::not_executed;
   }
 };
-/// The peer was met for the first time, or after a reset.
+/// The peer's session was adopted, for the first time or after a reset.
 struct Established {
   SessionId peer;
   std::string peer_build;
 };
-/// The peer speaks another protocol; this Link is at its end, and a Reset comes before it if
+/// The peer speaks another protocol. This Link has ended; a Reset comes before this event if
 /// messages were waiting. `error` names both versions.
 struct Incompatible {
   Error error;
 };
-/// The peer refuses our epoch for ever: we were declared dead. This Link is at its end; a Reset
-/// comes before it.
+/// The peer refuses our epoch for ever: control declared this node dead. This Link has ended; a
+/// Reset comes before this event.
 struct Fenced {
   Epoch least = 0;
 };
-/// The owner should replace the connection: the peer is silent although something is due.
+/// The owner should replace the connection: the peer owes an answer and is silent.
 struct Reconnect {};
-/// Nothing was said for idle_close: the owner may close the connection once what it has was sent
-/// (the peer is told, so that it closes too and raises no alarm); Open asks for it again.
+/// No message has passed for idle_close. The owner may close the connection once it has sent the
+/// frames that it has. One of them tells the peer, which closes too and reports no failure.
 struct IdleClose {};
+/// The owner should connect again: there is a message to send after IdleClose.
 struct Open {};
-/// The peer broke the protocol (not merely a stale frame); drop it.
+/// The peer broke the protocol, and not merely by a stale frame. The owner should drop it.
 struct Violation {
   std::string why;
 };
 using LinkEvent =
     std::variant<Established, Reset, Incompatible, Fenced, Reconnect, IdleClose, Open, Violation>;
 
-/// What follows from a call; the owner takes it and clears it. Events and deliveries are in order
-/// among themselves, and a Reset comes before any delivery of the new session.
+/// The effects of a call. The owner carries them out and clears them. Events are in order among
+/// themselves, and so are deliveries. A Reset comes before any delivery of the new session.
 struct LinkOutput {
   std::vector<Frame> transmit;
   std::vector<Delivered> deliver;
@@ -150,48 +155,49 @@ class Link {
   /// `mine` must be fresh for each Link object, so also for each start of a process.
   Link(LinkOptions options, SessionId mine, Time now);
 
-  // Use. Nothing blocks; nothing throws but for lack of memory.
+  // Use. No call blocks, and none throws except for lack of memory.
 
-  /// Accepts a message and returns its ticket; it is sent as soon as the peer has said on a
-  /// connection that it is still the same.
+  /// Accepts a message and returns its ticket. The message is sent as soon as the peer has
+  /// confirmed, on the present connection, that it is still the same process.
   /// Errors: Overloaded (window full), InvalidArgument (larger than max_payload_size), Unavailable
   /// (incompatible or fenced). All of them: not executed.
   Result<Ticket> send(Blob payload, Time now, LinkOutput& out);
-  /// Whether send() would take a message of this size now.
+  /// Returns whether send() would accept a message of this size now.
   bool can_send(std::size_t size) const noexcept;
 
-  /// A frame came from the wire. Bad ones give a Violation and change nothing.
+  /// Handles a frame from the wire. A malformed frame causes a Violation and changes nothing.
   void on_frame(BlobView bytes, Time now, LinkOutput& out);
-  /// A connection exists (again): what is unacknowledged goes out again.
+  /// A connection exists (again). Unacknowledged messages go out again once the peer has confirmed.
   void on_connected(Time now, LinkOutput& out);
-  /// No connection: messages are kept, up to the window.
+  /// The connection is gone. The Link keeps messages, up to the window.
   void on_disconnected() noexcept { connected_ = false; }
-  /// Asks the peer for a sign of life on the present connection.
+  /// Sends a probe on the present connection: an ack frame that asks the peer for one.
   void probe(LinkOutput& out);
-  /// To be called at next_deadline(); calls at other times are harmless.
+  /// Does what is due. Call it at next_deadline(); calls at other times are harmless.
   void on_time(Time now, LinkOutput& out);
-  /// When on_time() is due; Time::max() when never.
+  /// Returns when on_time() is due; Time::max() when never.
   Time next_deadline() const noexcept;
 
-  /// Stamped on every message accepted from now on; never goes down.
+  /// Sets the epoch of every message accepted from now on; it never goes down.
   void set_epoch(Epoch epoch) noexcept { epoch_ = epoch > epoch_ ? epoch : epoch_; }
-  /// Messages and hellos below it are refused and their session for ever; never goes down.
+  /// Refuses messages and hellos below this epoch, and their session for ever; it never goes down.
   void set_min_epoch(Epoch least) noexcept { min_epoch_ = least > min_epoch_ ? least : min_epoch_; }
-  /// Gives the peer up: what became of each ticket. The Link is at its end.
+  /// Ends the Link and returns the outcome of each ticket.
   Reset abandon() noexcept;
 
   // Observe.
+  /// Whether a session of the peer has been adopted.
   bool established() const noexcept { return static_cast<bool>(peer_); }
-  /// Whether the peer, the one of established(), has spoken on the present connection.
+  /// Whether that session's process has spoken on the present connection.
   bool confirmed() const noexcept { return connected_ && confirmed_; }
   SessionId peer() const noexcept { return peer_; }
   /// Tickets up to here have arrived.
   Ticket delivered_through() const noexcept { return base_ + acked_; }
   std::size_t unacknowledged() const noexcept { return window_.size(); }
-  /// Since when the peer has owed a sign of life: for messages, or because it was asked for one.
+  /// Since when the peer has owed an acknowledgement: of messages, or of a probe.
   /// Time::max(): it owes none.
   Time due_since() const noexcept { return due_since_; }
-  /// Payload bytes held, both directions; at most 2 * window_bytes + one message each way.
+  /// Payload bytes held, in both directions; at most 2 * window_bytes + one message each way.
   std::size_t held_bytes() const noexcept { return window_used_ + reorder_used_; }
   const LinkStats& stats() const noexcept { return stats_; }
 
@@ -242,7 +248,7 @@ class Link {
   // Sending. Sequence n of this session is ticket base_ + n.
   Ticket base_ = 0;
   std::uint64_t acked_ = 0, sent_ = 0;
-  std::uint64_t recover_next_ = 1, recover_through_ = 0;  ///< what is still to be sent again
+  std::uint64_t recover_next_ = 1, recover_through_ = 0;  ///< range still to be sent again
   std::deque<Pending> window_;                            ///< sequences acked_ + 1 ...
   std::size_t window_used_ = 0;
   Duration resend_after_;
@@ -258,8 +264,8 @@ class Link {
   Time ack_due_ = Time::max();
 
   Time last_heard_, last_used_, due_since_ = Time::max();
-  unsigned asked_ = 0;      ///< keepalives without an answer
-  unsigned discounts_ = 0;  ///< own standstills since the peer spoke last
+  unsigned asked_ = 0;      ///< probes without an answer
+  unsigned discounts_ = 0;  ///< this process's standstills since the peer's last frame
   LinkStats stats_;
 };
 

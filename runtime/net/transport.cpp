@@ -20,15 +20,15 @@ using internal::Watched;
 namespace {
 
 constexpr int messages_per_turn = 256;
-constexpr std::size_t bytes_per_turn = 4 << 20;  // of one peer, so that none holds up the others
+constexpr std::size_t bytes_per_turn = 4 << 20;  // of one peer, so that no peer delays the others
 constexpr std::size_t most_joins = 64;
-constexpr int bye_ms = 1000;  // a closing socket may take so long to say that it closes
+constexpr int bye_ms = 1000;  // the longest that a closing socket may take to send its last frame
 constexpr Duration join_answer_within = std::chrono::seconds(30);
 constexpr Duration doubt_for = std::chrono::milliseconds(100);
 
-/// The Link's window is the real bound. libzmq returns credit to a pipe's writer only after half of
-/// the mark was read, so a mark near the window would refuse frames of a queue that is nearly
-/// empty.
+/// Returns libzmq's high-water mark: four times the Link's window, which is the real bound. libzmq
+/// returns credit to a pipe's writer only after half of the mark was read. A mark near the window
+/// would therefore refuse frames although the queue is nearly empty.
 int high_water_mark(std::size_t window) {
   return static_cast<int>(std::min<std::size_t>(4 * window + 64, 1 << 20));
 }
@@ -54,15 +54,15 @@ struct Peer {
   PeerInfo info;
   Link link;
   Channel data;
-  bool bound = false;      // of the data channel: we bound it, so strangers may touch it
-  bool up = false;         // a connection stands
-  bool announced = false;  // the last news about it was PeerUp
-  bool told_down = false;  // ... was PeerDown
+  bool bound = false;      // we bound the data channel, so strangers may connect to its port
+  bool up = false;         // there is a connection
+  bool announced = false;  // the last event about it was PeerUp
+  bool told_down = false;  // the last event about it was PeerDown
   Channel knock;
   std::string build;
-  std::string trouble;  // why the present attempt gets nowhere
+  std::string trouble;  // why the present attempt fails
   Time knock_deadline = Time::max(), doubt_deadline = Time::max();
-  bool doubt_unread = false;  // frames from before the doubt may wait: they do not end it
+  bool doubt_unread = false;  // unread frames from before the doubt may be left: see doubt()
   Time down_since{}, next_try{}, due = Time::max();
   Duration retry_after{};
 
@@ -93,7 +93,7 @@ struct Transport::Impl {
   std::uint64_t gate_watch = 0;
   std::map<NodeId, std::unique_ptr<Peer>> peers;
   std::map<PublicKey, NodeId> by_key;
-  std::vector<std::unique_ptr<Peer>> buried;  // until the call that lost them is over
+  std::vector<std::unique_ptr<Peer>> buried;  // lost peers; callers up the stack still use them
   std::set<std::pair<Time, NodeId>> deadlines;
   std::map<std::uint64_t, PendingJoin> joins;
   std::uint64_t last_join = 0;
@@ -226,8 +226,9 @@ struct Transport::Impl {
     tell_down(peer, why);
   }
 
-  /// On a socket that we bound it may be a stranger's connection that closed: asks the peer, and
-  /// once more when all that had come before is read.
+  /// Handles a closed connection on a socket that we bound. It may have been a stranger's, so the
+  /// peer gets a probe and has `doubt_for` to answer. Frames that arrived before are no answer:
+  /// while such frames may be unread (`unread`), the peer is probed once more after they are read.
   void doubt(Peer& peer, Time now, bool unread) {
     peer.doubt_deadline = now + doubt_for;
     peer.doubt_unread = unread;
@@ -262,8 +263,8 @@ struct Transport::Impl {
     peers.erase(at);
   }
 
-  // The Link's output. False when the peer is lost; it must not be touched any more then.
-
+  /// Carries out the Link's output. Returns false when that lost the peer; the caller must not use
+  /// the peer any more then.
   bool flush(Peer& peer, LinkOutput& out, Time now) {
     const NodeId node = peer.info.node;
     for (const Frame& frame : out.transmit) transmit(peer, frame);
@@ -326,7 +327,7 @@ struct Transport::Impl {
     return true;
   }
 
-  // What the sockets say.
+  // Input of the sockets.
 
   void on_data(Peer& peer, std::uint64_t watch, Time now) {
     std::size_t bytes = 0;
@@ -398,7 +399,7 @@ struct Transport::Impl {
                              peer.info.node, false);
     peer.bound = false;
     if (!peer.data) return knock_failed(peer, internal::Sockets::kNoneLeft, now);
-    peer.down_since = now + options.knock_timeout;  // the first handshake takes its time
+    peer.down_since = now + options.knock_timeout;  // allow that much for the first handshake
     peer.data.socket.connect(dialled(without_port(peer.info.door) + ":" + std::to_string(port)));
     plan(peer);
   }
@@ -455,7 +456,7 @@ struct Transport::Impl {
   }
 
   void welcome(const Blob& routing_id, Peer& peer, Time now) {
-    // Both knock at once: the knock of the smaller key goes first, on both sides.
+    // Both peers knock at once: the knock of the smaller key goes first. Both sides decide alike.
     const bool ours_under_way =
         peer.knock || (peer.data && !peer.bound && !peer.up && now < peer.down_since);
     if (ours_under_way && options.keys.public_key < peer.info.key)
@@ -555,7 +556,7 @@ void Transport::admit(const PeerInfo& info) {
     revoke(info.node);
     peer = nullptr;
   }
-  // One key, one node: the other one of that key is somebody's mistake and loses it.
+  // A key belongs to one node. Another node with this key was admitted by mistake: revoke it.
   const auto same_key = impl_->by_key.find(info.key);
   if (same_key != impl_->by_key.end() && same_key->second != info.node) revoke(same_key->second);
   impl_->gate.admit(info.key, info.role, Time::max());
@@ -649,7 +650,8 @@ int Transport::fd() const noexcept {
 void Transport::poll(Time now, std::vector<TransportEvent>& events) {
   Impl& impl = *impl_;
   for (std::uint64_t id : impl.sockets.ready()) impl.handle(id, now);
-  // Each due peer once: a deadline that is planned for now waits for the next call.
+  // Collect the due peers first, so that each is handled once: a deadline that on_deadline() sets
+  // to `now` waits for the next call.
   std::vector<NodeId> due;
   for (const auto& [at, node] : impl.deadlines) {
     if (at > now) break;

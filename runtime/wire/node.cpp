@@ -30,8 +30,7 @@ void read(schema::Hello::Reader in, Hello& m) {
   m.token = in.getToken();
   m.program = read_text(in.getProgram(), "program", kMaxPath);
   read_texts(in.getArguments(), m.arguments, "arguments", kMaxProgramArgument);
-  const auto libraries =
-      in.getLibraries();  // read once: a second read counts against the traversal limit
+  const auto libraries = in.getLibraries();  // once: another read counts against the limit
   bounded(libraries.size(), 64, "libraries");
   read_texts(libraries, m.libraries, "libraries", kMaxProgramArgument);
   m.job_name = read_text(in.getJobName(), "job name");
@@ -244,8 +243,7 @@ void read(schema::KeptCall::Reader in, KeptCall& m, std::size_t payload_size) {
   }
   internal::read(in.getDemand(), m.demand);
   m.retries_left = in.getRetriesLeft();
-  const auto retry_on =
-      in.getRetryOn();  // read once: a second read counts against the traversal limit
+  const auto retry_on = in.getRetryOn();  // once: another read counts against the limit
   bounded(retry_on.size(), kMaxRetryOn, "retry on");
   read_texts(retry_on, m.retry_on, "retry on", kMaxText);
   m.input_bytes = in.getInputBytes();

@@ -1,5 +1,6 @@
-/// Messages at a node's door: who knocks, where its own socket is, or why not. Their layout never
-/// changes, so that any two versions can refuse each other in words.
+/// The messages at a node's door: a knock, and its answer with a port or a reason; a join, and its
+/// answer. Their layout never changes, so that any two versions can tell each other why they
+/// refuse. Transport sends and reads them.
 #pragma once
 
 #include "troupe/runtime/base/result.hpp"
@@ -14,9 +15,9 @@ enum class DoorKind : std::uint8_t {
   knock = 1,    ///< an admitted peer asks for a socket of its own
   welcome = 2,  ///< body: its port, two bytes, low first
   refuse = 3,   ///< body: the reason, for people
-  join = 4,     ///< from a one-time key; body: for control
+  join = 4,     ///< from a one-time key; body: the request for control
   joined = 5,   ///< body: control's answer
-  later = 6,    ///< to a knock: I am knocking at your door right now
+  later = 6,    ///< answers a knock: the sender is knocking at the receiver's door itself
 };
 
 struct DoorMessage {
@@ -26,7 +27,7 @@ struct DoorMessage {
   Blob body;
 };
 
-/// Largest message at the door; before admission nobody may send more.
+/// Largest message at the door, which is all that a process may send before it is admitted.
 inline constexpr std::size_t max_door_message = 64 << 10;
 inline constexpr std::size_t max_door_body = max_door_message - 128;
 

@@ -1,12 +1,13 @@
-/// Decides which keys may finish a CURVE handshake: the ZAP handler (ZeroMQ RFC 27) of one context.
+/// The ZAP handler (ZeroMQ RFC 27) of one context: it decides which keys may finish a CURVE
+/// handshake. A transport owns one.
 ///
 ///     Gatekeeper gate(context);                       // before the first bind
 ///     gate.admit(key, Role::node, Time::max());
 ///     on gate.fd() readable: gate.answer(now);        // in the event loop that owns the sockets
 ///
-/// It lives in the loop of its transport and not in a thread of its own: a revocation and the
+/// It runs in the event loop of its transport and not in a thread of its own. A revocation and the
 /// closing of the peer's socket are then one step, and the list needs no lock. A stalled loop
-/// delays handshakes only; libzmq's I/O thread waits for no answer.
+/// delays handshakes only, because libzmq's I/O thread does not wait for the answer.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -18,7 +19,7 @@
 
 namespace troupe::net::internal {
 
-/// ZAP domain of the door, and of the socket that only one peer may use.
+/// The ZAP domain of the door, and that of the socket that only one peer may use.
 inline const char door_domain[] = "door";
 std::string peer_domain(const PublicKey& key);
 
@@ -35,13 +36,13 @@ class Gatekeeper {
 
   void admit(const PublicKey& key, Role role, Time expires) { admitted_[key] = {role, expires}; }
   void revoke(const PublicKey& key) { admitted_.erase(key); }
-  /// The admission of a key, or null when it has none or it has expired.
+  /// Returns the admission of a key; null when there is none or it has expired.
   const Admission* find(const PublicKey& key, Time now) const;
-  /// Answers every request that waits.
+  /// Answers all waiting requests.
   void answer(Time now);
 
   std::uint64_t refused() const noexcept { return refused_; }
-  /// Who was refused lately, oldest first; at most 64 are kept between calls.
+  /// Returns the refusals since the last call, oldest first; at most the last 64.
   std::deque<Refused> take_audit() { return std::exchange(audit_, {}); }
 
  private:

@@ -12,7 +12,7 @@ constexpr int keepalive_after_s = 3, keepalive_every_s = 1, keepalive_times = 3;
 constexpr int reconnect_ms = 50;
 constexpr int reconnect_most_ms = 1000;
 constexpr int backlog = 512;
-constexpr int receive_high_water_mark = 128;  // messages of a peer that we have not read yet
+constexpr int receive_high_water_mark = 128;  // unread messages of one peer
 
 }  // namespace
 
@@ -24,9 +24,9 @@ Sockets::Sockets(const CurveKeys& keys, int high_water_mark)
 void Sockets::bound_everything(Socket& socket, std::size_t max_message) {
   socket.set(ZMQ_MAXMSGSIZE, static_cast<std::int64_t>(max_message));
   socket.set(ZMQ_HANDSHAKE_IVL, handshake_ms);
-  // A machine that is gone is found by the kernel: by what it does not acknowledge, or by keepalive
-  // when nothing is on its way. A silent process is found by its Link. Heartbeats of ZMTP abort
-  // libzmq 4.3.4 when a connection with unread messages fails before the next one is due.
+  // The kernel detects a machine that is gone: by unacknowledged segments, or by TCP keepalive when
+  // none are on their way. The Link detects a silent process. ZMTP heartbeats are off, because they
+  // abort libzmq 4.3.4 when a connection with unread messages fails before the next heartbeat.
   socket.set(ZMQ_TCP_MAXRT, acknowledged_within_ms);
   socket.set(ZMQ_TCP_KEEPALIVE, 1);
   socket.set(ZMQ_TCP_KEEPALIVE_IDLE, keepalive_after_s);
@@ -48,10 +48,11 @@ Channel Sockets::serve(int type, const std::string& domain, std::size_t max_mess
   const bool secure = channel.socket.set(ZMQ_CURVE_SERVER, 1) &&
                       channel.socket.set(ZMQ_CURVE_SECRETKEY, keys_.secret_key.data(), 32) &&
                       channel.socket.set(ZMQ_ZAP_DOMAIN, domain.data(), domain.size());
-  // A domain makes libzmq ask the ZAP handler, which is bound in this context since before.
+  // A domain makes libzmq ask the ZAP handler, which is already bound in this context (NET-5).
   TROUPE_ASSERT(secure && !domain.empty(), "this libzmq cannot do CURVE");
   attach(channel, kind, node);
-  // libzmq looks at the network's interfaces while it binds, and ends the process when it cannot.
+  // bind() makes libzmq list the network interfaces, and libzmq aborts the process when it gets no
+  // descriptor for that. So check that one is left.
   if (!Fd(open("/dev/null", O_RDONLY | O_CLOEXEC))) close(channel);
   return channel;
 }
@@ -73,14 +74,15 @@ Channel Sockets::dial(const PublicKey& server, const CurveKeys& as, std::size_t 
 
 void Sockets::attach(Channel& channel, Watched kind, NodeId node) {
   channel.watch = watch(channel.socket.fd(), kind, node);
-  if (kind == Watched::door) return;  // a ROUTER's connections say nothing about one peer
+  if (kind == Watched::door) return;  // connections of a ROUTER do not belong to one peer
   const std::string name = "inproc://monitor-" + std::to_string(channel.watch);
   const bool tells = channel.socket.monitor(
       name.c_str(), ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED |
                         ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_CONNECT_RETRIED |
                         ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL);
   if (tells) channel.monitor = Socket(context_, ZMQ_PAIR);
-  if (!channel.monitor) return close(channel);  // nobody would hear of its connections
+  if (!channel.monitor)
+    return close(channel);  // without it the transport would not see connections
   channel.monitor.connect(name);
   const auto monitor_kind = static_cast<Watched>(static_cast<int>(kind) + 1);
   channel.monitor_watch = watch(channel.monitor.fd(), monitor_kind, node);
@@ -101,7 +103,7 @@ std::uint64_t Sockets::watch(int fd, Watched kind, NodeId node) {
   event.data.u64 = id;
   epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
   watches_[id] = {kind, node, fd};
-  dirty_.insert(id);  // what came before the watch gave its signal already
+  dirty_.insert(id);  // input from before the watch may give no further signal
   return id;
 }
 

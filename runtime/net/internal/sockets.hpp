@@ -1,4 +1,5 @@
-/// Makes the sockets of a transport: every one CURVE, bounded and watched by one epoll descriptor.
+/// Makes the sockets of a transport. Each one uses CURVE, has bounds, and is watched by one epoll
+/// descriptor.
 ///
 ///     Sockets sockets(keys, high_water_mark);
 ///     Channel door = sockets.serve(ZMQ_ROUTER, "door", max_door_message, Kind::door, {});
@@ -26,14 +27,14 @@ enum class Watched : std::uint8_t {
   join_monitor
 };
 
-/// A socket, the monitor that tells of its connections, and their places in the epoll set.
+/// A socket, the monitor that reports its connections, and the ids of both in the epoll set.
 struct Channel {
   Socket socket, monitor;
   std::uint64_t watch = 0, monitor_watch = 0;
   explicit operator bool() const noexcept { return static_cast<bool>(socket); }
 };
 
-/// One thing that a monitor said.
+/// One event of a monitor.
 struct ConnectionNews {
   enum Kind { up, down, refused_by_peer, failed, other } kind = other;
   std::string address;
@@ -49,11 +50,11 @@ class Sockets {
 
   Sockets(const CurveKeys& keys, int high_water_mark);
 
-  /// A socket that answers CURVE handshakes under that ZAP domain; not bound yet. Empty, as what
-  /// dial() returns: no descriptor is left.
+  /// Makes a socket that answers CURVE handshakes under that ZAP domain. It is not bound yet.
+  /// serve() and dial() return an empty Channel when no descriptor is left.
   Channel serve(int type, const std::string& domain, std::size_t max_message, Watched kind,
                 NodeId node);
-  /// A socket that proves these keys to the holder of `server`; not connected yet.
+  /// Makes a socket that proves the keys `as` to the holder of `server`. It is not connected yet.
   Channel dial(const PublicKey& server, const CurveKeys& as, std::size_t max_message, Watched kind,
                NodeId node, bool queue_before_connected);
   void close(Channel& channel);
@@ -62,11 +63,11 @@ class Sockets {
 
   std::uint64_t watch(int fd, Watched kind, NodeId node);
   const Watch* find(std::uint64_t id) const;
-  /// What may have something to read, in order; does not wait.
+  /// Returns the ids of sockets that may have input, in order. Does not wait.
   std::vector<std::uint64_t> ready();
-  /// Work is left in this one; ready() names it again without a signal.
+  /// Input is left in this socket: ready() returns it again without a signal.
   void again(std::uint64_t id) { dirty_.insert(id); }
-  /// Nothing is left in this one after all.
+  /// No input is left in this socket.
   void done(std::uint64_t id) { dirty_.erase(id); }
   bool pending() const noexcept { return !dirty_.empty(); }
 

@@ -1,12 +1,13 @@
-/// ZeroMQ's C sockets with an owner; the only header that sees zmq.h. All calls are non-blocking.
+/// Owning wrappers of ZeroMQ's C sockets; the only header that includes zmq.h. All calls are
+/// non-blocking.
 ///
 ///     internal::Context context;  internal::Socket door(context, ZMQ_ROUTER);
 ///     door.set(ZMQ_CURVE_SERVER, 1);  if (!door.bind("tcp://127.0.0.1:*")) report(door.error());
 ///     epoll.add(door.fd());           // readable: receive until door.readable() is false
 ///
-/// ZMQ_FD reports edges of an inner mailbox, not messages: after it fired, and after every send,
-/// readable() must be asked until it says no, or receive() called until it finds nothing; both read
-/// the mailbox to its end, so the next message fires it again.
+/// ZMQ_FD reports edges of an inner mailbox, not messages. After it fired, and after every send,
+/// call readable() until it returns false, or receive() until it finds nothing. Both read the
+/// mailbox to its end, so that the next message fires the descriptor again.
 #pragma once
 
 #include "troupe/runtime/base/fd.hpp"
@@ -28,7 +29,7 @@ class Context {
     zmq_ctx_set(raw_, ZMQ_MAX_SOCKETS, 60000);  // two for each peer, monitors included
     zmq_ctx_set(raw_, ZMQ_IPV6, 0);
   }
-  ~Context() { zmq_ctx_term(raw_); }  // all sockets are closed; at most a second for a goodbye
+  ~Context() { zmq_ctx_term(raw_); }  // all sockets are closed; waits a second at most
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
   void* raw() const noexcept { return raw_; }
@@ -54,7 +55,7 @@ class Part {
     return {static_cast<const char*>(zmq_msg_data(&raw_)), zmq_msg_size(&raw_)};
   }
   bool more() const noexcept { return zmq_msg_more(&raw_) != 0; }
-  /// A property that the ZAP reply or the connection gave, such as "User-Id".
+  /// Returns a property that the ZAP reply or the connection set, such as "User-Id".
   std::string_view property(const char* name) noexcept {
     const char* value = zmq_msg_gets(&raw_, name);
     return value != nullptr ? value : "";
@@ -98,7 +99,7 @@ class Socket {
   bool connect(const std::string& endpoint) noexcept {
     return zmq_connect(raw_, endpoint.c_str()) == 0;
   }
-  /// With the wildcard of bind resolved.
+  /// Returns the bound address, with bind's wildcards resolved.
   std::string endpoint() const {
     char text[256] = {};
     std::size_t size = sizeof text;
@@ -117,7 +118,7 @@ class Socket {
     return zmq_getsockopt(raw_, ZMQ_EVENTS, &events, &size) == 0 && (events & ZMQ_POLLIN) != 0;
   }
   bool receive(Part& part) noexcept { return zmq_msg_recv(part.raw(), raw_, ZMQ_DONTWAIT) >= 0; }
-  /// All parts of one message, or none.
+  /// Receives all parts of one message; empty when there is none.
   std::vector<Part> receive_all() {
     std::vector<Part> parts;
     do {
