@@ -1,9 +1,9 @@
-/// Broken invariants stop the process where they are noticed.
+/// TROUPE_ASSERT: stops the process where a broken invariant is detected.
 ///
 ///     TROUPE_ASSERT(used <= capacity, "ring overran its buffer");
 ///
-/// Always on: the checks are cheap and a wrong answer is worse than a dead process. A hook lets the
-/// simulator print its seed before the abort.
+/// It is on in every build: the checks are cheap, and a wrong result is worse than a dead process.
+/// A hook lets the simulator print its seed before the abort.
 #pragma once
 
 #if defined(__GNUC__)

@@ -1,5 +1,4 @@
-/// The pause before something that has failed is tried again: twice as long each time, up to a
-/// bound.
+/// The pause before a failed action is tried again: it doubles each time, up to a bound.
 ///
 ///     wait(back_off(failures, 100ms, 10s));     // 100 ms, 200 ms, 400 ms, …, 10 s
 #pragma once
@@ -10,7 +9,8 @@
 
 namespace troupe {
 
-/// `failures` in a row: 0 gives zero, 1 gives `first`. Precondition: neither bound is negative.
+/// Returns the pause after `failures` failures in a row: 0 gives zero, 1 gives `first`.
+/// Precondition: neither bound is negative.
 constexpr Duration back_off(unsigned failures, Duration first, Duration longest) noexcept {
   if (failures == 0) return Duration::zero();
   for (; failures > 1 && first > Duration::zero() && first < longest; --failures)
@@ -18,7 +18,7 @@ constexpr Duration back_off(unsigned failures, Duration first, Duration longest)
   return first < longest ? first : longest;
 }
 
-/// "100 ms", "1.6 s", in any locale.
+/// Formats a pause as "100 ms" or "1.6 s", independent of the locale.
 inline std::string pause_text(Duration pause) {
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(pause).count();
   if (ms < 1000) return std::to_string(ms > 0 ? ms : 0) + " ms";

@@ -1,11 +1,11 @@
-/// Points in product code that only the simulator switches on: rare paths taken more often
-/// (TROUPE_BUGGIFY) and bugs planted on purpose that it must find (TROUPE_MUTANT).
+/// Points in product code that only the simulator switches on: rare paths that it takes more often
+/// (TROUPE_BUGGIFY), and planted bugs that it must find (TROUPE_MUTANT).
 ///
 ///     if (TROUPE_BUGGIFY(0.05)) window = 1;                       // a legal, unlikely choice
 ///     if (seen && !TROUPE_MUTANT("link.accept_duplicates")) return;  // a bug, never in product
 ///
-/// In a product process both hooks are null and nothing but a test can set them: the cost is one
-/// load and one branch that is never taken. (After FoundationDB's BUGGIFY.)
+/// In a product process both hooks are null, and only tests set them. The cost is one load and one
+/// branch that is never taken. (After FoundationDB's BUGGIFY.)
 #pragma once
 
 namespace troupe {

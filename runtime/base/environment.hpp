@@ -1,4 +1,4 @@
-/// Variables of the environment, read with one sentence for each text that is of no use.
+/// Reads variables of the environment. An invalid text causes an error of one sentence.
 ///
 ///     const Environment environment;                                 // this process's
 ///     const auto most = environment.size(kSpillBytes);               // std::optional<Bytes>
@@ -21,29 +21,29 @@ namespace troupe {
 
 class Environment {
  public:
-  /// The value of a variable; null when it is not set.
+  /// Returns the value of a variable; null when it is not set.
   using Lookup = std::function<const char*(const char* name)>;
 
-  /// Of this process. Not while another thread changes the environment.
+  /// Reads this process's environment. Not while another thread changes it.
   Environment();
-  /// Of a test.
+  /// Reads a test's variables.
   explicit Environment(Lookup lookup);
 
-  /// Nothing when the variable is not set. An empty one is an empty text.
+  /// Returns the text, which may be empty; nothing when the variable is not set.
   std::optional<std::string> text(const char* name) const;
-  /// The parts between colons, without those that are empty.
+  /// Returns the non-empty parts between colons.
   std::vector<std::string> list(const char* name) const;
-  // What follows gives nothing for a variable that is not set or is empty. It throws
-  // InvalidArgument, in the words of refuse(), for any other text that does not fit.
-  /// As parse_size() (size_text.hpp) takes it.
+  // The next three return nothing for a variable that is not set or is empty. For any other text
+  // that does not fit they throw InvalidArgument, with the sentence of refuse().
+  /// Reads a size, as parse_size() (size_text.hpp) does.
   std::optional<Bytes> size(const char* name) const;
-  /// A whole number from `least` to `most`; `unit` is for the sentence: "milliseconds".
+  /// Reads a whole number from `least` to `most`. `unit` is for the error: "milliseconds".
   std::optional<std::int64_t> number(const char* name, std::int64_t least, std::int64_t most,
                                      const char* unit) const;
-  /// The index of its text among `words`.
+  /// Returns the index of the text among `words`.
   std::optional<std::size_t> choice(const char* name,
                                     std::initializer_list<const char*> words) const;
-  /// Throws InvalidArgument: `name` is 'its text': `advice`, which begins with "give".
+  /// Throws InvalidArgument with "`name` is 'its text': `advice`". `advice` begins with "give".
   [[noreturn]] void refuse(const char* name, const std::string& advice) const;
 
  private:

@@ -1,4 +1,5 @@
-/// The one error of the system: a value on the wire, an exception for users.
+/// Error: the one error type of troupe. It is a value inside troupe and on the wire, and an
+/// exception for users.
 ///
 ///     try { ctx.get(ref); }
 ///     catch (const troupe::TaskFailed& e) { std::cerr << e.where().node << ": " << e.what() <<
@@ -40,12 +41,12 @@ enum class Code : std::uint16_t {
   worker_died = 15,  ///< the process that ran the work died
 };
 
-/// Snake-case name of a code, as printed and in JSON.
+/// Returns the snake-case name of a code, as printed and in JSON.
 TROUPE_API std::string_view name_of(Code code) noexcept;
-/// One sentence: what a caller can do about it.
+/// Returns one sentence of advice for the caller.
 TROUPE_API std::string_view advice_for(Code code) noexcept;
 
-/// Whether the work behind an error took place.
+/// Whether the work that failed took place.
 enum class Outcome : std::uint8_t { not_executed = 0, executed = 1, unknown = 2 };
 TROUPE_API std::string_view name_of(Outcome outcome) noexcept;
 
@@ -59,7 +60,7 @@ struct Origin {
 
 class Error;
 
-/// Everything an Error says; filled once, then shared.
+/// The contents of an Error; filled once, then shared.
 struct ErrorInfo {
   Code code = Code::internal;
   Outcome outcome = Outcome::unknown;
@@ -83,7 +84,7 @@ class TROUPE_API Error : public std::exception {
   const Origin& where() const noexcept { return info_->origin; }
   Outcome outcome() const noexcept { return info_->outcome; }
   bool maybe_executed() const noexcept { return info_->outcome != Outcome::not_executed; }
-  /// The error behind this one, or nullptr.
+  /// The error that caused this one, or nullptr.
   std::shared_ptr<const Error> cause() const;
   const std::string& remote_stack() const noexcept { return info_->remote_stack; }
   /// True when the user's exception was exactly a T (the type is compared by name across
@@ -123,13 +124,14 @@ TROUPE_ERROR_CLASS(PoisonTask);
 TROUPE_ERROR_CLASS(WorkerDied);
 #undef TROUPE_ERROR_CLASS
 
-/// Throws the class that belongs to error.code().
+/// Throws the error as the class of its code.
 [[noreturn]] TROUPE_API void raise(const Error& error);
 
-/// The error with its cause chain, one line each, and the advice of the outermost code; for people.
+/// Returns a text for people: the error and its causes, one line each, and the advice of the
+/// outermost code.
 TROUPE_API std::string explain(const Error& error);
 
-/// A demangled type name, for messages.
+/// Returns a demangled type name, for messages.
 TROUPE_API std::string readable_type(const char* mangled);
 
 }  // namespace troupe

@@ -16,7 +16,8 @@
 
 namespace troupe {
 
-/// 128-bit value: `high` names who made it (node, process), `low` counts there; or both are random.
+/// A 128-bit value. Either `high` names the maker (node, process) and `low` counts the maker's ids,
+/// or both are random. Zero means none.
 template <class Tag>
 struct Id {
   std::uint64_t high = 0;
@@ -25,9 +26,9 @@ struct Id {
   friend constexpr auto operator<=>(const Id&, const Id&) = default;
   explicit constexpr operator bool() const noexcept { return (high | low) != 0; }
 
-  /// 128 bits from getrandom(2). Never zero.
+  /// Makes an id of 128 bits from getrandom(2). Never zero.
   static Id random();
-  /// 32 lower-case hex digits.
+  /// Returns 32 lower-case hex digits.
   std::string str() const;
   /// The inverse of str(); nullopt when the text is anything else.
   static std::optional<Id> parse(std::string_view text);
@@ -44,7 +45,7 @@ using ActorId = Id<struct ActorTag>;
 using GroupId = Id<struct GroupTag>;
 using SessionId = Id<struct SessionTag>;  ///< one start of one process, for Link
 
-/// Counts the lives of a node or actor; higher replaces lower for ever.
+/// Counts the lives of a node or actor. A higher epoch replaces a lower one for ever.
 using Epoch = std::uint64_t;
 
 namespace detail {

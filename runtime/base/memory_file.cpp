@@ -17,7 +17,7 @@ bool resize_memory(int fd, std::uint64_t bytes) noexcept {
   sigpending(&waiting);
   const bool done = ftruncate(fd, static_cast<off_t>(bytes)) == 0;
   const int why = errno;
-  // One that waited before is the program's own.
+  // Take back the SIGXFSZ of this ftruncate(). One that was pending before is the program's own.
   const timespec at_once{};
   if (!done && why == EFBIG && sigismember(&waiting, SIGXFSZ) == 0)
     sigtimedwait(&too_large, nullptr, &at_once);

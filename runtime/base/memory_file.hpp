@@ -1,4 +1,4 @@
-/// Files in memory (memfd), and the limit of a file's size, which holds for them as well.
+/// Memory files (memfd). The limit of a file's size (RLIMIT_FSIZE) holds for them, too.
 ///
 ///     Fd fd = make_fd(memfd_create("troupe-ring", MFD_CLOEXEC));
 ///     if (!resize_memory(fd.get(), bytes)) fail(errno, memory_remedy(errno));
@@ -8,11 +8,11 @@
 
 namespace troupe {
 
-/// As ftruncate(), false with errno. Beyond RLIMIT_FSIZE it is EFBIG, and the program, which asked
-/// for no file, gets no SIGXFSZ.
+/// Sets the size as ftruncate() does. Returns false with errno set. Beyond RLIMIT_FSIZE errno is
+/// EFBIG, and the program gets no SIGXFSZ, because it did not ask for a file.
 bool resize_memory(int fd, std::uint64_t bytes) noexcept;
 
-/// What to do about an errno of making or mapping memory: a part of a sentence.
+/// Returns a remedy for an errno of making or mapping memory: a part of a sentence.
 const char* memory_remedy(int error) noexcept;
 
 }  // namespace troupe

@@ -10,7 +10,8 @@
 namespace troupe {
 namespace {
 
-/// For a kernel that cannot wipe (before 4.14, or an emulated one).
+/// The word to wipe in a fork handler, for a kernel without MADV_WIPEONFORK (before 4.14, or an
+/// emulated one).
 std::atomic<std::uint32_t>* g_wiped_by_handler = nullptr;
 
 void wipe() noexcept {
@@ -21,7 +22,7 @@ void wipe() noexcept {
 
 ProcessMark::Word* ProcessMark::page_ = nullptr;
 
-/// One page for the life of the process and of its forks.
+/// Makes the page, which stays for the life of the process and its forks.
 ProcessMark::Word* ProcessMark::make_page() {
   const auto size = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   void* at = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -37,7 +38,7 @@ ProcessMark::Word* ProcessMark::make_page() {
 
 ProcessMark::ProcessMark() {
   static std::mutex mutex;
-  static std::uint32_t last = 0;  // a fork goes on counting where its parent was
+  static std::uint32_t last = 0;  // a fork continues its parent's count, so generations differ
   const std::lock_guard lock(mutex);
   if (page_ == nullptr) page_ = make_page();
   generation_ = page_->load(std::memory_order_relaxed);

@@ -37,8 +37,8 @@ class Random {
     state_[3] = rotl(state_[3], 45);
     return result;
   }
-  /// Uniform in [0, bound); bound must be positive. Unbiased enough for schedules (error < 2^-32
-  /// for small bounds).
+  /// Uniform in [0, bound). Precondition: bound is positive. Unbiased enough for schedules (error <
+  /// 2^-32 for small bounds).
   constexpr std::uint64_t below(std::uint64_t bound) noexcept {
     return static_cast<std::uint64_t>((static_cast<unsigned __int128>((*this)()) * bound) >> 64);
   }

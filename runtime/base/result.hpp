@@ -1,4 +1,4 @@
-/// A value or an Error: the twin of exceptions where failure is expected.
+/// Result: a value or an Error, for calls where failure is expected.
 ///
 ///     Result<int> r = ctx.try_get(ref);
 ///     if (r) use(*r); else log(r.error().what());

@@ -6,7 +6,8 @@
 namespace troupe {
 namespace {
 
-/// Behind what closes the bracket that opens at `at`. The arrow of a lambda's result closes none.
+/// Returns the position after the bracket that closes the one at `at`. The `>` of an arrow `->` is
+/// no bracket.
 std::size_t behind(std::string_view text, std::size_t at) {
   std::size_t open = 0;
   for (; at < text.size(); ++at) {
@@ -18,7 +19,8 @@ std::size_t behind(std::string_view text, std::size_t at) {
   return text.size();
 }
 
-/// The qualifier before a "::": an identifier, a function with its parameters, or both.
+/// Removes the qualifier at the end of `name`, which stood before a "::": an identifier, a function
+/// with its parameters, or both.
 void drop_qualifier(std::string& name) {
   if (!name.empty() && name.back() == ')') {
     std::size_t open = 0;

@@ -1,4 +1,4 @@
-/// Names of types and functions as they stand in messages and tables for people.
+/// Shortens names of types and functions for messages and tables.
 ///
 ///     short_name("troupe::tune::internal::TrialActor<lm::Config>")        // TrialActor
 ///     short_name("outer::area((anonymous namespace)::Shape, std::string)")  // area(Shape, string)
@@ -9,7 +9,8 @@
 
 namespace troupe {
 
-/// Without namespaces and template arguments. Not an identity: two types may have the same.
+/// Returns the name without namespaces and template arguments. Two types may have the same short
+/// name.
 std::string short_name(std::string_view full);
 
 }  // namespace troupe

@@ -10,8 +10,9 @@ namespace troupe {
 
 namespace {
 
-/// Blocks signals for the calling thread, and so for those that it starts meanwhile. A fault's
-/// signal stays: the kernel ends a process that blocks it, without its handler.
+/// Blocks signals for the calling thread, and so for threads that it starts meanwhile. Signals of
+/// faults stay unblocked: the kernel ends a process that blocks such a signal, without calling its
+/// handler.
 class Masked {
  public:
   Masked() noexcept {

@@ -1,5 +1,5 @@
-/// A thread of the library's own: it has a name and takes no signals, which are for the program's
-/// threads.
+/// A named thread of the library with all signals blocked, so that the kernel delivers them to the
+/// program's threads.
 ///
 ///     SignalMaskedThread thread("troupe-reserve", [this] { run(); });
 ///     …
@@ -13,14 +13,14 @@
 
 namespace troupe {
 
-/// As std::thread: moved, not copied, and joined before it is destroyed.
+/// Used as std::thread: it is moved, not copied, and joined before it is destroyed.
 class TROUPE_API SignalMaskedThread {
  public:
-  /// No thread.
+  /// Makes an object without a thread.
   SignalMaskedThread() noexcept = default;
-  /// Starts it. `name` is what debuggers and `top -H` show, at most 15 characters. It takes the
-  /// signals of its own faults alone. Throws std::system_error when the system starts no thread.
-  /// The caller's mask is afterwards what it was, in both cases.
+  /// Starts the thread. Debuggers and `top -H` show `name`, at most 15 characters. The thread gets
+  /// only the signals of its own faults. Throws std::system_error when the system starts no thread.
+  /// The caller's signal mask is the same afterwards, in both cases.
   SignalMaskedThread(const char* name, std::function<void()> body);
 
   bool joinable() const noexcept { return thread_.joinable(); }

@@ -1,8 +1,8 @@
-/// A vector whose first elements lie in the object itself: a call with few small arguments needs no
-/// memory besides its own.
+/// A vector with room for the first elements in the object itself, so that a call with few small
+/// arguments allocates nothing for them.
 ///
 ///     SmallVector<Argument, 2> arguments;
-///     arguments.resize(3);                  // from here on in memory of its own
+///     arguments.resize(3);                  // allocates
 ///     std::span<Argument> all = arguments;
 #pragma once
 
@@ -17,7 +17,8 @@
 
 namespace troupe::detail {
 
-/// T is cheap to make and to move, which leaves the source like new. New elements are T{}.
+/// Requires of T that it is cheap to make and to move, and that a move leaves the source like T{}.
+/// New elements are T{}.
 template <class T, std::size_t inside>
 class SmallVector {
  public:
@@ -41,7 +42,7 @@ class SmallVector {
 
   std::size_t size() const noexcept { return size_; }
   bool empty() const noexcept { return size_ == 0; }
-  /// Elements that there is memory for besides the object's own.
+  /// Number of elements that the allocated memory has room for; 0: none is allocated.
   std::size_t capacity() const noexcept { return beyond_ != nullptr ? capacity_ : 0; }
   T* data() noexcept { return beyond_ != nullptr ? beyond_ : inside_; }
   const T* data() const noexcept { return beyond_ != nullptr ? beyond_ : inside_; }
@@ -94,7 +95,7 @@ class SmallVector {
     delete[] std::exchange(beyond_, memory);
     capacity_ = static_cast<std::uint32_t>(size);
   }
-  /// Precondition: we are empty, with no memory.
+  /// Precondition: this vector is empty, without allocated memory.
   void take(SmallVector& other) noexcept {
     size_ = std::exchange(other.size_, 0);
     beyond_ = std::exchange(other.beyond_, nullptr);

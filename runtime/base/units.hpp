@@ -40,7 +40,7 @@ constexpr Bytes operator""_GiB(unsigned long long n) {
 }
 }  // namespace literals
 
-/// Owned bytes of no particular meaning, and a view of such.
+/// Owned bytes without a type, and a view of bytes.
 using Blob = std::vector<std::byte>;
 using BlobView = std::span<const std::byte>;
 

@@ -1,4 +1,4 @@
-/// The version of the library that is loaded, and the wire protocol it speaks.
+/// The version of the loaded library, and of its wire protocol.
 #pragma once
 
 #include "troupe/runtime/base/assert.hpp"
@@ -10,11 +10,11 @@
 
 namespace troupe {
 
-/// "major.minor.patch" of libtroupe.so.
+/// Returns "major.minor.patch" of libtroupe.so.
 TROUPE_API std::string_view version() noexcept;
 
-/// Checked when a peer joins; independent of the version above. Raised when an old peer could not
-/// understand us.
+/// The version of the wire protocol, checked when a peer joins. Independent of the library's
+/// version. It grows when an older peer could not read the messages.
 inline constexpr std::uint32_t kProtocolVersion = 2;
 
 }  // namespace troupe

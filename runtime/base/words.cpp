@@ -12,7 +12,7 @@ std::string words_of_current_exception() {
   try {
     throw;
   } catch (const std::exception& error) {
-    const char* words = error.what();  // user code: null is one of its answers
+    const char* words = error.what();  // user code, which may return null
     if (words != nullptr && *words != '\0') return words;
     return "an exception of type " + readable_type(typeid(error).name()) + " without a message";
   } catch (...) {

@@ -1,4 +1,4 @@
-/// What an exception says of itself, whatever user code has thrown.
+/// Describes the current exception, of whatever type user code has thrown.
 ///
 ///     catch (...) { log(words_of_current_exception()); }
 #pragma once
@@ -7,8 +7,8 @@
 
 namespace troupe {
 
-/// Its what(), or its type where that is null, empty or missing. Precondition: called inside a
-/// catch block.
+/// Returns the exception's what(), or its type's name when what() is null, empty or missing.
+/// Precondition: called inside a catch block.
 std::string words_of_current_exception();
 
 }  // namespace troupe

@@ -25,12 +25,12 @@ constexpr std::size_t kMaxFolder = 4096;
 constexpr std::size_t kMaxRows = 64;
 constexpr double kMaxUnits = 1e6;
 
-/// Thrown and caught in this file only: which field is wrong and why.
+/// A wrong field and the reason. Thrown and caught in this file only.
 struct Bad {
   std::string what;
 };
 
-/// Bytes that held a secret; wiped at the end of their life.
+/// Bytes that hold a secret. The destructor wipes them.
 struct Packet {
   std::array<std::byte, kMaxPacket> bytes;
   std::size_t size = 0;
@@ -162,7 +162,7 @@ void check_names(const Pairs& pairs, const char* what) {
   }
 }
 
-// Reading and checking; used before sending too, so that a bound holds on both sides.
+// Reads and checks. Also used before sending, so that a bound holds on both sides.
 
 NodeOffer offer_of(const json& document) {
   NodeOffer offer;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kScheme = "tcp://";
 
-/// "10.0.0.1" and "6500" of "tcp://10.0.0.1:6500".
+/// Splits "tcp://10.0.0.1:6500" into "10.0.0.1" and "6500".
 std::pair<std::string, std::string> parts_of(std::string_view door) {
   if (door.substr(0, kScheme.size()) == kScheme) door.remove_prefix(kScheme.size());
   const auto colon = door.rfind(':');
@@ -28,10 +28,11 @@ bool is_loopback(std::string_view host) {
   return host.substr(0, 4) == "127." || host == "::1";
 }
 
-/// Asks the routes for the address of this machine towards that one; empty: they do not know.
+/// Returns this machine's source address for packets to that host, from the kernel's routes; empty:
+/// there is no route.
 std::string address_towards(const std::string& host, const std::string& port) {
   addrinfo hints{};
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;  // so nobody is asked for a name
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;  // so no name server is asked
   hints.ai_socktype = SOCK_DGRAM;
   addrinfo* found = nullptr;
   if (getaddrinfo(host.c_str(), port.c_str(), &hints, &found) != 0) return "";
@@ -40,7 +41,7 @@ std::string address_towards(const std::string& host, const std::string& port) {
   sockaddr_storage own{};
   socklen_t size = sizeof own;
   char text[NI_MAXHOST];
-  // To connect a datagram socket chooses its address and sends nothing.
+  // connect() of a datagram socket selects its source address and sends nothing.
   if (!fd || ::connect(fd.get(), entry->ai_addr, entry->ai_addrlen) != 0 ||
       getsockname(fd.get(), reinterpret_cast<sockaddr*>(&own), &size) != 0 ||
       getnameinfo(reinterpret_cast<sockaddr*>(&own), size, text, sizeof text, nullptr, 0,

@@ -1,4 +1,4 @@
-/// Where a node listens for the others of its cluster.
+/// The address on which a node listens for the other nodes of its cluster.
 ///
 ///     auto listen = listen_address("", "tcp://10.0.0.1:6500");   // "tcp://10.0.0.7:*"
 #pragma once
@@ -9,13 +9,13 @@
 
 namespace troupe::os {
 
-/// The door of a node that joins the cluster whose control is at `control_door`; any free port.
-/// With `wanted` empty it is the address of this machine from which packets go to control, so
-/// whoever reaches control can reach the node. Else it is `wanted`; InvalidArgument when that is a
-/// loopback address and control is reached at another. Sends nothing.
+/// Returns the door of a node that joins the cluster whose control is at `control_door`, with any
+/// free port. If `wanted` is empty, it is this machine's source address of packets to control, so
+/// that machines which reach control can usually reach the node. Otherwise it is `wanted`. Errors:
+/// InvalidArgument when `wanted` is a loopback address and control's address is not. Sends nothing.
 Result<std::string> listen_address(const std::string& wanted, const std::string& control_door);
 
-/// The same without another host: the loopback address.
+/// The door of a node whose cluster has no other host: the loopback address.
 inline constexpr const char* kListenHere = "tcp://127.0.0.1:*";
 
 }  // namespace troupe::os

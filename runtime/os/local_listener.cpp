@@ -29,7 +29,8 @@ Result<Address> address_of(const std::string& name) {
                                              "' is no name of a local door (1 to 100 bytes)");
   Address address;
   address.data.sun_family = AF_UNIX;
-  // The zero byte in front makes it abstract: no file, gone with its last descriptor.
+  // A leading zero byte makes the name abstract: it has no file and vanishes with its last
+  // descriptor.
   std::memcpy(address.data.sun_path + 1, name.data(), name.size());
   address.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   return address;
@@ -97,7 +98,8 @@ std::optional<Visitor> LocalListener::accept() {
       if (errno != EMFILE && errno != ENFILE) return rest();
       if (!spare_) spare_ = spare();
       if (!spare_) return rest();
-      // Without a descriptor the kernel does not say whether anybody waits.
+      // At the descriptor limit accept() fails even when no connection waits. Free the spare
+      // descriptor, accept and close the waiting connection with it, then take the spare again.
       spare_ = Fd();
       const Fd came(accept_(fd_.get()));
       const int why = came ? 0 : errno;

@@ -1,12 +1,12 @@
-/// The door of an agent on its own host: an abstract unix socket through which drivers and
-/// observers of the same user come in.
+/// The local door of an agent: an abstract unix socket to which drivers and observers of the same
+/// user and host connect.
 ///
 ///     auto door = LocalListener::listen("troupe-…");  poll(door->fd(), POLLIN);
 ///     while (auto socket = door->accept()) welcome(std::move(*socket));
 ///     auto mine = knock("troupe-…");               // the other side
 ///
-/// An abstract name has no file and so no permissions: both sides ask the kernel who the other is
-/// (SO_PEERCRED) and close at once when it is another user.
+/// An abstract name has no file and so no permissions. Both sides ask the kernel for the user of
+/// the other (SO_PEERCRED) and close at once when it is another user.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -21,10 +21,10 @@
 
 namespace troupe::os {
 
-/// The name of a node's door; at most 100 bytes.
+/// Returns the name of a node's door; at most 100 bytes.
 std::string door_name(ClusterId cluster, NodeId node);
 
-/// Whom the kernel names at the other end.
+/// A connection, and the process that the kernel names at its other end.
 struct Visitor {
   Fd socket;  ///< SOCK_SEQPACKET, connected
   pid_t pid = 0;
@@ -33,21 +33,22 @@ struct Visitor {
 /// Not thread-safe; never blocks.
 class LocalListener {
  public:
-  /// The next connection at a listening socket, as accept4() gives it: -1 with errno.
+  /// Accepts a connection at a listening socket, as accept4() does: -1 with errno.
   using Accept = int (*)(int listener);
-  /// How long the door rests when the kernel can let nobody in.
+  /// How long the door accepts nothing after the kernel could not accept a connection.
   static constexpr Duration kRest = std::chrono::milliseconds(100);
 
-  /// Errors: Unavailable when the name is taken; InvalidArgument when it is empty or too long.
-  /// `accept`: null for the kernel's.
+  /// Listens at a name. Errors: Unavailable when the name is taken; InvalidArgument when it is
+  /// empty or too long. `accept`: null for accept4().
   static Result<LocalListener> listen(const std::string& name, Accept accept = nullptr);
 
   int fd() const noexcept { return fd_.get(); }
-  /// From when on it is of use to poll: who waits keeps the socket ready while the kernel lacks
-  /// memory to let him in.
+  /// The time from which fd() should be polled again. While the kernel lacks memory to accept a
+  /// connection, the waiting connection keeps the socket readable, and polling would spin.
   Time opens_at() const noexcept { return opens_at_; }
-  /// The next one that waits, or nothing. Closed and counted are others than this user, and who
-  /// comes while this process has no descriptor left: nobody keeps the door ready for nothing.
+  /// Accepts the next waiting connection, if any. It closes and counts connections of other users.
+  /// It also closes and counts a connection when this process has no descriptor left, since a
+  /// connection that stays in the queue would keep the socket readable.
   std::optional<Visitor> accept();
   std::uint64_t refused() const noexcept { return refused_; }
 
@@ -56,18 +57,19 @@ class LocalListener {
   std::optional<Visitor> rest();
   Fd fd_;
   Accept accept_;
-  Fd spare_;  ///< given up to close who cannot be let in
+  Fd spare_;  ///< freed so that a connection can be accepted and closed at the descriptor limit
   std::uint64_t refused_ = 0;
   Time opens_at_{};
 };
 
-/// The life of the process at the other end of a unix socket, as a descriptor that can be read
-/// when it has ended; the socket itself also stays open in each fork of that process. The process
-/// is who connected, or who made the pair. None: it is of another PID namespace.
+/// Returns a descriptor (pidfd) that becomes readable when the process at the other end of a unix
+/// socket has ended. The socket's own end is not enough, because each fork of that process keeps
+/// the socket open. The process is the one that connected, or that made the pair. Returns none when
+/// the process is in another PID namespace.
 Fd life_of_peer(int socket);
 
-/// Goes to a door. Never blocks: a door whose queue is full counts as nobody there. Errors:
-/// Unavailable (nobody listens there); InvalidArgument (another user does, or it is no name).
+/// Connects to a door. Never blocks. Errors: Unavailable (no process listens there, or its queue is
+/// full); InvalidArgument (another user listens there, or the name is not valid).
 Result<Visitor> knock(const std::string& name);
 
 }  // namespace troupe::os

@@ -14,12 +14,12 @@
 namespace troupe::os {
 namespace {
 
-/// The parent of a process, by what /proc says; 0: there is none.
+/// Returns the parent of a process, as /proc has it; 0: there is no such process.
 pid_t parent_of(const char* pid) {
   std::ifstream stat(std::string("/proc/") + pid + "/stat");
   std::string line;
   std::getline(stat, line);
-  const auto name_ends = line.rfind(')');  // a name may hold anything
+  const auto name_ends = line.rfind(')');  // a name may contain any character
   int parent = 0;
   char state = 0;
   if (name_ends == std::string::npos ||
@@ -47,7 +47,7 @@ std::vector<pid_t> children_of_this_process() {
     closedir(threads);
   }
   if (known) return children;
-  // A kernel without that list.
+  // The kernel has no such list: read the parent of every process.
   const pid_t self = getpid();
   if (DIR* all = opendir("/proc")) {
     while (const dirent* entry = readdir(all))
@@ -62,7 +62,7 @@ std::size_t end_orphans(const std::function<bool(pid_t)>& is_own) {
   std::size_t left = 0;
   for (const pid_t pid : children_of_this_process()) {
     if (is_own(pid) || waitpid(pid, nullptr, WNOHANG) != 0) continue;
-    ::kill(pid, SIGKILL);  // it is our child and not reaped, so the number is its own
+    ::kill(pid, SIGKILL);  // an unreaped child keeps its pid, so this hits no other process
     if (waitpid(pid, nullptr, WNOHANG) == 0) ++left;
   }
   return left;

@@ -1,9 +1,9 @@
-/// Children that a process did not start: those of its descendants that have ended. Whatever the
-/// code of a worker has started, in the background or in a session of its own, comes to the nearest
-/// living ancestor that adopts, and ends there.
+/// Orphans: processes whose parent has ended. When user code in a worker starts processes, in the
+/// background or in a session of their own, and ends, the kernel makes them children of the nearest
+/// living ancestor that adopts (PR_SET_CHILD_SUBREAPER). That ancestor ends them.
 ///
-/// A worker adopts, so what it has started stays its own while it lives. When it ends, its zygote
-/// gets all of that; when the zygote is killed, its agent does.
+/// A worker adopts, so processes that its code started remain below it while it lives. When the
+/// worker ends, they become children of its zygote. When the zygote is killed, its agent gets them.
 ///
 ///     adopt_orphans();                        // early: zygote, worker, agent
 ///     end_orphans(own);                       // after a child has ended, until it returns 0
@@ -16,14 +16,15 @@
 
 namespace troupe::os {
 
-/// From now on descendants whose parents have ended become children of this process.
+/// Makes this process adopt: from now on descendants whose parents have ended become its children.
 void adopt_orphans() noexcept;
 
-/// Children of the process right now, the dead ones that nobody has waited for among them.
+/// Returns the present children of this process, zombies included.
 std::vector<pid_t> children_of_this_process();
 
-/// Kills and reaps all children but those that `is_own`. Does not block. Returns how many have yet
-/// to end; as they do, their own children may come in their place.
+/// Kills and reaps all children except those for which `is_own` is true. Does not block. Returns
+/// how many have not ended yet. When they end, their own children may become children of this
+/// process.
 std::size_t end_orphans(const std::function<bool(pid_t)>& is_own);
 
 }  // namespace troupe::os

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kMaxLibraries = 64;
 constexpr std::size_t kMaxArguments = 4096;
-constexpr std::size_t kMaxBytes = 24 * 1024;  // they go in one packet
+constexpr std::size_t kMaxBytes = 24 * 1024;  // they must fit one packet
 
 bool is_systems(const std::string& path) {
   for (const char* folder : {"/lib/", "/lib64/", "/lib32/", "/usr/lib/", "/usr/lib64/"})
@@ -29,12 +29,13 @@ bool is_systems(const std::string& path) {
 int note_library(dl_phdr_info* info, std::size_t, void* closure) {
   auto& found = *static_cast<std::vector<std::string>*>(closure);
   const char* name = info->dlpi_name;
-  if (name == nullptr || std::strchr(name, '/') == nullptr) return 0;  // the program, the vDSO
+  if (name == nullptr || std::strchr(name, '/') == nullptr) return 0;  // the executable or the vDSO
   char whole[PATH_MAX];
   if (realpath(name, whole) == nullptr) return 0;
-  // Either name may be the system's: /usr/lib is often reached through links.
+  // Check the name and its resolved form: /usr/lib is often reached through links.
   if (is_systems(name) || is_systems(whole)) return 0;
-  // Under the name by which others ask for it (libx.so.1), which is often a link to its file.
+  // Keep the name by which programs load it (libx.so.1), which is often a link to the file. Resolve
+  // its folder only.
   const std::string_view asked(name);
   const std::string folder(asked.substr(0, asked.rfind('/') + 1));
   if (realpath(folder.c_str(), whole) == nullptr) return 0;

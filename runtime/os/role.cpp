@@ -84,8 +84,9 @@ bool is_variable(std::string_view entry, std::string_view name) {
          entry[name.size()] == '=';
 }
 
-/// The signals that a child begins with. Who runs code of the program gets those of its driver;
-/// what is to be ignored it ignores itself, in take_role().
+/// The signal state that a child begins with. Zygote and worker run code of the program and get the
+/// state of their driver. posix_spawn cannot set signals to be ignored, so the child ignores them
+/// itself, in take_role().
 class SpawnSignals {
  public:
   SpawnSignals(Role role, const SignalState& state) noexcept {
@@ -135,7 +136,7 @@ Result<pid_t> spawn(Role role, Fd socket, const std::string& text, const Program
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, socket.get(),
-                                   socket.get());  // same number: clears CLOEXEC
+                                   socket.get());  // dup2 to the same number clears CLOEXEC
   const std::string variable = std::string(kVariable) + "=" + name_of(role) + ":" +
                                std::to_string(socket.get()) + ":" + text;
   const SignalState state = program.signals.value_or(inherited_signals());

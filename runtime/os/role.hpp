@@ -1,9 +1,9 @@
-/// Which role this process plays, and how others are started from it.
+/// The role of this process, and how processes of other roles are started from it.
 ///
-/// A child is the same executable with one inherited socket, or for the zygote of a job another;
-/// the environment variable that names it is removed at first read, so that neither it nor the
-/// descriptor reaches the user's own children. Agent and control take their role in the library's
-/// constructor, before any code of the user; zygote and worker in enter().
+/// A child runs the same executable (the zygote of a job: the job's executable) with one inherited
+/// socket. An environment variable names role and socket. It is removed at its first read, so that
+/// neither it nor the descriptor reaches children of the user's code. Agent and control take their
+/// role in the library's constructor, before any code of the user; zygote and worker in enter().
 ///
 ///     spawn(Role::agent, std::move(theirs), "…options…");
 #pragma once
@@ -29,50 +29,50 @@ struct Inherited {
   SignalState signals;  ///< see inherited_signals()
 };
 
-/// What this process was started as; the socket can be taken once.
+/// Returns the role and the rest that this process was started with. The socket can be taken once.
 Inherited& inherited();
 
-/// What is started: an executable with the arguments of its main (the first is its name), and
-/// folders in which its own shared objects lie.
+/// A program to start: an executable with the arguments of its main (the first is its name), and
+/// the folders of its own shared objects.
 struct Program {
   std::string path;  ///< empty: this executable, with this process's arguments
   std::vector<std::string> arguments;
   std::string libraries;                    ///< put before LD_LIBRARY_PATH; may be empty
-  std::optional<SignalState> signals = {};  ///< it begins with; nullopt: inherited_signals()
+  std::optional<SignalState> signals = {};  ///< at its start; nullopt: inherited_signals()
 };
 
-/// Which signals were ignored and blocked when this program was started, before any code of its
-/// own. In an agent, a zygote or a worker: when the driver was that they are there for.
+/// Returns which signals were ignored and blocked when this program was started, before any of its
+/// code ran. In an agent, a zygote or a worker it is the state at the start of their driver.
 const SignalState& inherited_signals();
 
-/// The text of an agent or control that gets the rest by launch.hpp; "cluster,<pid>". Such a
-/// process dies with the thread that started it.
+/// Returns the options text "cluster,<pid>" for an agent or control that receives its configuration
+/// by launch.hpp. Such a process dies with the thread that started it.
 std::string cluster_text();
-/// The process that such a text names; 0 for another text.
+/// Returns the pid in such a text; 0 for another text.
 pid_t launcher_in(const std::string& text) noexcept;
 
-/// Starts the program in the role. Does not copy the parent's memory (vfork semantics), about 4 ms.
-/// A zygote and a worker begin with the program's signals, agent and control with the caller's own
-/// but for SIGCHLD, which is not ignored.
-/// Errors: out_of_memory (processes, descriptors), unavailable (the program cannot be executed,
-/// with its path).
+/// Starts the program in the role. Does not copy the parent's memory (vfork semantics). A zygote
+/// and a worker begin with the program's signals. Agent and control begin with the caller's
+/// signals, except that SIGCHLD is not ignored. Errors: out_of_memory (processes, descriptors),
+/// unavailable (the program cannot be executed, with its path).
 Result<pid_t> spawn(Role role, Fd socket, const std::string& text, const Program& program = {});
 
-/// Asks for SIGKILL when the parent's thread dies, and ends at once when it is dead already.
+/// Asks the kernel for SIGKILL when the parent's thread dies. Ends this process at once when the
+/// parent is dead already.
 void die_with_parent(pid_t parent) noexcept;
 
-/// "killed by signal 9 (Killed)" or "exited with code 3".
+/// Returns "killed by signal 9 (Killed)" or "exited with code 3".
 std::string describe_status(int status);
-/// Whether it begins with such a description: the process ended, and nothing else is said to have.
+/// Returns whether the reason begins with a text of describe_status(): the process itself ended.
 bool is_end_of_process(const std::string& reason) noexcept;
-/// "out of memory: <why>": the agent ended the process, since its node had too little.
+/// Returns "out of memory: <why>": the agent ended the process, because its node had too little.
 std::string describe_out_of_memory(const std::string& why);
 bool is_out_of_memory(const std::string& reason) noexcept;
-/// "out of reach: <why>": its node may live, and its answers come no more.
+/// Returns "out of reach: <why>": the process's node may live, but its answers do not arrive.
 std::string describe_out_of_reach(const std::string& why);
 bool is_out_of_reach(const std::string& reason) noexcept;
 
-/// Threads of this process right now.
+/// Returns the present number of threads of this process.
 int count_threads();
 
 }  // namespace troupe::os

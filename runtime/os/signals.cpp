@@ -23,7 +23,7 @@ SignalState current_signals() noexcept {
   pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
   for (int signal = 1; signal <= kLast; ++signal) {
     struct sigaction action{};
-    if (sigaction(signal, nullptr, &action) != 0) continue;  // one of the C library's own
+    if (sigaction(signal, nullptr, &action) != 0) continue;  // a signal that the C library reserves
     if ((action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == SIG_IGN)
       state.ignored |= bit(signal);
     if (sigismember(&blocked, signal) == 1) state.blocked |= bit(signal);

@@ -1,9 +1,9 @@
-/// The dispositions and the mask of signals that a process was started with.
+/// The ignored and blocked signals that a process was started with.
 ///
 /// A zygote runs the user's program once more, so it starts as the driver did: with the same
-/// signals ignored and blocked. The driver's are recorded when the library is loaded, before any
-/// code of the program's own, and given to each process that is started for it. What lies between,
-/// an agent that ignores what it likes, does not matter.
+/// signals ignored and blocked. The library records the driver's state when it is loaded, before
+/// any code of the program. It passes that state to each process that is started for the driver,
+/// through an agent that may itself ignore other signals.
 ///
 ///     const SignalState& given = inherited_signals();      // travels with spawn()
 ///     apply_signals(given);                                // in the zygote, when it is loaded
@@ -24,25 +24,26 @@ struct SignalState {
   friend bool operator==(const SignalState&, const SignalState&) = default;
 };
 
-/// Of this process, and the calling thread, right now.
+/// Returns the present state of this process and the calling thread.
 SignalState current_signals() noexcept;
-/// All that are not ignored are handled by default; a handler is lost.
+/// Applies a state. Signals that are not ignored get the default action; handlers are removed.
 void apply_signals(const SignalState& state) noexcept;
-/// As a set for sigprocmask and the like.
+/// Converts the bits to a set for sigprocmask and the like.
 sigset_t signal_set(std::uint64_t signals) noexcept;
 
-/// Two numbers in hexadecimal, like "1000,0".
+/// Encodes a state as two hexadecimal numbers, like "1000,0"; and decodes it.
 std::string signals_text(const SignalState& state);
 std::optional<SignalState> parse_signals(std::string_view text) noexcept;
 
-/// What a process that forks workers changes of its own, and takes back in each fork: Ctrl-C and a
-/// closed terminal are the driver's affair, and its children are to be waited for.
+/// The signal settings of a process that forks workers. It ignores SIGINT, SIGQUIT and SIGPIPE,
+/// because the driver handles Ctrl-C, and it blocks SIGCHLD to wait for its children. restore()
+/// takes the changes back in each fork.
 class ForkerSignals {
  public:
   ForkerSignals() noexcept;
-  /// As it was before; in the child.
+  /// Restores the settings from before the constructor. For the forked child.
   void restore() const noexcept;
-  /// SIGCHLD, which is blocked.
+  /// The set with SIGCHLD, which is blocked.
   const sigset_t& children() const noexcept { return children_; }
 
  private:

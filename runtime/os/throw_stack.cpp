@@ -11,16 +11,18 @@
 namespace {
 
 constexpr int kMaxFrames = 32;
-// Found without a call into the loader: every task counts here.
+// The initial-exec model makes access to these cheap: it needs no call into the loader, and every
+// task uses t_noting.
 [[gnu::tls_model("initial-exec")]] thread_local int t_noting = 0;
 [[gnu::tls_model("initial-exec")]] thread_local int t_count = 0;
 thread_local void* t_frames[kMaxFrames];
 
 }  // namespace
 
-/// The C++ runtime's entry for `throw`. The program's calls come here first, since this library
-/// stands before the C++ library in the search order; what was called for is done by that one.
-/// It is declared under another name, since compilers declare __cxa_throw themselves and not alike.
+/// Replaces __cxa_throw, the C++ runtime's entry for `throw`. The program's calls reach this one
+/// first, because this library is before the C++ library in the search order. It records the stack
+/// and calls the C++ library's function. The declaration has another name, because compilers
+/// declare __cxa_throw themselves, with differing types.
 extern "C" __attribute__((visibility("default"), noreturn)) void troupe_note_throw(
     void* object, void* type, void (*destroy)(void*)) __asm__("__cxa_throw");
 

@@ -1,6 +1,6 @@
-/// Where the last exception of this thread was thrown: the stack is gone by the time it is caught
-/// at the edge of a task, so it is noted when it is thrown. Only in threads that ask for it;
-/// elsewhere a throw costs one thread-local load.
+/// The stack of the last exception that this thread threw. The stack is gone by the time a task's
+/// exception is caught, so it is recorded at the throw. Only threads with a NoteThrows record;
+/// elsewhere a throw costs one more thread-local load.
 ///
 ///     NoteThrows noting;                 // a worker, around the user's function
 ///     … catch (...) { text = thrown_stack(); }
@@ -10,7 +10,7 @@
 
 namespace troupe::os {
 
-/// While it lives, throws of this thread are noted (about 2 us each).
+/// While an object of this class lives, the throws of its thread are recorded.
 class NoteThrows {
  public:
   NoteThrows() noexcept;
@@ -19,9 +19,9 @@ class NoteThrows {
   NoteThrows& operator=(const NoteThrows&) = delete;
 };
 
-/// Frames of the newest throw that was noted, innermost first, one a line: `function
-/// (module+0xoffset)`; names need the program to be linked with -rdynamic. Empty when none was
-/// noted.
+/// Returns the frames of the last recorded throw, innermost first, one a line: `function
+/// (module+0xoffset)`. Names need the program to be linked with -rdynamic. Empty when none was
+/// recorded.
 std::string thrown_stack();
 
 }  // namespace troupe::os

@@ -25,21 +25,22 @@ struct ForkOrder {
   std::uint64_t token = 0;
 };
 
-/// The zygote's loop. Single-threaded; nothing blocks but poll and the burial.
+/// The zygote's loop. Single-threaded. Only poll() and bury_all() block.
 class Zygote {
  public:
   explicit Zygote(Fd socket) : socket_(std::move(socket)) {
     for (const pid_t pid : children_of_this_process()) users_own_.insert(pid);
   }
 
-  /// In the zygote: never. In a child: its socket and token.
+  /// Returns the socket and token in each forked child. Never returns in the zygote.
   Forked run();
 
  private:
-  /// How long its children may take to end after SIGKILL.
+  /// How long bury_all() waits for children to end after SIGKILL.
   static constexpr int kBurialMs = 3000;
 
-  /// The agent is gone: nothing of ours stays behind, nor of what the workers have started.
+  /// Ends the zygote, because the agent is gone. First kills and reaps all children and all
+  /// processes that the workers have started.
   [[noreturn]] void bury_all();
   void report(const ZygoteEvent& event);
   void reap();
@@ -50,8 +51,8 @@ class Zygote {
   const ForkerSignals signals_;
   const Fd deaths_ = make_fd(signalfd(-1, &signals_.children(), SFD_CLOEXEC | SFD_NONBLOCK));
   const pid_t self_ = getpid();
-  std::map<pid_t, std::uint64_t> workers_;  ///< → token
-  std::set<pid_t> users_own_;               ///< children of code before troupe::run
+  std::map<pid_t, std::uint64_t> workers_;  ///< worker's pid to token
+  std::set<pid_t> users_own_;  ///< children that the program started before troupe::run
 };
 
 void Zygote::bury_all() {
@@ -65,8 +66,8 @@ void Zygote::report(const ZygoteEvent& event) {
   if (!socket_.send(BlobView(bytes, sizeof event), {})) bury_all();
 }
 
-/// As many as can be reported now; the others stay zombies. With a worker that has ended comes what
-/// it had started.
+/// Reaps dead workers and reports them, as long as the socket has room; the others stay zombies.
+/// Processes that a dead worker had started are now children of the zygote; they are ended, too.
 void Zygote::reap() {
   int status = 0;
   bool ended = false;
@@ -81,7 +82,7 @@ void Zygote::reap() {
         [this](pid_t pid) { return workers_.count(pid) != 0 || users_own_.count(pid) != 0; });
 }
 
-/// True in the child.
+/// Forks a worker. Returns true in the child.
 bool Zygote::fork_lonely(const ForkOrder& order) {
   const pid_t pid = fork();
   if (pid == 0) {
@@ -148,7 +149,7 @@ bool ZygoteLink::fork_worker(std::uint64_t token, Fd socket) {
   return send_orders();
 }
 
-/// As many as may be under way.
+/// Sends waiting orders, up to kOrdersUnderWay unanswered ones.
 bool ZygoteLink::send_orders() {
   for (; !waiting_.empty() && under_way_ < kOrdersUnderWay; ++under_way_) {
     const ForkOrder order{waiting_.front().token};
@@ -186,8 +187,9 @@ std::vector<ZygoteEvent> ZygoteLink::read(bool& gone) {
 
 Forked run_zygote(Fd fd) {
   prctl(PR_SET_NAME, "troupe-zygote");
-  // The end of the agent's socket ends it from here on: killed at once it could end nobody else. It
-  // may stand still.
+  // From now on the zygote ends when the agent's socket closes. SIGKILL at the agent's death would
+  // leave it no time to end its children. SIGCONT instead wakes a stopped zygote, so that it sees
+  // the close.
   prctl(PR_SET_PDEATHSIG, SIGCONT);
   adopt_orphans();
   return Zygote(std::move(fd)).run();

@@ -1,13 +1,13 @@
-/// The zygote: the user's program, started once per node and stopped at enter(), from which workers
-/// are forked warm.
+/// The zygote: the job's program, started once per job and node and stopped at enter(). Workers are
+/// forked from it, so that they start with the program loaded.
 ///
-/// Single-threaded by design: fork keeps only the calling thread. Its parent, the agent, sends an
-/// order with the worker's socket; the zygote forks and reports the pid, later how the worker
-/// ended.
+/// It has one thread, because fork keeps only the calling thread. Its parent, the agent, sends an
+/// order with the worker's socket. The zygote forks, reports the pid, and later reports how the
+/// worker ended.
 ///
-/// Any number of orders and ends may come at once. The link has kOrdersUnderWay orders unanswered
-/// and keeps the others. While a report waits for room the zygote takes in nothing: orders stay in
-/// the socket, and the dead stay zombies.
+/// Any number of orders and ends may come at once. A ZygoteLink sends at most kOrdersUnderWay
+/// unanswered orders and keeps the others. While a report waits for room in the socket, the zygote
+/// reads nothing: orders stay in the socket, and dead workers stay zombies.
 ///
 ///     agent:  ZygoteLink link(socket); link.fork_worker(token, std::move(theirs));
 ///             poll(link.fd(), link.events());
@@ -22,7 +22,7 @@
 
 namespace troupe::os {
 
-inline constexpr std::size_t kOrdersUnderWay = 64;  ///< of one zygote, not answered yet
+inline constexpr std::size_t kOrdersUnderWay = 64;  ///< unanswered orders of one zygote
 
 struct ZygoteEvent {
   enum class Kind : std::uint32_t {
@@ -37,19 +37,19 @@ struct ZygoteEvent {
   std::int32_t status = 0;  ///< exited: as waitpid gives it; failed: errno
 };
 
-/// The agent's end.
+/// The agent's end of the socket.
 class ZygoteLink {
  public:
   ZygoteLink() = default;
   explicit ZygoteLink(Fd socket) : socket_(std::move(socket)) {}
   int fd() const noexcept { return socket_.fd(); }
   explicit operator bool() const noexcept { return static_cast<bool>(socket_); }
-  /// What fd() is polled for.
+  /// The events that fd() must be polled for.
   short events() const noexcept { return socket_.events(); }
-  /// Orders a worker that gets this socket; sent at once or when earlier ones are answered. Does
-  /// not block. False when the zygote is gone.
+  /// Orders a worker that gets this socket. The order is sent at once, or when earlier orders are
+  /// answered. Does not block. Returns false when the zygote is gone.
   bool fork_worker(std::uint64_t token, Fd socket);
-  /// Everything that has come; sets `gone` when the zygote has died.
+  /// Returns all events that have arrived. Sets `gone` when the zygote has died.
   std::vector<ZygoteEvent> read(bool& gone);
 
  private:
@@ -64,12 +64,12 @@ class ZygoteLink {
   std::size_t under_way_ = 0;
 };
 
-/// The zygote's life. In each forked child it returns the worker's socket and token; in the zygote
-/// it never returns.
+/// The socket and token of a forked worker.
 struct Forked {
   Fd socket;
   std::uint64_t token = 0;
 };
+/// Runs the zygote. It returns in each forked child and never in the zygote itself.
 Forked run_zygote(Fd socket);
 
 }  // namespace troupe::os
