@@ -151,7 +151,7 @@ struct Channel {
 
 struct PeerDied {
   # Agent -> every process with a channel to the dead process, after that process was reaped. The receiver drains its ring
-  # a last time and answers Arrived if the dead process was one of this node.
+  # a last time and answers Arrived.
   peer @0 :UInt64;
   reason @1 :Text;  # "killed by signal 9", "exited with code 3"
   started @2 :UInt64 = 0xffffffffffffffff;  # the highest call that it began; the default: read the channel's counter
@@ -229,8 +229,9 @@ struct Hold {
 }
 
 struct Arrived {
-  # Process -> agent, answers PeerDied of a process of this node: says how many frames of the dead process arrived. The
-  # agent takes back the counts (Hold) and objects (Adopt) that the dead process gave the sender in later frames.
+  # Process -> agent, answers PeerDied: says how many frames of the dead process arrived. The agent takes back the counts
+  # (Hold) and objects (Adopt) that the dead process gave the sender in later frames. For a process of another node it
+  # says that the sender writes no more frames into that proxy channel.
   peer @0 :UInt64;
   frames @1 :UInt64;
 }

@@ -263,7 +263,8 @@ struct Hold {
   std::uint64_t frame = 0;
   std::uint32_t waiting = 0;  ///< how many of the frames before it are not in the ring yet
 };
-/// Process -> agent, answers PeerDied: how many frames of the dead process arrived.
+/// Process -> agent, answers PeerDied: how many frames of the dead process arrived. The sender
+/// writes no more frames to it.
 struct Arrived {
   std::uint64_t peer = 0;
   std::uint64_t frames = 0;
