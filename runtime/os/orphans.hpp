@@ -1,6 +1,7 @@
-/// Orphans: processes whose parent has ended. When user code in a worker starts processes, in the
-/// background or in a session of their own, and ends, the kernel makes them children of the nearest
-/// living ancestor that adopts (PR_SET_CHILD_SUBREAPER). That ancestor ends them.
+/// Orphans: processes whose parent has ended. User code in a worker may start processes, in the
+/// background or in a session of their own. When the worker ends, the kernel makes them children of
+/// the nearest living ancestor that adopts (PR_SET_CHILD_SUBREAPER). The functions here let an
+/// ancestor adopt and end them.
 ///
 /// A worker adopts, so processes that its code started remain below it while it lives. When the
 /// worker ends, they become children of its zygote. When the zygote is killed, its agent gets them.

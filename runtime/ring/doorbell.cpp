@@ -90,6 +90,8 @@ Doorbell::~Doorbell() {
 bool Doorbell::mark(std::uint32_t slot) noexcept {
   const std::uint32_t word = word_of(slot);
   const std::uint64_t bit = bit_of(slot);
+  // Loads before it writes: a mark that is set already costs no write, and the cache line stays
+  // shared.
   if ((page_->words[word].load(std::memory_order_seq_cst) & bit) == 0)
     page_->words[word].fetch_or(bit, std::memory_order_seq_cst);
   // The summary is checked even when the slot's bit was set already. A writer may have died between

@@ -35,9 +35,9 @@ class Consumer;
 /// Number of slots of a doorbell: one per peer channel.
 inline constexpr std::uint32_t kMaxSlots = 4096;
 
-/// The shared page. Every process that maps it may wake its owner. A malicious writer can wake the
-/// owner without news, erase the marks of others (whose frames then wait until they ring again), or
-/// overwrite the owner's published value `said`; it can do nothing worse.
+/// The shared page. Every process that maps it may wake its owner. A malicious writer can do
+/// three things: wake the owner without news, overwrite the owner's published value `said`, and
+/// erase the marks of others. Their frames then wait until they ring again.
 struct DoorbellPage {
   alignas(64) std::atomic<std::uint32_t> sleeping;  ///< number of the present sleep; 0: awake
   std::atomic<std::uint32_t> slept_on;              ///< 1 + the CPU of the last sleep; 0: none yet

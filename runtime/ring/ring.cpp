@@ -148,6 +148,9 @@ bool Producer::push(BlobView head, BlobView body) noexcept {
     copy_in(tail_ + kHeader, head);
     copy_in(tail_ + kHeader + head.size(), body);
   }
+  // Publishes the frame. The exchange is also a full barrier between this store and the loads of
+  // Doorbell::mark(), which follows. Otherwise mark() could read an old mark as set before the
+  // frame is visible; the owner could take that mark, find no frame, and would not be rung again.
   __atomic_exchange_n(word_at(page_, tail_), length_word(tail_, size), __ATOMIC_SEQ_CST);
   tail_ += need;
   return true;

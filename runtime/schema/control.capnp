@@ -300,7 +300,7 @@ struct KillActor {
   # Agent -> control: end the actor's present life.
   actor @0 :Id;
   mayRestart @1 :Bool;
-  life @2 :UInt64;  # with mayRestart: the incarnation to end, and no later one; 0: the present one
+  life @2 :UInt64;  # with mayRestart: end no incarnation later than this one; 0: end the present one
   job @3 :Id;       # the job that kills it; absent: the agent itself, or an unknown job
   request @4 :UInt64;  # not 0: control answers ActorReply with an error, if it refuses
 }

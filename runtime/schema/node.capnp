@@ -37,7 +37,7 @@ struct NodeMessage {
     leaseRefused @6 :LeaseRefused;
     leaseReclaim @7 :LeaseReclaim;
     leaseReturned @8 :LeaseReturned;
-    blocked @9 :Void;     # worker -> agent: its thread waits for other tasks; its resources are free until `unblocked`
+    blocked @9 :Void;     # worker -> agent: its thread waits for values; its resources are free until `unblocked`
     unblocked @10 :Void;  # worker -> agent: its thread runs again. The worker does not wait for resources; the agent
                           # grants nothing new until the balance is restored
     # Objects.

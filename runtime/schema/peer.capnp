@@ -234,8 +234,8 @@ struct PeerHeld {
 }
 
 struct PeerUnused {
-  # Answers PeerHeld: the objects that had no holder at the sender at any time since the PeerHeld before. That one named
-  # them, too.
+  # Answers PeerHeld: the objects that had no holder at the sender at any time since the PeerHeld before. The earlier
+  # one named them, too.
   round @0 :UInt64;
   objects @1 :List(Id);  # at most 1024
 }

@@ -224,7 +224,7 @@ struct LeaseReclaim {
 struct LeaseReturned {
   std::uint64_t lease = 0;
 };
-/// Worker -> agent: its thread waits for other tasks; its resources are free until Unblocked.
+/// Worker -> agent: its thread waits for values; its resources are free until Unblocked.
 struct Blocked {};
 /// Worker -> agent: its thread runs again.
 struct Unblocked {};

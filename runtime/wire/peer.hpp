@@ -229,7 +229,7 @@ struct PeerHeld {
   std::uint64_t members = 0;
 };
 /// Answers PeerHeld: the objects that had no holder at the sender at any time since the PeerHeld
-/// before. That one named them, too.
+/// before. The earlier PeerHeld named them, too.
 struct PeerUnused {
   std::uint64_t round = 0;
   std::vector<ObjectId> objects;

@@ -8,10 +8,12 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "frames are little-endian");
 
-/// The first word, from its lowest byte on: the kind of the message; of a call the number of
-/// arguments, the attempt and the number of results, a byte each; then the second half of a frame's
-/// head (see schema/call.capnp): the magic number, the conversation of calls (0) and layout 2. A
-/// frame with a schema has layout 1.
+/// The first word, from its lowest byte on:
+///   1 byte   kind of the message
+///   3 bytes  of a call: number of arguments, attempt, number of results
+///   4 bytes  the second half of a frame's head (schema/call.capnp): the magic number, the
+///            conversation of calls (0) and layout 2
+/// A frame with a schema has layout 1.
 enum class Kind : std::uint8_t { call = 1, reply = 2, reply_without_value = 3 };
 constexpr std::uint64_t kFrame = 0x0200'7254'0000'0000;
 constexpr std::uint64_t kSame = 0xFFFF'FFFF'0000'00FF;  ///< bits equal in all messages of a kind

@@ -1,5 +1,5 @@
-/// Conventions of client and agent beside the messages: conversion of locations, inline bytes in a
-/// payload, the value of the actor lease on a doorbell page, and limits that both apply.
+/// Conventions that client and agent share beside the messages: locations, inline bytes in a
+/// payload, values of the actor lease, and the lineage limit.
 #pragma once
 
 #include "troupe/objectstore/location.hpp"
@@ -23,9 +23,9 @@ inline Location wire_location(const objectstore::Location& at) noexcept {
 /// Appends bytes to a frame's payload at a 16-byte boundary and points the value at them.
 void append_inline(Value& value, BlobView bytes, Blob& payload);
 
-/// Values of the actor lease, which an agent publishes on its doorbell (Doorbell::say): the moment
-/// until which its actors may answer, in ns of up_time(), a clock that goes on while the machine
-/// sleeps; or one of these two.
+/// Values of the actor lease, which an agent publishes on its doorbell (Doorbell::say). It is the
+/// moment until which the agent's actors may answer, or one of the two constants. The moment is in
+/// ns of up_time(), a clock that goes on while the machine sleeps.
 inline constexpr std::int64_t kServesAlways = 0;  ///< a private node, or nothing published yet
 inline constexpr std::int64_t kServesNever = 1;   ///< not until another value is published
 inline std::int64_t actor_lease_word(Time until) noexcept {
