@@ -99,7 +99,7 @@ Link::Link(LinkOptions options, SessionId mine, Time now)
       last_used_(now) {
   TROUPE_ASSERT(static_cast<bool>(mine), "a Link needs a session id");
   std::uint64_t seed = mine.low;
-  nonce_ = splitmix64(seed) | 1;
+  nonce_ = splitmix64(seed) | 1;  // never 0, which stands for "no echo" in a hello
   options_.build_id.resize(std::min(options_.build_id.size(), max_build_id));
 }
 
@@ -291,12 +291,17 @@ void Link::on_frame(BlobView bytes, Time now, LinkOutput& out) {
   }
 }
 
+/// Answers a frame of an unknown session, or for a former session of ours, with a hello; at most
+/// one in min_between_hellos.
 void Link::ask_for_hello(SessionId from, Time now, LinkOutput& out) {
   if (!connected_ || now < last_hello_ + min_between_hellos) return;
   last_hello_ = now;
   push_hello(from, 0, out);
 }
 
+/// Handles a hello. A hello that echoes our current nonce was sent by a living process that has
+/// read our hello, so its session is adopted. Any other hello of an unknown session gets an answer
+/// with its nonce as the echo, or a hello that asks for one.
 void Link::on_hello(const Frame& frame, Time now, LinkOutput& out) {
   Hello hello;
   if (!parse_hello(frame, hello)) return violation("a malformed hello", out);
@@ -330,6 +335,8 @@ void Link::on_hello(const Frame& frame, Time now, LinkOutput& out) {
   if (again) recover(now, out);  // the peer has reconnected, so frames may have been lost
 }
 
+/// Makes the session of this hello the peer's. The Reset of the former session comes before all
+/// events and deliveries of the new one (NET-2).
 void Link::adopt(const Frame& frame, const Hello& hello, Time now, LinkOutput& out) {
   if (peer_) {
     if (!TROUPE_MUTANT("link.keep_window_at_reset")) {
@@ -344,7 +351,7 @@ void Link::adopt(const Frame& frame, const Hello& hello, Time now, LinkOutput& o
   peer_ = frame.from;
   peer_build_ = hello.build;
   confirmed_ = false;
-  nonce_ += 2;
+  nonce_ += 2;  // a late hello with the former echo is not adopted (NET-4); stays odd
   received_ = 0;
   peer_fenced_ = false;
   reorder_.clear();
@@ -357,6 +364,7 @@ void Link::adopt(const Frame& frame, const Hello& hello, Time now, LinkOutput& o
   out.events.push_back(Established{peer_, peer_build_});
 }
 
+/// Empties the window and returns the outcome of each ticket. Later sequences start from 1 again.
 Reset Link::drop_window() {
   Reset reset;
   reset.delivered_through = base_ + acked_;
@@ -376,6 +384,8 @@ Reset Link::abandon() noexcept {
   return drop_window();
 }
 
+/// Removes acknowledged messages from the window and continues recover(). Returns false when the
+/// acknowledgement is not possible.
 bool Link::take_ack(std::uint64_t ack, Time now, LinkOutput& out) {
   if (ack > sent_) {
     violation("an acknowledgement of something never sent", out);
