@@ -152,7 +152,7 @@ void check_kind(const json& document, const char* kind) {
   if (text_of(document, "kind") != kind) throw Bad{std::string("it is no ") + kind};
 }
 
-/// Names of sorted pairs.
+/// Throws if a name is empty or appears twice. Precondition: the pairs are sorted by name.
 template <class Pairs>
 void check_names(const Pairs& pairs, const char* what) {
   for (std::size_t i = 0; i < pairs.size(); ++i) {
