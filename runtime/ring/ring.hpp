@@ -6,9 +6,9 @@
 ///
 /// Each frame begins on a cache line. The first word of that line is the *length word*: the frame's
 /// length and the number of the lap around the ring. The producer writes it last, and that
-/// publishes the frame. A message therefore touches its own cache lines and no shared head or tail.
-/// Before the producer publishes, the word there belongs to an earlier lap or is zero, so that no
-/// reader takes it for a length word of this lap.
+/// publishes the frame. A message therefore touches its own cache lines, and rarely a shared
+/// counter. Before the producer publishes, the word there belongs to an earlier lap or is zero, so
+/// that no reader takes it for a length word of this lap.
 ///
 /// The consumer copies a frame into private memory, checks it there, and then parses it: the peer
 /// may change shared memory at any time. Every number read from shared memory is checked against
