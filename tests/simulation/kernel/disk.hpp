@@ -1,5 +1,5 @@
-/// What the simulator does to a node's storage. An in-memory Store implements it, so that a crash
-/// takes from it exactly what a crash may take.
+/// The faults that the simulator injects into a node's storage. An in-memory Store implements
+/// this interface, so a simulated crash takes from it exactly what a real crash may take.
 ///
 ///     struct MyDisk : sim::Disk { bool inject(sim::Fault f, Random& r) override { ... } };
 ///     world.attach_disk(0, std::make_shared<MyDisk>());
@@ -21,9 +21,10 @@ class Disk {
   ///   disk_full, slow_disk  holds until heal()
   /// Kinds it does not know return false.
   virtual bool inject(Fault fault, Random& random) = 0;
-  /// The process that used it was killed while the machine runs on: handed-over writes survive.
+  /// Called when the process that used the disk is killed and the machine runs on. Writes that
+  /// the process handed over survive.
   virtual void on_process_death() {}
-  /// disk_full and slow_disk end.
+  /// Ends disk_full and slow_disk.
   virtual void heal() {}
 };
 

@@ -1,5 +1,6 @@
-/// What is due, by its time, and in the order of its coming where times are equal: a heap of four
-/// children a node, whose keys are compared at one go. What waits in it may be moved or taken out.
+/// The simulator's event queue: slots ordered by due time and, where times are equal, by the
+/// order of their insertion. It is a heap with four children per node, whose keys are compared as
+/// one integer. A slot in the queue can be moved or removed.
 ///
 ///     EventHeap due;
 ///     due.push(at, slot);
@@ -15,12 +16,12 @@
 
 namespace troupe::sim {
 
-/// Slots are small numbers; each is in it at most once.
+/// Slots are small numbers. A slot is in the heap at most once.
 class EventHeap {
  public:
   bool empty() const noexcept { return entries_.empty(); }
   Time next() const noexcept { return time_of(entries_.front()); }
-  /// When a slot that waits is due.
+  /// Returns the due time of a slot that is in the heap.
   Time at(std::uint32_t slot) const noexcept { return time_of(entries_[places_[slot]]); }
 
   void push(Time at, std::uint32_t slot) {
@@ -29,14 +30,14 @@ class EventHeap {
     rise(entries_.size() - 1, key_of(at, slot));
   }
 
-  /// The slot of the earliest.
+  /// Removes and returns the slot that is due first.
   std::uint32_t pop() {
     const std::uint32_t slot = slot_of(entries_.front());
     erase(slot);
     return slot;
   }
 
-  /// To another time, as if it had only come now.
+  /// Gives a slot another due time. Among equal times it comes last, as if it were inserted now.
   void move(std::uint32_t slot, Time at) { settle(places_[slot], key_of(at, slot)); }
 
   void erase(std::uint32_t slot) {
@@ -46,7 +47,8 @@ class EventHeap {
   }
 
  private:
-  /// Time, number of its coming, slot: from the highest bits to the lowest.
+  /// Due time, insertion number and slot, from the highest bits to the lowest. One comparison of
+  /// two keys therefore orders by time, then by insertion.
   __extension__ using Key = unsigned __int128;
 
   Key key_of(Time at, std::uint32_t slot) {
@@ -92,7 +94,7 @@ class EventHeap {
   }
 
   std::vector<Key> entries_;
-  std::vector<std::uint32_t> places_;  ///< by slot, of those that wait
+  std::vector<std::uint32_t> places_;  ///< by slot; valid only for slots in the heap
   std::uint32_t sequence_ = 0;
 };
 

@@ -15,13 +15,13 @@ namespace troupe::sim {
 enum class Fault : std::uint8_t {
   drop,               ///< one message vanishes
   duplicate,          ///< one message arrives twice
-  reorder,            ///< one message overtakes another
+  reorder,            ///< a later message overtakes this one
   delay_spike,        ///< one message takes up to a hundred times as long
   slow_route,         ///< everything between two nodes is slow for a while
   connection_drop,    ///< a connection closes and all that is in flight on it is lost
   connection_flap,    ///< the same, many times in a row
   partition_one_way,  ///< A hears B, B does not hear A
-  partition_two_way,  ///< two sides hear nothing of each other
+  partition_two_way,  ///< two sides hear nothing from each other
   partition_rolling,  ///< one node after the other is cut off
   isolate,            ///< one node is cut off from all
   stall,              ///< a process stands still for less than a second
@@ -29,14 +29,14 @@ enum class Fault : std::uint8_t {
   kill,               ///< SIGKILL; peers see closed sockets; files stay
   crash,              ///< the machine dies silently; unsynced writes are lost
   kill_many,          ///< several processes at one instant
-  restart_fast,       ///< a killed process is back before its peers can notice
+  restart_fast,       ///< a killed process runs again before its peers can notice
   clock_jump,         ///< the wall clock jumps by up to an hour, either way
-  lost_unsynced,      ///< a crash in which the disk really lost something
+  lost_unsynced,      ///< a crash in which the disk lost unsynced writes
   torn_write,         ///< a crash that leaves part of an unsynced write
   bit_flip,           ///< a stored bit changes
   disk_full,          ///< writes fail with no space for a while
   slow_disk,          ///< syncs take long for a while
-  buggify,            ///< a TROUPE_BUGGIFY point in product code said yes
+  buggify,            ///< a TROUPE_BUGGIFY point in product code fired
   count_,
 };
 inline constexpr std::size_t fault_kinds = static_cast<std::size_t>(Fault::count_);
@@ -69,7 +69,7 @@ constexpr std::string_view name_of(Fault fault) noexcept {
   return names[static_cast<std::size_t>(fault)];
 }
 
-/// Times each kind took effect: a partition that no message met counts nothing.
+/// Counts how often each kind took effect. A partition that no message met counts zero.
 struct FaultCounts {
   std::array<std::uint64_t, fault_kinds> count{};
 
@@ -90,7 +90,7 @@ struct FaultCounts {
   }
 };
 
-/// Which families of fault a scenario can survive; everything else stays at zero.
+/// The families of faults that a scenario can survive. All other kinds have a rate of zero.
 struct FaultsAllowed {
   bool messages = true;     ///< drop, duplicate, reorder (datagram delivery only), delay
   bool connections = true;  ///< connection_drop, connection_flap
@@ -99,26 +99,26 @@ struct FaultsAllowed {
   bool kills = true;
   bool clocks = true;
   bool disks = false;      ///< for nodes with a Disk
-  bool bit_flips = false;  ///< for stores that must notice rot
+  bool bit_flips = false;  ///< for stores that must detect flipped bits
   bool buggify = true;
 };
 
-/// Rates of one schedule.
+/// The rates of faults in one schedule.
 struct FaultPlan {
-  Duration delay{std::chrono::microseconds(200)};   ///< least time of a message on its way
-  Duration jitter{std::chrono::microseconds(300)};  ///< up to this much more
+  Duration delay{std::chrono::microseconds(200)};   ///< shortest travel time of a message
+  Duration jitter{std::chrono::microseconds(300)};  ///< longest random addition to `delay`
   double drop = 0, duplicate = 0, reorder = 0, delay_spike = 0;  ///< per message
-  double buggify = 0;  ///< share of the BUGGIFY points that are live in this schedule
+  double buggify = 0;  ///< share of the TROUPE_BUGGIFY points that are live
   Duration between_events{std::chrono::seconds(2)};  ///< mean time between the larger faults
   std::array<double, fault_kinds> weight{};          ///< relative frequency of the larger faults
   Duration longest_pause{std::chrono::seconds(20)};
   Duration longest_partition{std::chrono::seconds(20)};
   Duration longest_down{std::chrono::seconds(15)};  ///< from a kill to its restart
 
-  /// Nothing but ordinary delay.
+  /// Returns a plan without faults: messages have ordinary delays.
   static FaultPlan calm() { return {}; }
-  /// A random mix of the allowed kinds: each schedule has only some of them, which finds more than
-  /// all of them always (swarm testing, Groce et al. 2012).
+  /// Returns a random mix of the allowed kinds. Each schedule has only some of them, since that
+  /// finds more bugs than always having all (swarm testing, Groce et al. 2012).
   static FaultPlan random(Random& random, const FaultsAllowed& allowed);
 };
 

@@ -1,5 +1,5 @@
-/// A map of few entries in a sorted vector: what a simulated loop looks through again and again is
-/// one piece of memory, and an entry costs no allocation. References do not outlive a change.
+/// A map for few entries, kept in a sorted vector. Loops of the simulator iterate over one piece
+/// of memory, and an entry costs no allocation. References do not outlive a change.
 ///
 ///     FlatMap<std::uint64_t, Time> armed;
 ///     armed.try_emplace(id, at);
@@ -21,7 +21,7 @@ class FlatMap {
   using iterator = typename Entries::iterator;
   using const_iterator = typename Entries::const_iterator;
 
-  /// The entry of this key and whether it is new.
+  /// Returns the entry of this key and whether it was inserted.
   template <class... Args>
   std::pair<iterator, bool> try_emplace(Key key, Args&&... args) {
     iterator at = not_before(key);
@@ -48,7 +48,8 @@ class FlatMap {
   std::size_t size() const noexcept { return entries_.size(); }
 
  private:
-  /// Mostly the newest key is the highest.
+  /// Returns the first entry whose key is not below `key`. New keys are mostly the highest, so
+  /// the end is compared first.
   iterator not_before(Key key) {
     if (entries_.empty() || entries_.back().first < key) return end();
     return std::lower_bound(begin(), end(), key,

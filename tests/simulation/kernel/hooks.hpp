@@ -1,5 +1,5 @@
-/// Ties product code to the schedule that runs on this thread: the seed printed before an abort,
-/// BUGGIFY points and planted mutants.
+/// Connects hooks in product code to the schedule that runs on this thread: the seed that is
+/// printed before an abort, TROUPE_BUGGIFY points and planted mutants.
 ///
 ///     sim::ScheduleScope scope(seed, share_of_live_points);
 ///     sim::MutantScope bug("link.accept_duplicates");   // the simulation must now fail
@@ -16,7 +16,8 @@
 
 namespace troupe::sim {
 
-/// One schedule at a time per process; schedules do not nest.
+/// Installs the hooks for one schedule. A process runs one schedule at a time; scopes do not
+/// nest.
 class ScheduleScope {
  public:
   ScheduleScope(std::uint64_t seed, double live_points) noexcept
@@ -34,7 +35,7 @@ class ScheduleScope {
   ScheduleScope(const ScheduleScope&) = delete;
   ScheduleScope& operator=(const ScheduleScope&) = delete;
 
-  /// In the liveness phase no point says yes.
+  /// Disables all TROUPE_BUGGIFY points, for the phase after the faults.
   void calm() noexcept { live_points_ = 0; }
   std::uint64_t buggified() const noexcept { return buggified_; }
 
@@ -45,7 +46,8 @@ class ScheduleScope {
                  static_cast<unsigned long long>(current_->seed_),
                  static_cast<unsigned long long>(current_->seed_));
   }
-  /// A point is live in a schedule or it is not; a live one fires with the probability it names.
+  /// Decides whether a TROUPE_BUGGIFY point fires. A hash of seed, file and line decides whether
+  /// the point is live in this schedule. A live point fires with the given probability.
   static bool buggify(double probability, const char* file, int line) {
     ScheduleScope* s = current_;
     if (s == nullptr || s->live_points_ <= 0) return false;
@@ -65,7 +67,7 @@ class ScheduleScope {
   std::uint64_t buggified_ = 0;
 };
 
-/// Plants one TROUPE_MUTANT while it lives.
+/// Plants one TROUPE_MUTANT for the lifetime of this object.
 class MutantScope {
  public:
   explicit MutantScope(std::string_view name) noexcept {
@@ -80,7 +82,7 @@ class MutantScope {
   ~MutantScope() { simulation_hooks.mutant = nullptr; }
   MutantScope(const MutantScope&) = delete;
   MutantScope& operator=(const MutantScope&) = delete;
-  /// Whether product code came past the planted bug at all.
+  /// Returns whether product code has reached the planted mutant.
   bool reached() const noexcept { return reached_; }
 
  private:

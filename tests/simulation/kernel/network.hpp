@@ -1,4 +1,4 @@
-/// The virtual network: for each message when it arrives, or that it does not.
+/// The virtual network. It decides for each message when the message arrives, or that it is lost.
 ///
 ///     Network::Fate fate = network.route(from, to, now, faulting);
 ///     if (!fate.lost) schedule(fate.at);
@@ -22,14 +22,14 @@ constexpr RouteKey route_key(NodeIndex from, NodeIndex to) noexcept {
 
 enum class Delivery : std::uint8_t { datagram, reliable };
 
-/// A cut of the network: what goes from a member of `inside` to a non-member is lost, and the
-/// other way too unless it is one-way.
+/// A cut of the network. A message from a member of `inside` to a non-member is lost. So is one
+/// in the other direction, unless the cut is one-way.
 struct Cut {
   std::vector<bool> inside;
   bool one_way = false;
-  bool inbound = false;  ///< one-way only: it is the other direction that is lost
+  bool inbound = false;  ///< one-way cuts only: the opposite direction is lost
   Fault kind = Fault::partition_two_way;
-  bool met = false;          ///< whether a message has run into it
+  bool met = false;          ///< whether a message was lost to this cut
   std::uint64_t number = 0;  ///< set by the network
 
   bool blocks(NodeIndex from, NodeIndex to) const noexcept {
@@ -58,7 +58,7 @@ class Network {
         routes_(nodes * nodes),
         connections_(nodes * nodes) {}
 
-  /// Decides about one message; counts the faults that strike it.
+  /// Decides the fate of one message and counts the faults that strike it.
   Fate route(NodeIndex from, NodeIndex to, Time now, bool faulting) {
     Fate fate;
     Route& route = route_of(from, to);
@@ -78,7 +78,7 @@ class Network {
     }
     fate.at = now + delay;
     if (datagram && faulting && hit(plan_.reorder, Fault::reorder)) {
-      fate.at += one_delay() * random_.below(20);  // later ones may overtake it
+      fate.at += one_delay() * random_.below(20);  // later messages may overtake this one
     } else {
       fate.at = std::max({fate.at, route.last_arrival, connection.stalled_until});
       route.last_arrival = fate.at;
@@ -116,11 +116,11 @@ class Network {
   void heal() {
     cuts_.clear();
     for (Route& route : routes_) route.slow_until = Time{};
-    // A connection that was dropped while a side was dead has nobody to open it again.
+    // A connection that was dropped while one side was dead is opened by neither side.
     for (Connection& connection : connections_) connection.down = false;
   }
 
-  /// The connection closes; what is in flight on it is lost under datagram delivery.
+  /// Closes the connection. Under datagram delivery the messages in flight on it are lost.
   void close(NodeIndex a, NodeIndex b, Fault kind, Time until) {
     Connection& connection = connection_of(a, b);
     ++connection.number;
@@ -131,7 +131,8 @@ class Network {
   }
   void open(NodeIndex a, NodeIndex b) { connection_of(a, b).down = false; }
   bool is_open(NodeIndex a, NodeIndex b) { return !connection_of(a, b).down; }
-  /// Whether the connection a message was sent on still stands; counts its loss.
+  /// Returns whether the connection that a message was sent on still stands. Counts the fault if
+  /// not.
   bool survived(NodeIndex from, NodeIndex to, std::uint64_t number) {
     Connection& connection = connection_of(from, to);
     if (delivery_ == Delivery::reliable || connection.number == number) return true;
@@ -147,7 +148,8 @@ class Network {
   }
 
   enum class Life : std::uint8_t { known, restarted, outdated };
-  /// Reliable delivery: what `node` knows of the life that a message comes from.
+  /// Reliable delivery only: compares the life that sent a message with the newest life of `from`
+  /// that `node` has seen, and records a newer one.
   Life life_of(NodeIndex node, NodeIndex from, std::uint32_t life) {
     std::uint32_t& seen = route_of(from, node).life_seen;
     if (seen > life + 1) return Life::outdated;
@@ -197,8 +199,8 @@ class Network {
   Random random_;
   FaultCounts& counts_;
   std::size_t nodes_;
-  std::vector<Route> routes_;            ///< of each node to each
-  std::vector<Connection> connections_;  ///< of each two; that of (1, 0) is that of (0, 1)
+  std::vector<Route> routes_;            ///< one for each ordered pair of nodes
+  std::vector<Connection> connections_;  ///< one for each pair; (1, 0) and (0, 1) share it
   std::vector<Cut> cuts_;
   std::uint64_t cut_numbers_ = 0;
 };

@@ -1,12 +1,14 @@
-/// Runs a scenario over many seeds, checks that it is deterministic and says what it did.
+/// Runs a scenario over many seeds, checks that it is deterministic, and summarizes the runs.
 ///
 ///     sim::Summary s = sim::run_seeds("Link.Delivers", 2000, run_one);
 ///     ASSERT_TRUE(s.ok()) << s.text();     // names the seed, the reason and how to replay it
 ///
-/// Every twentieth seed runs twice here, and those again in another process (the same test program
-/// with the scenario's name as its gtest filter), and all trace hashes must agree.
-/// TROUPE_SIM_SEED=n runs that seed alone; TROUPE_SIM_SEEDS=n sets how many; TROUPE_SIM_FIRST=n
-/// where to begin. Where every instruction is checked by a sanitizer, fewer run: see scaled().
+/// Every twentieth seed runs twice in this process. The same seeds run again in another process,
+/// which is the same test program with the scenario's name as its gtest filter. All trace hashes
+/// must agree.
+///
+/// TROUPE_SIM_SEED=n runs that seed alone, TROUPE_SIM_SEEDS=n sets the number of seeds, and
+/// TROUPE_SIM_FIRST=n sets the first one. Builds with a sanitizer run fewer seeds: see scaled().
 #pragma once
 
 #include "tests/simulation/kernel/world.hpp"
@@ -29,12 +31,12 @@ struct Summary {
   std::uint64_t bad_seed = 0;
 
   bool ok() const noexcept { return failure.empty(); }
-  /// Figures in one paragraph, for the log.
+  /// Returns the figures of the run as one paragraph for the log.
   std::string text() const;
 };
 
-/// How many of so many seeds run in this build: a tenth under a sanitizer, which looks for other
-/// mistakes than the schedules do and takes about that much longer.
+/// Returns how many of `seeds` seeds run in this build. A build with a sanitizer runs a tenth,
+/// since it is about ten times slower and looks for other mistakes than the schedules do.
 constexpr std::uint64_t scaled(std::uint64_t seeds) noexcept {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   return seeds <= 100 ? seeds : seeds / 10 < 100 ? 100 : seeds / 10;
@@ -52,7 +54,8 @@ inline std::uint64_t number_from_environment(const char* name, std::uint64_t oth
 
 }  // namespace detail
 
-/// The seeds of a test that goes through them by itself, as the environment says.
+/// The seeds of a test that loops over them itself. The environment variables above override the
+/// default `otherwise`.
 struct Seeds {
   explicit Seeds(std::uint64_t otherwise)
       : first(detail::number_from_environment("TROUPE_SIM_FIRST", 1)),
@@ -98,7 +101,7 @@ inline std::vector<std::pair<std::uint64_t, std::uint64_t>> hashes_elsewhere(
   return found;
 }
 
-/// In the other process: print the hashes asked for and end.
+/// In the other process: prints the hashes that were asked for and exits.
 template <class Run>
 void answer_if_child(const std::string& scenario, Run& run) {
   const char* plan = std::getenv("TROUPE_SIM_CHILD");
@@ -177,7 +180,8 @@ Summary run_seeds(const std::string& scenario, std::uint64_t count, Run run,
   return summary;
 }
 
-/// The first seed whose world breaks a promise of its own; 0 when none of so many does.
+/// Returns the first seed whose world reports a broken promise, or 0 when none of `most` seeds
+/// does.
 template <class World, class... More>
 std::uint64_t first_broken(std::uint64_t most, const More&... more) {
   for (std::uint64_t seed = 1; seed <= most; ++seed) {
@@ -188,7 +192,8 @@ std::uint64_t first_broken(std::uint64_t most, const More&... more) {
   return 0;
 }
 
-/// How many seeds it takes to find a planted mutant; 0 when `most` did not.
+/// Returns how many seeds it takes to find a planted mutant, or 0 when `most` seeds did not find
+/// it.
 template <class Run>
 std::uint64_t seeds_to_find(const char* mutant, std::uint64_t most, Run run) {
   MutantScope planted(mutant);

@@ -14,7 +14,8 @@
 
 namespace troupe::sim {
 
-/// Collects values; the same values in another order give another hash. Addresses must not go in.
+/// Collects values. The same values in another order give another hash. Addresses must not be
+/// mixed in, since they differ between runs.
 class Trace {
  public:
   Trace& mix(std::uint64_t value) noexcept {
@@ -27,7 +28,8 @@ class Trace {
   std::uint64_t value() const noexcept { return state_; }
 
  private:
-  /// A multiplication for each word of eight bytes: messages are most of what a run hashes.
+  /// Mixes bytes with one multiplication per word of eight bytes, since messages are most of what
+  /// a run hashes.
   Trace& bytes(const void* data, std::size_t size) noexcept {
     constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15ULL;
     const char* at = static_cast<const char*>(data);
@@ -44,7 +46,8 @@ class Trace {
   std::uint64_t state_ = 0x243f6a8885a308d3ULL;
 };
 
-/// How a message enters the trace; a scenario with its own message type overloads this beside it.
+/// Mixes a message into the trace. A scenario with its own message type overloads this function
+/// beside that type.
 inline void trace_into(Trace& trace, const Blob& message) {
   trace.mix(BlobView(message));
 }

@@ -1,5 +1,5 @@
-/// The simulator's kernel: many nodes in one thread on virtual time, over a network and disks that
-/// one seed makes fail. Everything random comes from the seed, so the same seed gives the same run.
+/// The simulator's kernel: many nodes in one thread on virtual time, over a network and disks
+/// with faults. All randomness comes from one seed, so the same seed gives the same run.
 ///
 ///     struct Echo : sim::Node<Blob> {                       // a node: a core in this interface
 ///       void on_message(sim::Env<Blob>& env, sim::NodeIndex from, Blob m) override {
@@ -10,18 +10,21 @@
 ///                            [](sim::NodeIndex) { return std::make_unique<Echo>(); });
 ///     sim::Report report = world.run({.faults_for = 60s, .liveness_within = 120s, .done = all});
 ///
-/// A run has two phases. In the first the faults of the plan strike. Then everything heals (cut
-/// routes, paused and dead nodes) and the work must be done within bounded virtual time; if not,
-/// that is a violation like a failed check(). The message type M is copied between nodes and
-/// enters the trace by `trace_into(Trace&, const M&)` found beside it.
+/// A run has two phases. In the first, the faults of the plan strike. Then all faults end: cut
+/// routes heal, and paused and dead nodes run again. The work must now be done within bounded
+/// virtual time. Work that is late is a violation, like a failed check(). The message type M is
+/// copied between nodes and enters the trace through `trace_into(Trace&, const M&)`, which is
+/// found beside M.
 ///
-/// A node shell usually does: in on_message/on_timer call the core with env.now(), then carry out
-/// what it returns: env.send(...), env.set_timer(1, core.next_deadline()).
+/// A typical node calls its core with env.now() in on_message and on_timer. Then it carries out
+/// the core's effects: env.send(...), env.set_timer(1, core.next_deadline()).
 ///
-/// Delivery is one of two models. `datagram` loses, doubles and reorders, and a dropped connection
-/// loses what is in flight (the world under Link). `reliable` is what Link gives to the cores
-/// above it: in order, exactly once, delayed by cuts; lost only with one of the two processes, and
-/// on_peer_restarted tells of the other's new life.
+/// There are two models of delivery:
+/// - `datagram` loses, duplicates and reorders messages, and a dropped connection loses the
+///   messages in flight. Link is simulated above this model.
+/// - `reliable` is what Link provides to the cores above it. Messages arrive in order and exactly
+///   once. Cuts delay them, and only the end of sender or receiver loses them.
+///   on_peer_restarted() reports a new life of the sender.
 #pragma once
 
 #include "tests/simulation/kernel/disk.hpp"
@@ -47,36 +50,40 @@ namespace troupe::sim {
 template <class M>
 class World;
 
-/// What a node may do to the world around it; valid only during the call it is passed to.
+/// A node's access to the simulated world. It is valid only during the call that it is passed to.
 template <class M>
 class Env {
  public:
   NodeIndex self() const noexcept { return self_; }
   std::size_t node_count() const noexcept { return world_.node_count(); }
-  /// Which life of this node this is, from 0.
+  /// The number of this life of the node, from 0.
   std::uint32_t incarnation() const noexcept { return world_.incarnation(self_); }
-  /// This node's monotonic clock. Each machine's starts elsewhere, so do not send it to others.
+  /// Returns this node's monotonic clock. Each machine's clock has another origin, so do not send
+  /// its times to other nodes.
   Time now() const noexcept { return world_.node_now(self_); }
-  /// This machine's clock that goes on while it sleeps; now() does not.
+  /// Returns this machine's clock that includes the time in which the machine slept. now()
+  /// excludes it.
   Time up_time() const noexcept { return world_.up_time_of(self_); }
-  /// The wall clock in nanoseconds; it jumps.
+  /// Returns the wall clock in nanoseconds. It may jump.
   std::int64_t wall_clock() const noexcept { return world_.wall_clock(self_); }
-  /// Hands a message to the network. Never fails; whether it arrives is the network's affair.
+  /// Hands a message to the network. Never fails; the network decides whether the message
+  /// arrives.
   void send(NodeIndex to, M message) { world_.send(self_, to, std::move(message)); }
-  /// on_timer(id) at that time of this node's clock; replaces the earlier timer of this id.
+  /// Calls on_timer(id) at that time of this node's clock. Replaces an earlier timer with this
+  /// id.
   void set_timer(std::uint64_t id, Time at) { world_.set_timer(self_, id, at); }
-  /// The same, but an earlier timer of this id stays when it comes first.
+  /// Like set_timer(), but an earlier timer with this id stays when it is due sooner.
   void set_timer_by(std::uint64_t id, Time at) { world_.set_timer_by(self_, id, at); }
   void cancel_timer(std::uint64_t id) { world_.cancel_timer(self_, id); }
-  /// Random numbers of this node alone.
+  /// Returns this node's own random numbers.
   Random& random() noexcept { return world_.node_random(self_); }
-  /// The machine's storage, or null. It survives the process.
+  /// Returns the machine's storage, or null. The storage survives the process.
   Disk* disk() noexcept { return world_.disk(self_); }
-  /// This process ends itself after the current call, as by exit(2); world.start() revives it.
+  /// Ends this process after the current call, as exit(2) would. world.start() starts it again.
   void exit() { world_.exit_soon(self_); }
-  /// One call of the workload was made; a schedule with few calls proves nothing.
+  /// Counts one call of the workload. A schedule with too few calls does not count as evidence.
   void count_call() noexcept { world_.count_call(); }
-  /// A broken promise ends the run with this sentence.
+  /// Ends the run with the sentence `why` as its violation, unless `holds`.
   void check(bool holds, const char* why) { world_.check(holds, why); }
   World<M>& world() noexcept { return world_; }
 
@@ -87,7 +94,8 @@ class Env {
   NodeIndex self_;
 };
 
-/// One process. It is destroyed when it is killed and made anew by the factory at its restart.
+/// One process. The world destroys the object when the process is killed, and the factory makes a
+/// new one at its restart.
 template <class M>
 class Node {
  public:
@@ -95,16 +103,16 @@ class Node {
   virtual void on_start(Env<M>&) {}
   virtual void on_message(Env<M>& env, NodeIndex from, M message) = 0;
   virtual void on_timer(Env<M>&, std::uint64_t) {}
-  /// Whether that timer is of a process of its own, which goes on while this one stands still
-  /// alone.
+  /// Returns whether that timer belongs to another process of this machine, which keeps running
+  /// while this process is stopped alone (World::stop_alone).
   virtual bool goes_on(std::uint64_t /*timer*/) const { return false; }
-  /// Whether that timer's time passes while its machine sleeps, as up_time() does.
+  /// Returns whether that timer also advances while its machine sleeps, as up_time() does.
   virtual bool counts_sleep(std::uint64_t /*timer*/) const { return false; }
-  /// The connection to a peer closed or was opened again (a peer's death by signal closes too; a
-  /// crashed machine or a cut route says nothing).
+  /// The connection to a peer closed, or was opened again. A killed peer's connection closes too.
+  /// A crashed machine and a cut route cause no call.
   virtual void on_connection(Env<M>&, NodeIndex, bool /*up*/) {}
-  /// Reliable delivery only, before the first message of a peer's new life: what was sent to the
-  /// old one and not answered may or may not have been handled.
+  /// Reliable delivery only. Called before the first message of a peer's new life. Messages that
+  /// were sent to the old life and not answered may or may not have been handled.
   virtual void on_peer_restarted(Env<M>&, NodeIndex) {}
 };
 
@@ -113,21 +121,21 @@ struct WorldOptions {
   std::size_t nodes = 3;
   Delivery delivery = Delivery::datagram;
   FaultPlan plan = FaultPlan::calm();
-  /// Killed nodes come back by themselves (after plan.longest_down at most).
+  /// Whether killed nodes restart by themselves, after plan.longest_down at most.
   bool restart = true;
-  /// Larger faults that are left out, by their number in the schedule: for shrinking a failure.
+  /// Numbers of larger faults that are left out of the schedule, to shrink a failure.
   std::set<std::uint64_t> muted;
-  std::uint64_t most_events = ~std::uint64_t{0};  ///< more are a livelock
+  std::uint64_t most_events = ~std::uint64_t{0};  ///< a run with more events is a livelock
 };
 
 struct Phases {
   Duration faults_for{};
   Duration liveness_within{};
-  /// Whether all work is done; asked after every event of the liveness phase.
+  /// Returns whether all work is done. Called after every event of the second phase.
   std::function<bool()> done;
 };
 
-/// What a run was. `violation` is empty when every promise held.
+/// The result of a run. `violation` is empty when every promise held.
 struct Report {
   std::uint64_t seed = 0;
   std::uint64_t trace = 0;
@@ -138,7 +146,7 @@ struct Report {
   Duration virtual_time{};
   std::string violation;
 
-  /// A quiet schedule proves nothing and does not count.
+  /// Returns whether the schedule had enough nodes, calls and faults to count as evidence.
   bool counts() const noexcept { return nodes >= 3 && calls >= 100 && faults.total() >= 5; }
 };
 
@@ -150,24 +158,25 @@ class World {
 
   World(const WorldOptions& options, Factory factory);
 
-  // Build: before run().
+  // Setup, before run().
   void attach_disk(NodeIndex node, std::shared_ptr<Disk> disk) {
     members_[node].disk = std::move(disk);
   }
-  /// Asked after every event; a non-empty answer is a violation.
+  /// Adds a check that runs after every event. A non-empty answer is a violation.
   void add_invariant(std::function<std::string()> invariant) {
     invariants_.push_back(std::move(invariant));
   }
-  /// Runs `call` at that virtual time (a scripted fault, a workload from outside).
+  /// Runs `call` at that virtual time, for a scripted fault or a workload from outside.
   void at(Duration when, Call call);
 
   /// Runs both phases once. Ends early at the first violation.
   Report run(const Phases& phases);
 
-  // Use: from nodes, scripts and invariants.
-  /// The node's object, or null while it is dead.
+  // For nodes, scripts and invariants.
+  /// Returns the node's object, or null while the node is dead.
   Node<M>* node(NodeIndex i) noexcept { return members_[i].node.get(); }
-  /// Calls `use(env)` as if from inside the node; does nothing while it is dead or paused.
+  /// Calls `use(env)` as if from inside the node. Does nothing and returns false while the node
+  /// is dead or paused.
   template <class Use>
   bool with(NodeIndex i, Use&& use) {
     if (!alive(i) || members_[i].paused) return false;
@@ -176,7 +185,8 @@ class World {
     finish_call(i);
     return true;
   }
-  /// The same, also while it stands still alone: something is done to what goes on beside it.
+  /// Like with(), but also works while the node's first process is stopped alone, since `use`
+  /// concerns the processes beside it.
   template <class Use>
   bool beside(NodeIndex i, Use&& use) {
     if (!stopped_alone(i)) return with(i, use);
@@ -186,14 +196,15 @@ class World {
   }
   bool alive(NodeIndex i) const noexcept { return members_[i].node != nullptr; }
   bool paused(NodeIndex i) const noexcept { return members_[i].paused; }
-  /// When it went on after its last pause; the beginning of time: it was never paused.
+  /// Returns when the node resumed after its last pause, or the beginning of time if it was never
+  /// paused.
   Time resumed_at(NodeIndex i) const noexcept { return members_[i].resumed; }
   bool stopped_alone(NodeIndex i) const noexcept { return members_[i].alone; }
   bool faulting() const noexcept { return faulting_; }
-  /// Larger faults that the schedule held so far, muted ones included.
+  /// Returns the number of larger faults in the schedule so far, including muted ones.
   std::uint64_t ticks() const noexcept { return ticks_; }
   Time now() const noexcept { return now_; }
-  /// What that machine's own clocks say.
+  /// Returns the time on that machine's own clock.
   Time clock_of(NodeIndex i) const noexcept {
     return (members_[i].asleep ? members_[i].asleep_since : now_) + members_[i].clock_offset;
   }
@@ -209,26 +220,29 @@ class World {
     if (report_.violation.empty()) report_.violation = std::move(why);
   }
 
-  // Faults by hand; the plan uses the same ones.
-  /// Injects one fault of a kind at a random place. False when there was no place for it.
+  // Faults by hand. The plan injects faults through the same functions.
+  /// Injects one fault of this kind at a random place. Returns false when it could strike
+  /// nowhere.
   bool inject(Fault fault);
-  /// Closed sockets tell the peers; the files stay.
+  /// Kills the process. Its peers see closed connections, and its files stay.
   void kill(NodeIndex i) { end_process(i, false, Fault::kill); }
-  /// The machine dies silently and its unsynced writes with it.
+  /// Crashes the machine: it ends silently, and its unsynced writes are lost.
   void crash(NodeIndex i) { end_process(i, true, Fault::crash); }
   void start(NodeIndex i);
   void pause(NodeIndex i, Duration length, Fault kind = Fault::pause);
-  /// A machine's first process stands still, as by SIGSTOP, and those beside it go on
-  /// (Node::goes_on). Counted by who calls it: false when it is dead or stands still already.
+  /// Stops a machine's first process, as SIGSTOP does, while the processes beside it run on
+  /// (Node::goes_on). The caller counts the fault. Returns false when the process is dead or
+  /// paused.
   bool stop_alone(NodeIndex i, Duration length);
-  /// A machine stands still with all that is on it, and its clock goes on. Counted by who calls
-  /// it: false when it is dead or stands still already.
+  /// Stops a machine with all its processes while its clock runs on. The caller counts the fault.
+  /// Returns false when the process is dead or paused.
   bool stand_still(NodeIndex i, Duration length);
-  /// A machine sleeps with all that is on it: nothing runs, its clock stands still, and its timers
-  /// take as much longer (Node::counts_sleep). False when it is dead or stands still already.
+  /// Puts a machine with all its processes to sleep. Its clock stands still, and its timers take
+  /// longer by the time of sleep (but see Node::counts_sleep). Returns false when the process is
+  /// dead or paused.
   bool sleep(NodeIndex i, Duration length);
   void cut(Cut cut, Duration length);
-  /// One node from all others.
+  /// Cuts one node off from all others.
   void isolate(NodeIndex i, Duration length);
   void slow_down(NodeIndex a, NodeIndex b, Duration length, Duration by) {
     network_.slow_down(a, b, now_ + length, by);
@@ -244,7 +258,7 @@ class World {
     bool up = false;
     NodeIndex node = 0, from = 0;
     std::uint32_t to_life = 0, from_life = 0;
-    std::uint64_t tag = 0;  // connection, timer, cut or call
+    std::uint64_t tag = 0;  // number of a connection, timer, cut or call
     M message{};
   };
   struct Member {
@@ -252,19 +266,19 @@ class World {
     std::shared_ptr<Disk> disk;
     std::uint32_t incarnation = 0;
     bool started = false, paused = false, exiting = false;
-    bool alone = false;  // paused, and what is beside it goes on
+    bool alone = false;  // paused, while the processes beside it run on
     bool asleep = false;
     Time asleep_since{}, resumed{};
-    std::vector<std::pair<std::uint64_t, Duration>> asleep_timers;  // id, what is left
+    std::vector<std::pair<std::uint64_t, Duration>> asleep_timers;  // timer, time left to it
     Duration clock_offset{}, slept{};
     std::int64_t wall_offset = 0;
     Random random{0};
-    FlatMap<std::uint64_t, std::uint32_t> timers;  // id -> its slot, or kHeld
-    std::deque<Event> held;                        // what came while it was paused
-    std::vector<bool> contacts;                    // with whom it has exchanged messages
+    FlatMap<std::uint64_t, std::uint32_t> timers;  // id -> the timer's slot, or kHeld
+    std::deque<Event> held;                        // events that arrived during a pause
+    std::vector<bool> contacts;                    // nodes with which it has exchanged messages
   };
 
-  /// In place of a slot: the timer's time came while its node was paused.
+  /// Stands in place of a slot when the timer became due while its node was paused.
   static constexpr std::uint32_t kHeld = ~std::uint32_t{0};
 
   void send(NodeIndex from, NodeIndex to, M&& message);
@@ -315,10 +329,10 @@ class World {
   std::vector<std::function<std::string()>> invariants_;
   EventHeap heap_;
   static constexpr std::uint32_t kChunk = 64;
-  std::vector<std::unique_ptr<Event[]>> slots_;  // stay where they are
+  std::vector<std::unique_ptr<Event[]>> slots_;  // chunks; events never move in memory
   std::uint32_t slot_count_ = 0;
   std::vector<std::uint32_t> free_;
-  std::deque<Call> calls_;                         // one that runs may add others
+  std::deque<Call> calls_;                         // a deque, since a running call may add others
   std::map<RouteKey, std::deque<Event>> blocked_;  // reliable delivery: waiting for a cut to end
   Trace trace_;
   Report report_;

@@ -152,7 +152,7 @@ void World<M>::deliver(Event& event) {
   }
   Member& member = members_[event.node];
   if (event.kind == Kind::connection && event.up && network_.would_block(event.from, event.node))
-    return push(now_ + std::chrono::milliseconds(500), std::move(event));  // it keeps trying
+    return push(now_ + std::chrono::milliseconds(500), std::move(event));  // retry
   if (event.kind == Kind::connection && event.up && alive(event.node) && alive(event.from))
     network_.open(event.node, event.from);
   if (!alive(event.node) || member.incarnation != event.to_life) return;
@@ -271,8 +271,8 @@ void World<M>::start(NodeIndex i) {
   member.started = true;
   member.node = factory_(i);
   trace_.mix(static_cast<std::uint64_t>(now_.time_since_epoch().count())).mix(i).mix("start");
-  // What its former life sent still comes. Nobody else opens a connection that was dropped while it
-  // was dead, be it to one with whom it has never spoken.
+  // Messages of the former life still arrive. A connection that was dropped while this node was
+  // dead opens now, even to a node with which it has never spoken. Nothing else would open it.
   for (NodeIndex peer = 0; peer < members_.size(); ++peer)
     if (alive(peer) && peer != i) network_.open(i, peer);
   announce(i, true);
@@ -401,7 +401,8 @@ void World<M>::resume(NodeIndex i) {
   wake_up(i);
   std::deque<Event> held = std::move(members_[i].held);
   members_[i].held.clear();
-  // They waited in its socket buffers: no cut and no closed connection takes them back.
+  // These events waited in the process's socket buffers, so cuts and closed connections do not
+  // affect them.
   for (Event& event : held) {
     if (!alive(i) || members_[i].incarnation != event.to_life) return;
     if (members_[i].paused) {
@@ -541,7 +542,7 @@ bool World<M>::strike(Fault fault, NodeIndex victim) {
     case Fault::bit_flip:
     case Fault::disk_full:
     case Fault::slow_disk: return damage(victim, fault);
-    default: return false;  // decided for each message, or part of a crash
+    default: return false;  // decided per message, or part of a crash
   }
 }
 
