@@ -1,6 +1,6 @@
 /// One simulated machine: an agent with the real Network, LeaseTable, ReferenceTable, ActorHost,
-/// RemoteTable and TransferPlan, wired as agent/node*.cpp wires them, and the processes of its
-/// node. What is not here: shared memory's own protocol, spilling, zygotes, shipped programs.
+/// RemoteTable and TransferPlan, wired as in agent/node*.cpp, and the processes of its node. Not
+/// simulated: the protocol of shared memory, spilling, zygotes and shipped programs.
 #pragma once
 
 #include "tests/simulation/cluster/bulk.hpp"
@@ -51,21 +51,22 @@ class Agent final : public sim::Node<Packet>,
   bool counts_sleep(std::uint64_t timer) const override;
   void on_connection(sim::Env<Packet>& env, sim::NodeIndex peer, bool up) override;
 
-  // Faults; from within world.with(). False when there is nothing to strike.
+  // Faults, called from within world.with(). They return false when there is nothing to strike.
   bool strike_process(sim::Env<Packet>& env, Mark kind);
   bool strike_report(sim::Env<Packet>& env);
-  /// It ends the talk with another node, as when that one sent what cannot be read.
+  /// Ends the connection's talk with another node, as an agent does after bytes that it cannot
+  /// read.
   bool strike_talk(sim::Env<Packet>& env);
-  /// As by the command line.
+  /// Ends an actor as the command line does.
   void end_actor(sim::Env<Packet>& env, ActorId actor);
 
   // Observe.
   NodeId id() const noexcept { return id_; }
   bool drivers_done() const;
-  /// Of any life of it, up to that one.
+  /// Returns whether a process hosts a life of `actor` that is not newer than `newest`.
   bool has_process_of(ActorId actor, std::uint64_t newest = ~std::uint64_t{0}) const;
   bool has_callers_of_actors() const;
-  /// Nothing of any job is left: what is, in words.
+  /// Describes in words what is left of any job; empty when nothing is.
   std::string left_over() const;
   std::string why_busy() const;
   std::string requests() const;
@@ -73,18 +74,19 @@ class Agent final : public sim::Node<Packet>,
   bool registered() const { return network_ && network_->epoch() != 0; }
   bool has_roster() const { return network_ && network_->has_roster(); }
   bool exited() const noexcept { return over_; }
-  /// If it ran now.
+  /// Returns whether this agent might serve actors if it ran now.
   bool may_serve(Time now, Time up) const {
     SleepClock sleep = sleep_;
     return !over_ && network_ && !sleep.slept(up.time_since_epoch(), now) &&
            network_->may_serve(now);
   }
-  /// Until when its processes may go on while it does not run: as it says, and as each of them that
-  /// is not halted has read; by up_time().
+  /// Returns until when processes here may go on while the agent does not run, by up_time(). It
+  /// is the later of the agent's published lease word and the words that processes which are not
+  /// halted have read.
   Time serves_until() const;
   const scheduling::LeaseTable& leases() const noexcept { return leases_; }
   void calm() { moves_.calm(); }
-  /// A line of a replay's log.
+  /// Prints a line of a replay's log.
   void log(const std::string& line);
 
  private:
@@ -95,11 +97,11 @@ class Agent final : public sim::Node<Packet>,
     std::unique_ptr<Process> process;  ///< null: not started, or dead
     JobId job;
     scheduling::JobNumber job_number = 0;
-    std::set<std::uint64_t> keys;  ///< of its requests
+    std::set<std::uint64_t> keys;  ///< of its lease requests
     std::set<ProcessIndex> peers;
-    std::optional<Time> starts_at;  ///< being forked
+    std::optional<Time> starts_at;  ///< set while it is being forked
     bool start_fails = false;
-    std::optional<Time> reaped_at;  ///< dead: when the agent hears of it
+    std::optional<Time> reaped_at;  ///< set for a dead process: when the agent learns of it
     std::string reason;
     bool attached = false;
     bool halted = false;  ///< SIGSTOP: see halt_actors()
@@ -111,13 +113,13 @@ class Agent final : public sim::Node<Packet>,
     bool ended = false;
     ProcessIndex driver = 0;
     bool described = false, welcome = false;
-    /// Whether workers may be started is unknown, asked for, or clear.
+    /// Whether workers may be started: unknown, asked of control, or ready.
     enum class State : std::uint8_t { unknown, asked, ready } state = State::unknown;
-    std::vector<bool> waiting;  ///< workers to start then → dedicated
+    std::vector<bool> waiting;  ///< one per worker to start once ready; true: dedicated
     control::JobRecord record;
   };
   struct ProxyChannel {
-    ProcessIndex holder = 0;  ///< the node, in the life that it had then
+    ProcessIndex holder = 0;  ///< local index of the other node, in the life it had then
     ProcessIndex process = 0, proxy_process = 0;
     NodeId node;
     End end;
@@ -286,7 +288,7 @@ class Agent final : public sim::Node<Packet>,
   sim::Env<Packet>* env_ = nullptr;
   Store store_;
   std::unique_ptr<agent::Network> network_;
-  Epoch control_epoch_ = 0;  ///< of the control that speaks
+  Epoch control_epoch_ = 0;  ///< of the current control
   scheduling::LeaseTable leases_;
   agent::ReferenceTable references_{*this};
   agent::ActorHost actors_;
@@ -294,10 +296,10 @@ class Agent final : public sim::Node<Packet>,
   BulkMoves moves_;
   sim::FlatMap<ProcessIndex, std::unique_ptr<Proc>> processes_;
   ProxyChannels proxies_;
-  ProxyChannels closed_;  ///< of which the process has yet to read that they are
+  ProxyChannels closed_;  ///< closed, but their processes have not read that yet
   std::set<ProxyKey> stalled_;
   bool holds_answers_ = false, halts_actors_ = false;
-  std::int64_t said_ = client::kServesAlways;  ///< on its doorbell
+  std::int64_t said_ = client::kServesAlways;  ///< actor lease word on its doorbell
   SleepClock sleep_;
   std::map<scheduling::JobNumber, Job> jobs_;
   std::map<JobId, scheduling::JobNumber> job_numbers_;
@@ -314,12 +316,13 @@ class Agent final : public sim::Node<Packet>,
   ProcessIndex next_process_ = 1;
   wire::FrameWriter writer_;
   bool joined_ = false, over_ = false, in_pass_ = false, settle_again_ = false;
-  bool has_input_ = false;    ///< something may have come since the rings were read
-  bool proxy_waits_ = false;  ///< one had work when they were read last
-  /// By the request to control; whether that has made it, as far as this node has heard.
+  bool has_input_ = false;    ///< something may have arrived since the rings were read
+  bool proxy_waits_ = false;  ///< a proxy channel had work when the rings were read last
+  /// By the spawn request to control: the actor, and whether control has made it as far as this
+  /// node knows.
   std::map<std::uint64_t, std::pair<ActorId, bool>> spawned_;
   std::uint64_t passes_ = 0;
-  std::uint32_t starting_ = 0, dead_ = 0;  ///< of its processes
+  std::uint32_t starting_ = 0, dead_ = 0;  ///< numbers of processes
 };
 
 }  // namespace troupe::sim::cluster

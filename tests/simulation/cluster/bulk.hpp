@@ -1,7 +1,8 @@
-/// Moves large objects between simulated nodes: the real TransferPlan and Broadcast, with memory
-/// and bulk connections that the world may take away (agent/transfers*.cpp without threads and
-/// sockets). An object comes in pieces; what has come of it stays when its connection ends, and
-/// the rest is asked for. Not here: passing on what has not all come yet.
+/// Moves large objects between simulated nodes: the real TransferPlan and Broadcast over
+/// simulated memory and bulk connections, which may fail. It stands for agent/transfers*.cpp
+/// without threads and sockets. An object travels in pieces. Pieces that arrived survive the end
+/// of their connection, and the rest is requested again. Not simulated: passing on pieces of an
+/// incomplete object.
 #pragma once
 
 #include "tests/simulation/cluster/channel.hpp"
@@ -45,7 +46,7 @@ class BulkMoves {
         tree_({.fan = fan}) {}
 
   void pull(NodeId from, ObjectId object, std::uint64_t bytes, Time now);
-  /// False when the message is not about transfers.
+  /// Returns false when the message is not about transfers.
   bool on_message(NodeId from, const wire::PeerMessage& message, BlobView payload, Time now);
   void on_packet(const Packet& packet, Time now);
   void node_died(NodeId node, bool for_ever, Time now);
@@ -61,11 +62,11 @@ class BulkMoves {
     std::map<ObjectId, std::uint64_t> expected;  ///< object → pull
     std::optional<std::string> closing;
   };
-  /// What has come of an object.
+  /// The received part of an object.
   struct Memory {
     std::uint64_t bytes = 0, content = 0, connection = 0;
     std::uint64_t have = 0, stamp = 0;
-    std::map<std::uint64_t, std::uint64_t> ahead;  ///< offset → size, behind a gap
+    std::map<std::uint64_t, std::uint64_t> ahead;  ///< offset → size of pieces behind a gap
   };
   struct Piece {
     ObjectId object;
@@ -86,11 +87,11 @@ class BulkMoves {
   Random& random_;
   NodeId self_;
   double trouble_;
-  bool small_;  ///< little is under way at a time
+  bool small_;  ///< this schedule allows few transfers at a time
   agent::TransferPlan plan_;
   agent::Broadcast tree_;
-  std::map<std::uint64_t, Memory> memory_;      ///< of pulls
-  std::map<Store::Key, std::uint64_t> copies_;  ///< stamps of whose bytes they are
+  std::map<std::uint64_t, Memory> memory_;      ///< by pull
+  std::map<Store::Key, std::uint64_t> copies_;  ///< by copy: the stamp of the bytes that it holds
   std::map<std::uint64_t, Inbound> inbound_;
   std::map<NodeId, std::uint64_t> serving_;  ///< the connection that it offered last
   std::multimap<Time, std::uint64_t> ended_;

@@ -1,5 +1,5 @@
-/// Rings and memory of one simulated node: bounded queues between two processes, and the objects
-/// that lie in its shared memory.
+/// Rings and shared memory of one simulated node: bounded queues between two processes, and the
+/// objects of its arena.
 #pragma once
 
 #include "troupe/runtime/wire/messages.hpp"
@@ -20,26 +20,27 @@ struct Frame {
   Blob payload;
 };
 
-/// A ring each way; what does not fit waits with its sender.
+/// A ring in each direction. Frames that do not fit wait at their sender.
 struct Channel {
   struct Side {
     std::deque<Frame> ring, waiting;  ///< written by this side
     std::uint64_t started = 0;
-    std::uint64_t sent = 0;      ///< frames, those that wait included
-    std::uint64_t received = 0;  ///< of them, by the other side
-    std::function<void()> wake;  ///< this side has something to look at; null: it is gone
+    std::uint64_t sent = 0;      ///< frames, including those that wait
+    std::uint64_t received = 0;  ///< frames that the other side has taken from this side
+    std::function<void()> wake;  ///< wakes this side; null: this side is gone
   };
   Side side[2];
   std::size_t capacity = 32;
 };
 
-/// One side's view of it.
+/// One side's view of a channel.
 class End {
  public:
   End() = default;
   End(std::shared_ptr<Channel> channel, int mine)
       : channel_(std::move(channel)), mine_(mine), other_(1 - mine) {}
-  /// Both ends of it: an idle worker may be leased to itself for what it has submitted.
+  /// Returns both ends of a channel as one. A lease may give an idle worker to itself, for tasks
+  /// that it submitted.
   static End loop(std::shared_ptr<Channel> channel) {
     End end(std::move(channel), 0);
     end.other_ = 0;
@@ -52,7 +53,7 @@ class End {
     ++out.sent;
     flush();
   }
-  /// True when nothing waits any more.
+  /// Moves waiting frames into the ring. Returns true when none waits any more.
   bool flush() {
     Channel::Side& out = channel_->side[mine_];
     bool moved = false;
@@ -67,7 +68,7 @@ class End {
   std::size_t waiting() const { return channel_->side[mine_].waiting.size(); }
   std::uint64_t sent() const { return channel_->side[mine_].sent; }
   std::uint64_t received() const { return channel_->side[other_].received; }
-  /// What this side sent last was never sent, unless it was read. True: so it was.
+  /// Takes back the last frame that this side sent, unless it was read. Returns whether it did.
   bool take_last() {
     Channel::Side& out = channel_->side[mine_];
     std::deque<Frame>& from = out.waiting.empty() ? out.ring : out.waiting;
@@ -85,14 +86,14 @@ class End {
     if (!in.waiting.empty() && in.wake) in.wake();
     return frame;
   }
-  /// What the other side has sent and nobody has read, in order.
+  /// Calls `f` for each unread frame of the other side, in order.
   template <class F>
   void each_unread(const F& f) const {
     const Channel::Side& in = channel_->side[other_];
     for (const Frame& frame : in.ring) f(frame);
     for (const Frame& frame : in.waiting) f(frame);
   }
-  /// What waits is not sent any more.
+  /// Returns the waiting frames, which are then not sent.
   std::deque<Frame> take_waiting() { return std::exchange(channel_->side[mine_].waiting, {}); }
   bool has_input() const { return !channel_->side[other_].ring.empty(); }
   void count_started(std::uint64_t n) { channel_->side[mine_].started = n; }
@@ -107,7 +108,7 @@ class End {
   int mine_ = 0, other_ = 1;
 };
 
-/// Shared memory of a node: who may read what, and that nothing is freed twice.
+/// The arena of a node. It knows who may read which object and notices a second free.
 class Store {
  public:
   using Key = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>;
@@ -137,7 +138,7 @@ class Store {
     return found->second.adopted = true;
   }
   bool free(const wire::Location& at) { return objects_.erase(key_of(at)) != 0; }
-  /// What only the process knew goes with it.
+  /// Removes the objects that only the dead process knew.
   void process_died(std::uint64_t process) {
     std::erase_if(objects_, [&](const auto& entry) {
       return entry.second.creator == process && !entry.second.adopted;

@@ -1,5 +1,6 @@
-/// A whole simulated cluster: control on machine 0, an agent with drivers and workers on every
-/// other. One seed fixes its size, what its drivers do, every fault and when.
+/// A whole simulated cluster: control on machine 0, and an agent with drivers and workers on
+/// every other machine. One seed fixes its size, the work of its drivers, and every fault with
+/// its time.
 ///
 ///     Cluster cluster(seed, {});
 ///     sim::Report report = cluster.run();                      // report.violation
@@ -18,21 +19,21 @@
 
 namespace troupe::sim::cluster {
 
-/// What is taken away from a seed's schedule: for replays and for shrinking.
+/// Parts of a seed's schedule that are left out, for replays and for shrinking.
 struct Tuning {
   std::set<std::string> off;      ///< kinds of fault, or parts of the workload
   std::set<std::uint64_t> muted;  ///< numbers of single faults of the plan
   std::uint64_t most_actions = ~std::uint64_t{0};
-  bool canary = false;   ///< plant a bug that every run must find
-  bool verbose = false;  ///< say what nodes say to each other, and of their processes
+  bool canary = false;   ///< plant a bug that must be found
+  bool verbose = false;  ///< log messages between nodes and events of processes
 
   std::string text() const;
 };
 
-/// What a schedule is about.
+/// The subject of a schedule.
 enum class Theme : std::uint8_t { any, control_dies, talks_break, long_cut, long_stop };
 
-/// What a seed makes of a cluster.
+/// The parameters of a schedule, computed from its seed.
 struct Plan {
   static Plan of(std::uint64_t seed, const Tuning& tuning);
   Theme theme = Theme::any;
@@ -42,31 +43,31 @@ struct Plan {
   Workload workload;
   sim::FaultPlan faults;
   Duration faults_for{};
-  std::array<double, kFaultMarks> strikes{};  ///< weights
+  std::array<double, kFaultMarks> strikes{};  ///< weight of each kind
   Duration between_strikes{};
   double trouble = 0, slow_starts = 0, failed_starts = 0;
   bool late_passes = false, late_rings = false, small_backlog = false, small_window = false;
   std::size_t ring_capacity = 32;
   std::uint64_t carry_window = wire::kCarryWindow;
-  std::size_t fan = 2;             ///< of those that a node sends an object to
-  agent::PlanOptions transfers;    ///< of a node: how much is under way, how long a way stays open
-  double aim = 0;                  ///< how likely control dies of what it is told
-  double power_cuts = 0;           ///< how likely control's machine dies while it writes
-  double idle_kills = 0;           ///< how likely an idle worker dies when another node wants one
-  double in_flight_kills = 0;      ///< how likely a worker dies between a count and its frame
-  double maker_kills = 0;          ///< how likely a node dies while control keeps its spawn
-  double slow_news = 0;            ///< how likely an actor's death is heard late by other nodes
-  Duration cut_at{}, cut_for{};    ///< one node from all others; zero: not
-  Duration stop_at{}, stop_for{};  ///< of an agent, for longer than control waits; zero: not
+  std::size_t fan = 2;             ///< nodes to which a node sends one object
+  agent::PlanOptions transfers;    ///< limits of each node's transfers
+  double aim = 0;                  ///< chance that control dies of a message it just got
+  double power_cuts = 0;           ///< chance that control's machine dies during a write
+  double idle_kills = 0;           ///< chance that an idle worker dies when another node wants one
+  double in_flight_kills = 0;      ///< chance that a worker dies between a count and its frame
+  double maker_kills = 0;          ///< chance that a node dies while control keeps its spawn
+  double slow_news = 0;            ///< chance that other nodes learn late of an actor's death
+  Duration cut_at{}, cut_for{};    ///< one node cut off from all others; zero: none
+  Duration stop_at{}, stop_for{};  ///< of an agent, for longer than control waits; zero: none
   Duration between_stops{};        ///< of agents, most of them short; zero: none
-  double sleeps = 0.4;             ///< how likely it is a machine that sleeps instead
-  /// When every machine stands still at once, and for how long; none: never. Else nothing is done
-  /// to a machine or to what connects them.
+  double sleeps = 0.4;             ///< chance that a stop is a sleep of the whole machine
+  /// When every machine stands still at once, and for how long. A plan with standstills has no
+  /// other fault of machines or connections.
   std::vector<std::pair<Duration, Duration>> standstills;
-  Duration away_at{};            ///< control is silent from then on; zero: it dies when it may
-  sim::NodeIndex slow_node = 0;  ///< its tasks take long, by what it tells control; 0: none tells
-  std::size_t old_jobs = 0;      ///< ended long ago, as many as control keeps; 0: it keeps all
-  Duration restarts_apart = std::chrono::milliseconds(100);  ///< of an actor that has no limit
+  Duration away_at{};            ///< when control falls silent; zero: never
+  sim::NodeIndex slow_node = 0;  ///< its reported run times are long; 0: no node reports any
+  std::size_t old_jobs = 0;      ///< jobs that ended long ago and that control keeps; 0: default
+  Duration restarts_apart = std::chrono::milliseconds(100);  ///< for actors without a restart limit
 };
 
 class Cluster {
@@ -74,7 +75,7 @@ class Cluster {
   Cluster(std::uint64_t seed, const Tuning& tuning);
   ~Cluster();
   sim::Report run();
-  /// Single faults that the plan held, muted ones included.
+  /// Returns the number of single faults in the plan, including muted ones.
   std::uint64_t planned() const noexcept { return world.ticks() + strikes_ + stops_; }
 
   // For its machines.
@@ -84,32 +85,37 @@ class Cluster {
   Random& shell_random(sim::NodeIndex self) { return shell_randoms_[self]; }
   bool has_driver(sim::NodeIndex self) const { return plan.drivers.count(self) != 0; }
   std::uint64_t next_driver() { return ++last_driver_; }
-  /// A rate of faults; zero once they have stopped.
+  /// Returns `rate`, or zero once the faults have stopped.
   double fault_rate(double rate) const { return world.faulting() ? rate : 0; }
   bool is_gone(NodeId node);
-  /// Control is about to start its actors elsewhere.
+  /// Called when control declares a node dead and is about to start its actors elsewhere. Fails
+  /// the run if the node may still serve.
   void declared_dead(NodeId node);
-  /// Control says that it is a member.
+  /// Called when control says that a node is a member.
   void taken_in(NodeId node);
   void taken_for_dead(NodeId node);
-  /// A node ends itself, for what it says.
+  /// Called when a node ends itself, with its reason. Fails the run if no fault justifies that.
   void ends_itself(const std::string& why);
-  /// Whether any process hosts a life of it, up to that one.
+  /// Returns whether any process hosts a life of `actor` that is not newer than `newest`.
   bool actor_lives(ActorId actor, std::uint64_t newest = ~std::uint64_t{0});
-  /// What lives though it is to end, in words: lives that were killed, if another may follow, for
-  /// which the node must live that has said so; and actors whose makers were refused them and live.
+  /// Describes in words which processes live although they should end: lives that were killed
+  /// with a restart, while the node that sent the kill lives, and actors whose makers were told
+  /// that they do not exist.
   std::string outlived();
-  /// Whether it has a process on another node, whose agent stands still.
+  /// Returns whether the actor has a process on a node other than `but` whose agent is stopped.
   bool lives_beside(ActorId actor, sim::NodeIndex but);
-  /// Something is said to control that must not be lost with it.
+  /// Called when a node has told control something that must not be lost with control. May kill
+  /// control soon after.
   void moment();
-  /// Control has sent that node what ends an actor.
+  /// Called when control has sent a node the message that ends an actor.
   void stop_is_told(NodeId node);
-  /// Control writes to its disk, which takes so long.
+  /// Called when control begins a write that takes this long. May crash control's machine during
+  /// it.
   void commit_begins(Duration takes);
-  /// Control keeps a spawn until it has heard of all nodes of before.
+  /// Called when control keeps a spawn until all nodes of the earlier roster have reported. May
+  /// kill the maker's node.
   void spawn_waits(NodeId maker);
-  /// An actor has died on that machine.
+  /// Called when an actor has died on that machine. May delay the news to other nodes.
   void slow_news(sim::NodeIndex from);
   bool next_life_waits(sim::NodeIndex at);
   bool canary() const { return tuning_.canary; }
@@ -119,7 +125,7 @@ class Cluster {
 
   Plan plan;
   Truth truth;
-  std::shared_ptr<ControlDisk> disk;  ///< what its process leaves goes there, also at the end
+  std::shared_ptr<ControlDisk> disk;  ///< keeps what control's process leaves behind
   sim::World<Packet> world;
   std::vector<std::unique_ptr<Process>> graveyard;
 
@@ -128,7 +134,7 @@ class Cluster {
   std::unique_ptr<sim::Node<Packet>> make(sim::NodeIndex i);
   Agent* agent(sim::NodeIndex i) { return static_cast<Agent*>(world.node(i)); }
   ControlNode* control() { return static_cast<ControlNode*>(world.node(0)); }
-  /// `had_roster`: when it was looked at last.
+  /// `had_roster`: whether the node had a roster at the previous look.
   void expect_exit(NodeId node, bool had_roster);
   bool may_serve(sim::NodeIndex i);
   bool aims();
@@ -148,15 +154,15 @@ class Cluster {
   Tuning tuning_;
   Random aim_, power_, still_;
   std::vector<Random> shell_randoms_;
-  std::set<NodeId> dead_;                      ///< as control has declared
+  std::set<NodeId> dead_;                      ///< declared dead by control
   std::map<sim::NodeIndex, Time> awake_from_;  ///< machines that have slept
   std::uint64_t last_driver_ = 0, strikes_ = 0, stops_ = 0, aimed_ = 0, power_cuts_ = 0;
   Time next_look_{}, next_end_{};
-  std::optional<Time> room_since_;  ///< for an actor that waits at control
+  std::optional<Time> room_since_;  ///< since when an actor that waits at control has room
   bool calmed_ = false;
 };
 
-/// One schedule, from a seed to its report.
+/// Runs one schedule and returns its report.
 sim::Report run_schedule(std::uint64_t seed, const Tuning& tuning, Truth* truth = nullptr,
                          std::uint64_t* planned = nullptr);
 

@@ -1,5 +1,5 @@
-/// Simulated control: the real Service on a Store that a crash tears, with the shell of
-/// control/server.cpp around it. Its disk takes time, fills up, rots and dies.
+/// Simulated control: the real Service on a Store whose writes a crash can tear, with the loop of
+/// control/server.cpp played around it. Its disk can be slow, fill up, flip bits and fail.
 #pragma once
 
 #include "tests/simulation/cluster/truth.hpp"
@@ -18,18 +18,19 @@ namespace troupe::sim::cluster {
 
 class Cluster;
 
-/// Control's disk as the kernel knows it.
+/// Control's disk as the simulator's kernel sees it.
 class ControlDisk final : public sim::Disk {
  public:
   explicit ControlDisk(std::uint64_t seed) : memory(std::make_shared<control::MemoryDisk>(seed)) {}
   bool inject(sim::Fault fault, Random& random) override;
   void on_process_death() override;
   void heal() override;
-  /// What an earlier control has left: jobs that ended long ago.
+  /// Writes the records of jobs that ended long ago, as an earlier control would have left them.
   void write_ended_jobs(std::size_t count);
   std::shared_ptr<control::MemoryDisk> memory;
   Duration latency = std::chrono::milliseconds(1);
-  /// Of a process that died while this was on its way to the disk.
+  /// The store and the batch of a process that died during a commit. inject() and
+  /// on_process_death() decide how much of the batch reached the disk.
   std::unique_ptr<control::Store> store;
   std::vector<control::Batch> group;
 
@@ -47,7 +48,8 @@ class ControlNode final : public sim::Node<Packet>, private Wire, private contro
   void on_connection(sim::Env<Packet>& env, sim::NodeIndex peer, bool up) override;
 
   const control::Service* service() const noexcept { return service_.get(); }
-  /// What it still keeps of actors, all of which are over: a key of each kind, in words.
+  /// Names in words one key of each kind that the store still keeps of actors. Called when all
+  /// actors are over; empty when the store has forgotten them.
   std::string left_in_store() const;
 
  private:
@@ -89,7 +91,7 @@ class ControlNode final : public sim::Node<Packet>, private Wire, private contro
   std::map<std::uint64_t, NodeId> joins_;
   std::uint64_t last_join_ = 0, next_probe_ = 0;
   std::map<std::uint64_t, control::Probe> probes_;
-  std::map<std::pair<NodeId, std::uint64_t>, JobId> asked_jobs_;  ///< by who asks and its request
+  std::map<std::pair<NodeId, std::uint64_t>, JobId> asked_jobs_;  ///< by asker and its request
   std::vector<control::Batch> group_;
   bool committing_ = false;
   std::optional<Time> pass_at_;

@@ -1,8 +1,8 @@
-/// One simulated process, driver or worker: the real TaskManager and ActorCalls with the engine's
-/// rules around them (client/engine*.cpp): entries, promoting, counting, forwarding, blocking. What
-/// it runs is a Program.
+/// One simulated process, a driver or a worker: the real TaskManager and ActorCalls, with the
+/// rules of client/engine*.cpp for entries, promotion, counts, forwarding and blocking played
+/// around them. A Program says what the process runs.
 ///
-/// Its rings outlive it: its agent reads what it wrote before it died.
+/// The rings outlive the process, since its agent reads what the process wrote before it died.
 #pragma once
 
 #include "tests/simulation/cluster/channel.hpp"
@@ -25,7 +25,7 @@ using Kind = wire::Value::Kind;
 class Process;
 class Program;
 
-/// A record of its reference table (client/objects.hpp).
+/// A record of the process's reference table (client/objects.hpp).
 struct Entry final : detail::ObjectEntry {
   Process* home = nullptr;
   Kind kind = Kind::pending;
@@ -37,7 +37,7 @@ struct Entry final : detail::ObjectEntry {
   std::vector<ObjectHandle> nested;
   ObjectHandle source;
   std::vector<std::function<void(Entry&)>> waiters;
-  // of a remote value
+  // Only for a value of another node:
   bool fetched = false;
   Kind fetched_kind = Kind::pending;
   wire::Location fetched_location;
@@ -48,53 +48,55 @@ inline Entry& entry_of(const ObjectHandle& handle) {
   return *static_cast<Entry*>(handle.entry());
 }
 
-/// Lays bytes behind a payload and says in the value where.
+/// Appends bytes to a payload and records their place in the value.
 void append(wire::Value& value, BlobView bytes, Blob& payload);
 
-/// What a process and its agent write to each other, in order.
+/// Messages between a process and its agent, in order.
 struct Rings {
   std::deque<std::pair<wire::NodeMessage, Blob>> to_agent, from_agent;
 };
 
-/// What a process needs of its machine.
+/// What a process needs from its machine.
 class Machine {
  public:
   virtual ~Machine() = default;
   virtual Time now() const = 0;
-  /// By the clock that goes on while the machine sleeps.
+  /// Returns the clock that includes the time in which the machine slept.
   virtual Time up_time() const = 0;
   virtual Random& random() = 0;
   virtual Store& store() = 0;
   virtual Truth& truth() = 0;
-  /// The agent has something to read.
+  /// Tells the agent that it has something to read.
   virtual void wake_agent() = 0;
   virtual void wake(std::uint64_t process, Duration after) = 0;
-  /// Its actor's thread is interrupted then, by up_time().
+  /// Interrupts the thread of the process's actor at that time, by up_time().
   virtual void interrupt_at(std::uint64_t process, Time at) = 0;
-  /// Until when actors here may serve, as its agent said last (client/actor_lease_timer.hpp).
+  /// Returns until when actors here may serve, as the agent published last
+  /// (client/actor_lease_timer.hpp).
   virtual std::int64_t actor_lease_word() const = 0;
-  /// The agent does not run, and the processes of its node do.
+  /// Returns whether the agent is stopped while the processes of its node run on.
   virtual bool stands_still() const = 0;
-  /// The process ends by itself after this step.
+  /// Ends the process by its own exit after this step.
   virtual void exit_process(std::uint64_t process) = 0;
-  /// By a fault; it does nothing more.
+  /// Ends the process by a fault while it writes a frame. It does nothing more.
   virtual void killed_in_a_frame(std::uint64_t process) = 0;
   virtual NodeId node() const = 0;
-  /// Those that it knows of, itself among them.
+  /// Returns the nodes that this node knows, itself included.
   virtual std::vector<NodeId> nodes() const = 0;
   virtual bool faulting() const = 0;
-  /// Seen from outside: whether any process hosts it.
+  /// Returns whether any process of the cluster hosts the actor.
   virtual bool actor_lives(ActorId actor) = 0;
-  /// What lives though it is to end, in words: see Cluster.
+  /// See Cluster::outlived().
   virtual std::string outlived() = 0;
-  /// The same as actor_lives() of other nodes whose agents stand still.
+  /// Returns whether the actor has a process on another node whose agent is stopped.
   virtual bool lives_beside(ActorId actor) = 0;
-  /// An actor's next life is known here, the end of the one before is not. Whether to make use of
-  /// it: control then hears late of what this node says.
+  /// Called when this process knows the actor's next life but not yet the end of the one before.
+  /// Returns whether to use that moment as a fault. If so, control receives this node's messages
+  /// late.
   virtual bool next_life_waits() = 0;
 };
 
-/// A value opened.
+/// An opened value.
 struct Opened {
   std::shared_ptr<const ErrorInfo> error;
   std::uint64_t content = 0;
@@ -119,16 +121,18 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
   Process(Machine& machine, std::shared_ptr<Rings> rings, std::uint64_t index, bool driver,
           std::uint64_t high);
   ~Process() override;
-  /// What handles release from here on are objects of simulated processes.
+  /// Makes handles that are released from here on count as objects of simulated processes.
   static void own_objects() noexcept;
 
-  /// Reads what arrived, runs what is due. The machine calls it when it was woken.
+  /// Reads what arrived and runs what is due. The machine calls it after a wake().
   void step();
-  /// Its actor's thread looks at the word before it does anything else.
+  /// The interrupt handler of the actor's thread: it checks the actor lease before the thread
+  /// does anything else.
   void interrupt();
-  /// Its actor's thread was interrupted, and may not go on yet.
+  /// Returns whether the actor's thread was interrupted and may not go on yet.
   bool stands_still() const noexcept { return stands_still_; }
-  /// Until when it goes on without another look at the word; zero: not, or it has none to look at.
+  /// Returns until when the actor goes on without another look at its lease. Zero when it does
+  /// not run or has no lease to check.
   Time serves_until() const noexcept {
     return stands_still_ || alarm_ == Time::max() ? Time{} : alarm_;
   }
@@ -151,7 +155,7 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
   std::uint64_t find(const std::string& name);
   void kill(ActorId actor, bool may_restart);
   ObjectHandle put(std::uint64_t content, std::uint64_t bytes, std::vector<ObjectHandle> refs);
-  /// For submit(): a demand that wants this node, or prefers it.
+  /// Returns the key for submit() of a demand that requires this node, or with `soft` prefers it.
   std::uint64_t key_of(NodeId node, bool soft);
   void need(Entry& entry, bool bytes);
   bool is_here(const Entry& entry) const;
@@ -159,7 +163,7 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
   Opened open(const ObjectHandle& handle);
   void reply(const Incoming& call, const Outgoing& value, Duration ran);
   void created(ActorId actor, std::uint64_t incarnation, const Error* error);
-  /// Arguments of a call that arrived, and the refs inside them.
+  /// Takes over the arguments of a call that arrived, and the refs inside them.
   std::vector<ObjectHandle> adopt_refs(const std::vector<ObjectId>& ids);
   void block(bool on);
   bool is_blocked() const noexcept { return blocked_; }
@@ -171,10 +175,11 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
   std::size_t live_calls() const { return tasks_.live() + actors_.live(); }
   std::size_t live_entries() const noexcept { return live_; }
   const std::map<ObjectId, Entry*>& promoted() const noexcept { return table_; }
-  void finish();  ///< a driver's last word
-  /// It was killed when it had told its agent of a frame, before it sent that. False: none is left.
+  void finish();  ///< sends the last message of a driver
+  /// Undoes the last frame, as if the process was killed after it had told its agent of the frame
+  /// and before it sent it. Returns false when no frame is left to undo.
   bool never_sent_the_last();
-  /// So it is killed at the nth frame that gives its receiver something, if faults strike then.
+  /// Kills the process in this way at its nth frame that carries a count, if faults strike then.
   void never_sends(std::uint64_t nth_count) { counts_left_ = nth_count; }
   std::string describe() const;
 
@@ -187,7 +192,7 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
     bool remote = false;
     End end;
     std::uint64_t sent = 0, started = 0;
-    /// Of the next frame.
+    /// Returns the hold that describes the next frame to this peer.
     wire::Hold hold() const {
       wire::Hold hold;
       hold.process = holder;
@@ -209,13 +214,13 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
   void fail(client::ActorCall& call, const Error& error) override;
 
   struct Killed {};
-  /// What it does unless it is killed meanwhile.
+  /// Runs `body`. Ends the process if a fault kills it meanwhile.
   template <class Body>
   void alive(const Body& body);
   void turn();
   void begin_actor_lease();
   bool may_go_on();
-  /// Of the next frame: it gives the receiver something.
+  /// Returns the hold of the next frame, which gives a count to its receiver.
   wire::Hold in_flight_hold(const Peer& to);
   void put_frame(Peer& peer, Frame frame);
   void tell(wire::NodeMessage message, Blob payload = {});
@@ -261,9 +266,9 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
   bool driver_;
   std::uint64_t high_, low_ = 0, next_actor_ = 0, next_request_ = 0;
   bool dying_ = false, collecting_ = false, gives_ = false;
-  std::uint64_t counts_left_ = 0;  ///< 0: it is not killed in a frame
+  std::uint64_t counts_left_ = 0;  ///< 0: no fault kills the process in a frame
   std::vector<std::pair<NodeId, bool>> node_keys_;
-  std::map<ActorId, std::uint64_t> homes_;  ///< the worker that it was last told to live in
+  std::map<ActorId, std::uint64_t> homes_;  ///< the worker in which each actor lived last
   std::vector<Entry*> released_;
   std::size_t live_ = 0;
   std::map<ObjectId, Entry*> table_;
@@ -274,7 +279,7 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
   std::deque<Incoming> incoming_;
   std::deque<std::pair<wire::StartActor, Blob>> starts_;
   bool blocked_ = false, shutdown_ = false;
-  Time alarm_ = Time::max();  ///< when its actor's thread is interrupted, by up_time()
+  Time alarm_ = Time::max();  ///< when the actor's thread is interrupted, by up_time()
   bool stands_still_ = false;
   Time next_tick_ = Time::max();
   std::unique_ptr<Program> program_;

@@ -1,5 +1,6 @@
-/// What a simulated process runs: a driver's seeded workload, or the tasks and the actor of a
-/// worker. Event-driven: run() goes as far as it can and says when to be woken.
+/// The user code of a simulated process: the seeded workload of a driver, or the tasks and the
+/// actor of a worker. It is driven by events: run() goes as far as possible and says when to be
+/// woken.
 #pragma once
 
 #include "tests/simulation/cluster/process.hpp"
@@ -11,19 +12,20 @@
 
 namespace troupe::sim::cluster {
 
-/// What a driver does, of one schedule.
+/// The work of the drivers in one schedule.
 struct Workload {
-  /// Of one driver: `actions`, up to six times as many until `least_calls` were made by all of
-  /// them, but `fewest_actions` when they were.
+  /// The number of actions of one driver: up to 6 × `actions` until all drivers together made
+  /// `least_calls` calls, and `fewest_actions` once they have.
   std::uint64_t actions = 40, fewest_actions = 40, least_calls = 0;
   Duration between{std::chrono::milliseconds(100)};
   bool actors = true, nested = true, large = true, bulk = true, throws = true, names = true;
   bool seats = true;        ///< some actors take a resource
   double slow_tasks = 0;    ///< share of tasks that run for up to a second
-  std::uint64_t kills = 4;  ///< of a hundred actions, of actors
-  /// Drivers go on, slowly, until the faults have stopped, and then use what they have once more.
+  std::uint64_t kills = 4;  ///< per cent of the actions that kill an actor
+  /// Drivers go on slowly until the faults have stopped. Then they use every object and actor
+  /// once more.
   bool lingers = false;
-  bool shares = false;  ///< all drivers call one detached actor all the time
+  bool shares = false;  ///< all drivers call one detached actor, all the time
 };
 
 class Program {
@@ -33,17 +35,17 @@ class Program {
   void begin_driver(const Workload& workload, std::uint64_t number, Time now);
   void run();
   void on_found(std::uint64_t request, ActorId actor, ObjectHandle lifetime);
-  /// A driver kills it for good, and goes on calling it for a while.
+  /// Kills an actor for good on behalf of a driver, which goes on calling it for a while.
   void kill_now(ActorId actor);
-  /// A driver that has got all its answers and let go of everything.
+  /// Returns whether this driver has all its answers and has let go of everything.
   bool finished() const noexcept { return finished_; }
   bool hosts_actor() const noexcept { return static_cast<bool>(actor_); }
   bool is_busy() const noexcept { return current_.has_value(); }
   ActorId actor() const noexcept { return actor_; }
   std::uint64_t incarnation() const noexcept { return incarnation_; }
-  /// What a driver still waits for, in words.
+  /// Describes what a driver still waits for.
   std::string waits_for() const;
-  std::string describe() const;  ///< what a worker does
+  std::string describe() const;  ///< describes what a worker does
 
  private:
   struct Current {
@@ -51,7 +53,7 @@ class Program {
     std::optional<std::pair<wire::StartActor, Blob>> start;
     Spec spec;
     enum class Stage : std::uint8_t { arguments, running, children } stage = Stage::arguments;
-    std::vector<ObjectHandle> values;  ///< whose bytes are wanted before it begins
+    std::vector<ObjectHandle> values;  ///< whose bytes the task needs before it begins
     std::vector<ObjectHandle> refs;    ///< inside its arguments
     std::vector<ObjectHandle> children;
     std::shared_ptr<const ErrorInfo> bad;
@@ -75,10 +77,10 @@ class Program {
   struct Result {
     ObjectHandle handle;
     Spec spec;
-    ActorId actor;  ///< of a method
+    ActorId actor;  ///< for a method
     bool wants = false;
-    bool plain = false;  ///< of a method: it has no arguments
-    bool once = false;   ///< of a task without retries
+    bool plain = false;  ///< for a method: it has no arguments
+    bool once = false;   ///< for a task: it has no retries
   };
   struct KnownActor {
     ActorId id;
@@ -86,10 +88,10 @@ class Program {
     std::string name;
     std::uint64_t number = 0;
     bool killed = false, may_fail = false, detached = false;
-    bool over = false;   ///< this driver has killed it for good
-    bool keeps = false;  ///< it restarts without end, and nothing of its own can fail
+    bool over = false;   ///< killed for good by this driver
+    bool keeps = false;  ///< restarts without limit, and its methods cannot fail
   };
-  /// A kill for good that follows one with a restart.
+  /// A kill for good that follows a kill with a restart.
   struct Kill {
     ActorId actor;
     Time at{};
@@ -97,7 +99,7 @@ class Program {
   struct Question {
     std::uint64_t request = 0;
     std::string name;
-    ActorId made;  ///< by the spawn that it follows
+    ActorId made;  ///< the actor of the spawn that this question follows
     bool detached = false, last = false;
   };
   void drive();
@@ -137,11 +139,11 @@ class Program {
   std::vector<KnownActor> actors_;
   std::vector<Question> questions_;
   std::vector<Kill> kills_;
-  std::vector<Result> nested_;  ///< refs inside results, to be got next
+  std::vector<Result> nested_;  ///< refs found inside results, to be got next
   std::set<ActorId> killed_;
-  std::uint64_t pester_ = 0;  ///< actions that call who was killed last
+  std::uint64_t pester_ = 0;  ///< further actions that call the actor killed last
   ActorId pestered_;
-  Duration pester_every_{};  ///< at most between two such calls
+  Duration pester_every_{};  ///< longest time between two such calls
   bool lingered_ = false, spawned_last_ = false;
 };
 

@@ -1,4 +1,4 @@
-/// One line about a message, for the log of a replay.
+/// Describes a message in one line, for the log of a replay.
 #pragma once
 
 #include "troupe/runtime/control/messages.hpp"

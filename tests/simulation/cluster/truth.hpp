@@ -1,5 +1,6 @@
-/// What must hold in a simulated cluster whatever strikes it: what each object has to contain, what
-/// each call may do, which errors are excused, and how often rare paths were taken.
+/// The promises that a simulated cluster must keep under all faults: the content of each object,
+/// how often and in which order calls may run, and which errors are excused. It also counts how
+/// often rare paths were taken.
 ///
 ///     truth.promise(handle.id(), content_of(spec));           // at submit
 ///     truth.began(call);                                      // at the worker, before it answers
@@ -21,7 +22,8 @@
 
 namespace troupe::sim::cluster {
 
-/// Faults that the kernel does not know, and paths that must be met now and then.
+/// Faults that the kernel does not know, and rare paths that the schedules must take now and
+/// then.
 enum class Mark : std::uint8_t {
   // faults
   kill_worker,
@@ -113,18 +115,18 @@ inline constexpr std::size_t kMarks = static_cast<std::size_t>(Mark::count_);
 inline constexpr std::size_t kFaultMarks = static_cast<std::size_t>(Mark::fault_count_);
 std::string_view name_of(Mark mark) noexcept;
 
-/// What a task or method does; travels as the bytes of its first argument.
+/// What a task or method does. It travels as the bytes of the call's first argument.
 struct Spec {
   enum class Kind : std::uint8_t {
-    leaf,      ///< a small value
-    large,     ///< one in shared memory
-    bulk,      ///< one that goes over the bulk connection
+    leaf,      ///< returns a small value
+    large,     ///< returns a value in shared memory
+    bulk,      ///< returns a value for the bulk connection
     nested,    ///< waits for children
-    forward,   ///< its result is its child's
-    bundle,    ///< a value with refs inside
+    forward,   ///< returns its child's result
+    bundle,    ///< returns a value with refs inside
     unwrap,    ///< opens the refs inside its argument
-    throwing,  ///< always
-    flaky,     ///< in its first attempt
+    throwing,  ///< throws in every attempt
+    flaky,     ///< throws in its first attempt
     method,
     constructor
   };
@@ -132,7 +134,7 @@ struct Spec {
   Kind kind = Kind::leaf;
   std::uint8_t fanout = 0, depth = 0;
   std::uint64_t run_ns = 0;
-  std::uint64_t submission = 0;          ///< tasks: of the one submit() that it comes from
+  std::uint64_t submission = 0;          ///< tasks: number of the submit() that made it
   std::uint64_t caller = 0, number = 0;  ///< methods: the number-th call of this caller
 };
 
@@ -140,7 +142,7 @@ inline std::uint64_t mixed(std::uint64_t a, std::uint64_t b) {
   std::uint64_t state = a * 0x9e3779b97f4a7c15ULL ^ b;
   return splitmix64(state);
 }
-/// The n-th child of a task: the same in each attempt.
+/// Returns the n-th child of a task. It is the same in each attempt.
 inline Spec child_of(const Spec& parent, std::uint64_t n) {
   Spec child;
   child.id = mixed(parent.id, n + 1);
@@ -159,7 +161,7 @@ inline Spec child_of(const Spec& parent, std::uint64_t n) {
   child.run_ns = 100'000 + child.id % 3'000'000;
   return child;
 }
-/// The content of its result.
+/// Returns the content of the result of `spec`.
 inline std::uint64_t content_of(const Spec& spec) {
   return spec.kind == Spec::Kind::forward ? content_of(child_of(spec, 0)) : mixed(spec.id, 0x76);
 }
@@ -168,13 +170,13 @@ struct Truth {
   std::function<void(std::string)> fail;
   std::array<std::uint64_t, kMarks> marks{};
   std::uint64_t started_calls = 0, settled = 0, settled_ok = 0, excused = 0;
-  /// What may be a reason for an error: deaths and broken talks, so far.
+  /// Numbers of deaths and of broken talks so far, which can excuse an error.
   std::uint64_t process_deaths = 0, breaks = 0;
   bool user_throws = false;
-  /// An actor is lost when its node and control die together, before one has told another.
+  /// An actor may be lost when its node and control die together, before one has told the other.
   std::uint64_t node_deaths = 0, control_deaths = 0;
-  /// Objects on bulk connections that have not come: a connection that falls silent over one is
-  /// the network's doing. By who is to get it and its connection.
+  /// Objects on their way over bulk connections, by receiving node and connection. A
+  /// connection that is closed for its silence over one of them counts as broken by the network.
   std::map<std::pair<NodeId, std::uint64_t>, std::set<ObjectId>> on_bulk;
 
   void mark(Mark one) { ++marks[static_cast<std::size_t>(one)]; }
@@ -190,10 +192,11 @@ struct Truth {
       fail("an object has another value than the one that was computed for it");
   }
 
-  // Tasks: each begins as often as its retries allow, each attempt once, and once the caller has
-  // the result no attempt but an earlier one, which was counted as begun when its worker was lost.
+  // Tasks. A task begins as often as its retries allow, and each attempt begins once. When the
+  // caller has the result, only an attempt before the one that gave it may still begin. Such an
+  // attempt was counted as begun when its worker was lost.
   void submitted(const Spec& spec, int retries) { tasks_[spec.submission].retries = retries; }
-  /// Beside the one that takes long: which of them is first is nobody's promise.
+  /// Notes a second attempt beside a slow first one. Their order is not promised.
   void second_attempt(const Spec& spec) { tasks_[spec.submission].twice = true; }
   void began(const Spec& spec, std::uint32_t attempt) {
     Submission& task = tasks_[spec.submission];
@@ -218,9 +221,10 @@ struct Truth {
   }
 
   // Methods.
-  /// Its caller has killed the actor for good before it made the call.
+  /// Notes a call that its caller makes after it has killed the actor for good.
   void after_kill(const Spec& spec) { after_kill_.insert(spec.id); }
-  /// This life of the actor begins the call. True: the first of a life after another.
+  /// Checks that this life of the actor may begin the call. Returns true when it is the first
+  /// call of a life that follows another.
   bool began(ActorId actor, std::uint64_t incarnation, const Spec& spec) {
     if (after_kill_.count(spec.id) != 0) fail("a call that came after kill() was executed");
     if (!begun_.insert(spec.id).second) fail("an actor call was executed twice");
@@ -236,7 +240,7 @@ struct Truth {
     if (!first && life->second != actor) fail("two actors share an incarnation");
     return next_life;
   }
-  /// This life answers a call.
+  /// Checks that this life may answer a call.
   void answers(ActorId actor, std::uint64_t incarnation) {
     if (is_old(actor, incarnation))
       fail("an old life of an actor answers after a newer one served");
@@ -249,14 +253,15 @@ struct Truth {
       not_executed_.insert(spec.id);
     }
   }
-  /// A process says that it is this life of the actor.
+  /// Notes that a process is this life of the actor, and checks that no other process is.
   void lives(ActorId actor, std::uint64_t incarnation, std::uint64_t process_key) {
     const auto [at, first] = processes_.try_emplace({actor, incarnation}, process_key);
     if (!first && at->second != process_key) fail("one life of an actor in two processes");
     if (is_old(actor, incarnation)) fail("an old life of an actor begins after a newer one served");
   }
 
-  // Said by this control. What an earlier one said may come late: the next has it stopped.
+  // What control says, by its epoch. A message of an earlier control may arrive late; the next
+  // control then has the life stopped.
   void said_dead(ActorId actor, std::uint64_t incarnation, Epoch control) {
     const auto [at, first] = said_dead_.try_emplace(actor, incarnation, control);
     if (first || incarnation < at->second.first) return;
@@ -278,13 +283,13 @@ struct Truth {
   std::map<ActorId, std::string> acknowledged;  ///< detached and named, not killed since
   std::set<JobId> acknowledged_jobs;
   std::set<ActorId> killed;
-  /// Its maker was told that there is no such actor.
+  /// A spawn whose maker was told that there is no such actor.
   struct Refused {
     NodeId maker;
-    bool made = false;  ///< it had been told before that control has made it
+    bool made = false;  ///< the maker had been told before that control made it
   };
   std::map<ActorId, Refused> refused;
-  /// The newest life that a node has told control to end, if another may follow.
+  /// The newest life that each node has told control to end with a restart.
   std::map<NodeId, std::map<ActorId, std::uint64_t>> killed_lives;
 
  private:
@@ -295,16 +300,16 @@ struct Truth {
   struct Submission {
     std::int64_t retries = -1, begun = 0;
     bool twice = false, ended = false;
-    std::uint32_t ended_by = 0;          ///< attempt
-    Outcome outcome = Outcome::unknown;  ///< as its caller heard
+    std::uint32_t ended_by = 0;          ///< the attempt that gave the result
+    Outcome outcome = Outcome::unknown;  ///< what the caller was told
     std::string how;
-    std::set<std::uint32_t> attempts;  ///< that have begun
+    std::set<std::uint32_t> attempts;  ///< attempts that have begun
   };
   std::map<std::uint64_t, Submission> tasks_;
   std::map<ObjectId, std::uint64_t> promised_;
   std::set<std::uint64_t> begun_, not_executed_, after_kill_;
   std::map<Epoch, NodeId> epochs_;
-  std::map<ActorId, std::pair<std::uint64_t, Epoch>> said_dead_;  ///< which life, by which control
+  std::map<ActorId, std::pair<std::uint64_t, Epoch>> said_dead_;  ///< a life; the control that said it
   std::map<ActorId, std::uint64_t> newest_life_;
   std::map<std::tuple<ActorId, std::uint64_t, std::uint64_t>, std::uint64_t> last_call_;
   std::map<std::uint64_t, ActorId> hosts_;

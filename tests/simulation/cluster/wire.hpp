@@ -1,6 +1,6 @@
-/// What stands below a simulated net::Transport: packets between processes, and the process that
-/// opens one. transport.cpp implements net::Transport itself over it, so that Network and the
-/// shell of control run as they are, with real Links, and no socket.
+/// The layer below a simulated net::Transport: packets between processes, and the process that
+/// opens a Transport. transport.cpp implements net::Transport over it. Network and the loop of
+/// control therefore run unchanged, with real Links and without sockets.
 ///
 ///     WireScope scope(wire);                                  // Transport::open() finds it
 ///     auto network = agent::Network::open(options, handler, now);
@@ -17,23 +17,23 @@
 
 namespace troupe::sim::cluster {
 
-/// One datagram between two processes. Knocks are what the doors exchange before a connection.
+/// One datagram between two processes. The doors exchange knocks before there is a connection.
 struct Packet {
   enum class Kind : std::uint8_t {
     none,
     knock,
     welcome,
     refuse,
-    frame,    ///< of a Link
-    join,     ///< a NodeDescription that wants in (bytes: its public key)
-    joined,   ///< it may register
+    frame,    ///< a frame of a Link
+    join,     ///< a NodeDescription that asks for admission (bytes: its public key)
+    joined,   ///< permission to register
     bulk,     ///< one large object over a bulk connection
-    bulk_end  ///< the connection was closed by its other side
+    bulk_end  ///< the other side closed the bulk connection
   };
   Kind kind = Kind::none;
   NodeId from, to;
   std::shared_ptr<const Blob> bytes;
-  std::uint64_t connection = 0, transfer = 0, content = 0;  ///< of bulk
+  std::uint64_t connection = 0, transfer = 0, content = 0;  ///< only for bulk
 };
 
 inline void trace_into(Trace& trace, const Packet& packet) {
@@ -42,12 +42,12 @@ inline void trace_into(Trace& trace, const Packet& packet) {
   trace.mix(packet.content);
 }
 
-/// What a packet or a broken connection is handed to.
+/// Receives packets and closed connections.
 class Port {
  public:
   virtual ~Port() = default;
   virtual void on_packet(const Packet& packet, Time now) = 0;
-  /// All connections to that machine closed.
+  /// All connections to that machine have closed.
   virtual void on_closed(std::uint64_t machine, Time now) = 0;
 };
 
@@ -56,10 +56,10 @@ class Wire {
   virtual ~Wire() = default;
   virtual void transmit(Packet packet) = 0;
   NodeId self;
-  Port* port = nullptr;  ///< of the Transport that was opened on it
+  Port* port = nullptr;  ///< of the Transport that is open on this wire
 };
 
-/// While it lives, Transport::open() stands on this wire.
+/// Transport::open() uses this wire during the lifetime of this object.
 class WireScope {
  public:
   explicit WireScope(Wire& wire) noexcept { current_ = &wire; }
@@ -72,7 +72,7 @@ class WireScope {
   inline static Wire* current_ = nullptr;
 };
 
-/// Each life of a machine has a key of its own.
+/// Returns the key of a node. Each life of a machine has a key of its own.
 inline net::PublicKey key_of(NodeId node) {
   net::PublicKey key;
   for (int i = 0; i < 8; ++i) {
@@ -83,7 +83,7 @@ inline net::PublicKey key_of(NodeId node) {
   return key;
 }
 
-/// getrandom() of this process answers from the seed while a schedule runs.
+/// Makes getrandom() of this process draw its bytes from the seed until free_random_ids().
 void seed_random_ids(std::uint64_t seed);
 void free_random_ids();
 
