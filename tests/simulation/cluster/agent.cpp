@@ -1,5 +1,5 @@
-/// The agent's loop, its processes, leases and jobs: agent/node.cpp, node_messages.cpp,
-/// node_workers.cpp and node_jobs.cpp without descriptors.
+/// The loop of a simulated agent, with its processes, leases and jobs. It stands for
+/// agent/node.cpp, node_messages.cpp, node_workers.cpp and node_jobs.cpp, without descriptors.
 #include "tests/simulation/cluster/agent.hpp"
 
 #include "tests/simulation/cluster/cluster.hpp"
@@ -16,10 +16,11 @@ using namespace std::chrono_literals;
 
 using wire::Cases;
 
-// Timers: its own, then what each process does, then what interrupts its actor.
+// Ids of timers: the agent's own, then one per process for its step, then one per process for the
+// interrupt of its actor.
 constexpr std::uint64_t kPass = 1, kJoin = 2, kProcess = 1000, kAlarm = 1ull << 40;
 constexpr std::size_t kMaxDriverEnds = 64;
-constexpr Duration kJobEnds = control::EndingJobs::kAllKilled + 1s;  ///< as node_jobs.cpp
+constexpr Duration kJobEnds = control::EndingJobs::kAllKilled + 1s;  ///< as in node_jobs.cpp
 
 }  // namespace
 
@@ -35,7 +36,7 @@ Agent::Agent(Cluster& cluster, sim::NodeIndex self, NodeId id)
              cluster.plan.fan, cluster.plan.transfers) {
   Wire::self = id;
   references_.ask_of_bytes(
-      [](const wire::Location&) { return true; });  // no disk, no writer that lies
+      [](const wire::Location&) { return true; });  // no disks, honest writers
 }
 
 Agent::~Agent() {
@@ -113,7 +114,7 @@ void Agent::on_start(sim::Env<Packet>& env) {
   env_ = nullptr;
 }
 
-/// A fresh process asks at control's door; the answer lets it register.
+/// Asks control's door for admission, as a new process does. The answer allows it to register.
 void Agent::join(sim::Env<Packet>& env) {
   Packet packet;
   packet.kind = Packet::Kind::join;
@@ -214,8 +215,8 @@ void Agent::pass() {
   release_answers();
   start_due();
   drain_rings();
-  // The ring of a worker that is about to be reaped has not been read: it may count a holder, or
-  // hold an adoption.
+  // No free and no settling while a dead process is not reaped. Its ring is unread and may hold a
+  // count of a holder, or an adoption.
   const auto unread = [this] { return dead_ > 0; };
   for (const wire::Location& location :
        unread() ? std::vector<wire::Location>() : std::exchange(frees_, {})) {
@@ -235,7 +236,7 @@ void Agent::pass() {
   tell_pace(now);
   keep_in_touch(now);
   network_->flush(now);
-  // The table checks itself, and aborts, whenever it has changed.
+  // The reference table asserts its own invariants at every change.
   if (++passes_ % 64 == 0) check_invariants();
   in_pass_ = false;
   if (over_) return;
@@ -262,8 +263,9 @@ void Agent::check_invariants() {
   if (const auto broken = leases_.broken_invariant()) truth().fail("leases: " + *broken);
 }
 
-/// Those of the dead are read when they are buried. Nobody writes without waking this loop, and
-/// what waits in a proxy, or is about to end, is looked at in each pass.
+/// Reads the rings of living processes. The ring of a dead process is read in bury(). Every
+/// writer wakes this loop, so rings are skipped when nothing may have arrived. Proxy channels
+/// with work are visited in every pass.
 void Agent::drain_rings() {
   if (!std::exchange(has_input_, false) && !proxy_waits_) return;
   std::vector<ProcessIndex> all;
@@ -359,12 +361,14 @@ void Agent::handle(Proc& from, wire::NodeMessage& message, BlobView payload) {
       message);
 }
 
-/// From here on the owner table frees what the value names. The adoption may be read later.
+/// Records that the owner's record counts this value and will free it, even if the adoption is
+/// read later.
 void Agent::counted(const wire::Value& value) {
   if (value.kind == wire::Value::Kind::shared) in_flight_refs_.owned(value.location);
 }
 
-/// What a dead process had given to this one never comes.
+/// Takes back the counts and memory that a dead process gave to this one in frames that never
+/// arrived.
 void Agent::undo(ProcessIndex process, const agent::InFlightRefs::Undone& undone) {
   if (!undone.counts.empty() || !undone.free.empty()) truth().mark(Mark::in_flight_undone);
   for (const ObjectId object : undone.counts) references_.hold(object, process, -1);
@@ -430,7 +434,8 @@ void Agent::start_worker(bool dedicated, scheduling::JobNumber number) {
   count_processes();
 }
 
-/// Those that start, or are dead and not buried, are looked for only where there are any.
+/// Counts processes that are starting or dead, so that passes without any skip the search for
+/// them.
 void Agent::count_processes() {
   starting_ = dead_ = 0;
   for (const auto& [index, proc] : processes_) {
@@ -463,7 +468,8 @@ void Agent::start_due() {
   }
 }
 
-/// SIGKILL, or its own end: what it wrote stays, and the agent hears of it in a moment.
+/// Ends a process by SIGKILL or by its own exit. Its written messages stay, and the agent learns
+/// of the death up to 3 ms later.
 void Agent::kill_process(Proc& proc, const std::string& why, bool fault) {
   if (proc.reaped_at) return;
   if (fault) ++truth().process_deaths;
@@ -498,7 +504,7 @@ void Agent::bury(Proc& proc) {
   const ProcessIndex index = proc.index;
   const Time now = env_->now();
   if (cluster_.verbose()) log("process " + std::to_string(index) + " is dead: " + proc.reason);
-  proc.reaped_at.reset();  // so that its last messages are read
+  proc.reaped_at.reset();  // find_proc() must see it while its last messages are read
   drain_ring(proc);
   for (auto at = proxies_.lower_bound({index, 0});
        at != proxies_.end() && at->first.first == index;)
@@ -517,7 +523,7 @@ void Agent::bury(Proc& proc) {
   }
   for (const ProcessIndex peer : proc.peers) {
     if (const auto at = processes_.find(peer); at != processes_.end() && peer != index)
-      at->second->peers.erase(index);  // also when it has died and is not buried yet
+      at->second->peers.erase(index);  // a dead peer that is not buried yet, too
     if (Proc* other = find_proc(peer)) send(*other, wire::PeerDied{index, proc.reason});
   }
   remote_.process_died(index, proc.reason);
@@ -549,7 +555,7 @@ void Agent::carry_out_leases() {
                            actor_leases_[grant.key] = grant.lease;
                            return actors_.worker_ready(grant.key, grant.worker, grant.gpus);
                          }
-                         if (worker == nullptr)  // the table hears of the death next
+                         if (worker == nullptr)  // the lease table learns of the death next
                            return remote_.request_again(grant.owner, grant.key);
                          if (remote_.is_proxy_process(grant.owner))
                            return remote_.granted_here(grant.owner, grant.key, grant.lease,
@@ -592,8 +598,8 @@ void Agent::report(Time now) {
   if (reporting_.is_news(report, leases_.spilled_here(), now)) network_->send_control(report);
 }
 
-/// What workers would have told of their tasks: those of one node take twenty times as long while
-/// faults strike.
+/// Sends control the run times that workers would report. While faults strike, tasks of the
+/// plan's slow node take twenty times as long.
 void Agent::tell_pace(Time now) {
   const sim::NodeIndex slow = cluster_.plan.slow_node;
   if (slow == 0 || now < next_pace_ || network_->epoch() == 0) return;
@@ -623,7 +629,7 @@ Agent::Job& Agent::job_of(JobId id) {
   return job;
 }
 
-/// It is welcome once control knows its job.
+/// Starts a driver. It is welcome once control knows its job.
 void Agent::add_driver(std::uint64_t number) {
   Job& job = job_of(JobId{id_.high, id_.low << 32 | number});
   auto proc = std::make_unique<Proc>();
@@ -643,7 +649,7 @@ void Agent::add_driver(std::uint64_t number) {
 
 void Agent::start_job(Job& job) {
   job.described = true;
-  if (network_->epoch() == 0) return;  // follows when this node is registered
+  if (network_->epoch() == 0) return;  // sent on registration instead
   job.record.epoch = network_->epoch();
   network_->send_control(control::StartJob{id_, job.number, job.record});
 }
@@ -676,7 +682,7 @@ void Agent::on_job_info(const control::JobInfo& info) {
   if (at == jobs_.end() || at->second.state != Job::State::asked) return;
   Job& job = at->second;
   job.state = Job::State::ready;
-  // Then only its detached actors may have workers.
+  // After its end, a job has workers only for its detached actors.
   if (!info.job || info.job->state != control::JobState::running) end_job(job.id);
   for (const bool dedicated : std::exchange(job.waiting, {})) start_worker(dedicated, job.number);
 }
@@ -779,7 +785,7 @@ bool Agent::strike_report(sim::Env<Packet>& env) {
 bool Agent::strike_talk(sim::Env<Packet>& env) {
   if (over_ || !joined_ || known_nodes_.empty()) return false;
   env_ = &env;
-  // Rather one for which something waits.
+  // Prefers a node to which frames are on their way.
   std::vector<NodeId> fit;
   for (const NodeId node : known_nodes_)
     if (!network_->delivered(node)) fit.push_back(node);
@@ -791,7 +797,8 @@ bool Agent::strike_talk(sim::Env<Packet>& env) {
   return true;
 }
 
-/// Just when it would be granted: its agent has not heard of its death yet.
+/// Kills an idle worker just before it would be granted, while its agent does not know of the
+/// death.
 void Agent::kill_an_idle_worker() {
   if (!random().chance(cluster_.fault_rate(cluster_.plan.idle_kills))) return;
   for (auto& [index, proc] : processes_) {
@@ -834,7 +841,7 @@ bool Agent::has_process_of(ActorId actor, std::uint64_t newest) const {
   });
 }
 
-/// Of one that others know by its name.
+/// Returns whether this node has a driver and an actor that others can find by its name.
 bool Agent::has_callers_of_actors() const {
   bool driver = false, actor = false;
   for (const auto& [index, proc] : processes_) {

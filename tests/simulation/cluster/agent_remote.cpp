@@ -1,5 +1,5 @@
-/// The agent among others: agent/node_cluster.cpp, node_remote.cpp and the actors' part of
-/// node_messages.cpp.
+/// The simulated agent's traffic with control and other nodes, and its actors. It stands for
+/// agent/node_cluster.cpp, node_remote.cpp and the actors' part of node_messages.cpp.
 #include "tests/simulation/cluster/agent.hpp"
 #include "tests/simulation/cluster/cluster.hpp"
 #include "tests/simulation/cluster/said.hpp"
@@ -86,7 +86,7 @@ void Agent::on_control(control::FromControl& message) {
               if (driver == nullptr) return;
               if (m.error) {
                 if (m.error->code == Code::unavailable) return;
-                if (m.error->code == Code::no_space) {  // its user tries again
+                if (m.error->code == Code::no_space) {  // a user would try again
                   truth().mark(Mark::refused_store);
                   return start_job(at->second);
                 }
@@ -264,7 +264,8 @@ void Agent::drop_written_since(ProxyKey key) {
   if (closed) drop_unread(closed.mapped());
 }
 
-/// Each count that a process took for a node has its frame, which has left or is still there.
+/// Checks that each ref which a process counted for another node is in a frame that was carried
+/// or that is still unread.
 void Agent::check_unsent(const Proc& proc) {
   std::int64_t refs = 0;
   for (const ProxyChannels* proxies : {&proxies_, &closed_})
@@ -332,8 +333,9 @@ void Agent::carry(ProxyChannel& proxy, Frame& frame) {
     if (owner != kSelf && owner != to) truth().mark(Mark::passed_on);
     carried.refs.push_back({id, remote_.node_of(owner).value_or(id_)});
   });
+  // A carried call counts as begun from here on, since this node cannot know better.
   if (const auto* call = std::get_if<wire::Call>(&frame.message))
-    proxy.end.count_started(call->sequence);  // from here on nobody knows better
+    proxy.end.count_started(call->sequence);
   const BlobView head = writer_.encode(frame.message);
   Blob whole(head.begin(), head.end());
   whole.insert(whole.end(), frame.payload.begin(), frame.payload.end());
@@ -354,7 +356,8 @@ void Agent::release_answers() {
     if (const auto at = proxies_.find(key); at != proxies_.end()) drain_proxy(at->second);
 }
 
-/// What came for it meanwhile is read when it goes on.
+/// Halts or continues this node's actors as SelfFencing says. Messages to a halted actor are read
+/// when it continues.
 void Agent::halt_actors() {
   const bool halt = !network_->may_serve(env_->now());
   say(client::actor_lease_word(halt ? Time{} : Time(sleep_.up_at(network_->serves_until()))));
@@ -371,7 +374,8 @@ void Agent::halt_actors() {
   }
 }
 
-/// Who stands still looks at the word every 10 ms.
+/// Publishes the actor lease word on the doorbell. An interrupted actor looks at the word every
+/// 10 ms.
 void Agent::say(std::int64_t word) {
   if (std::exchange(said_, word) == word || word == client::kServesNever) return;
   for (const auto& [index, proc] : processes_)
@@ -395,14 +399,15 @@ void Agent::on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload
   if (!good || count != frame.refs.size())
     return truth().fail("an honest node's frame cannot be read");
   for (const wire::OwnedRef& ref : frame.refs) take_in(from, ref);
-  if (actors_.hosts(frame.to) && !network_->may_serve(env_->now()))  // its caller must hear of it
+  // The end of the talk tells the caller that the call is lost.
+  if (actors_.hosts(frame.to) && !network_->may_serve(env_->now()))
     return network_->drop(from, "this node may have been declared dead and serves no calls");
-  if (cluster_.canary() && random().chance(0.05)) return;  // the planted bug: it is simply lost
+  if (cluster_.canary() && random().chance(0.05)) return;  // the canary: the frame is lost
   const auto proxy_process = remote_.arrived(from, frame);
   if (!proxy_process) return;
   for (const wire::OwnedRef& ref : frame.refs) references_.hold(ref.object, frame.to, +1);
   const auto at = proxies_.find({frame.to, *proxy_process});
-  if (at == proxies_.end()) return;  // its process has died and is not buried yet
+  if (at == proxies_.end()) return;  // the process is dead and not buried yet
   ProxyChannel& proxy = at->second;
   ++proxy.pushed;
   proxy.end.send(
@@ -551,7 +556,7 @@ void Agent::publish(ProcessIndex watcher, const wire::ActorUpdate& update) {
   if (to == nullptr) return;
   if (update.state == wire::ActorState::alive) {
     Proc* worker = find_proc(update.worker);
-    if (worker == nullptr) return;  // control hears of its death next
+    if (worker == nullptr) return;  // control learns of the worker's death next
     if (worker != to) connect(*to, *worker);
   }
   send(*to, update);

@@ -1,4 +1,5 @@
-/// What an agent has left to do, in words: for the end of a schedule and for its failure.
+/// Describes an agent's remaining work in words, for the end of a schedule and for reports of
+/// failures.
 #include "tests/simulation/cluster/agent.hpp"
 #include "tests/simulation/cluster/cluster.hpp"
 
@@ -18,7 +19,7 @@ std::string Agent::why_busy() const {
   return text + requests();
 }
 
-/// What is wanted of the lease table and of other nodes, and why it is not there.
+/// Lists the lease requests that wait here and at other nodes, and why each waits.
 std::string Agent::requests() const {
   std::string text;
   for (const auto& [index, proc] : processes_)
@@ -52,7 +53,7 @@ std::string Agent::left_over() const {
   return text + seen_records();
 }
 
-/// What the records that are left say, for a failure.
+/// Lists the records left in the reference table, for the report of a failure.
 std::string Agent::seen_records() const {
   std::string text;
   std::size_t count = 0;

@@ -1,3 +1,5 @@
+/// Transfers of large objects between simulated nodes, with faults: pieces are lost, closed off,
+/// or late.
 #include "tests/simulation/cluster/bulk.hpp"
 
 #include <algorithm>
@@ -45,7 +47,7 @@ bool BulkMoves::on_message(NodeId from, const wire::PeerMessage& message, BlobVi
   return true;
 }
 
-/// Of one life of an object's bytes; never 0.
+/// Returns a stamp that identifies one life of an object's bytes; never 0.
 static std::uint64_t stamp_of(const wire::Location& at) {
   return mixed(std::uint64_t{at.segment} << 32 | at.slot, at.generation) | 1;
 }
@@ -95,7 +97,7 @@ void BulkMoves::serve(NodeId from, const wire::PullRequest& request) {
     if (random_.chance(trouble_ / 2)) {
       truth_.mark(Mark::bulk_lost);
       ++truth_.breaks;
-      if (random_.chance(0.5)) return;  // silence
+      if (random_.chance(0.5)) return;  // the connection falls silent instead of closing
       packet.kind = Packet::Kind::bulk_end;
       return out_.send_bulk(std::move(packet));
     }
@@ -134,7 +136,7 @@ void BulkMoves::on_packet(const Packet& packet, Time now) {
   on_tick(now);
 }
 
-/// In order, whatever the network did with them.
+/// Takes in a piece of an object. A piece behind a gap counts once the gap is filled.
 void BulkMoves::on_piece(NodeId from, std::uint64_t connection, const Piece& piece, Time now) {
   auto& expected = inbound_.at(connection).expected;
   const auto wanted = expected.find(piece.object);
@@ -194,7 +196,7 @@ Time BulkMoves::next_deadline() const {
       {plan_.next_deadline(), ends, late_.empty() ? Time::max() : late_.begin()->first});
 }
 
-/// A pull leaves its connection.
+/// Removes a pull from its connection.
 void BulkMoves::take_off(std::uint64_t pull) {
   const auto found = memory_.find(pull);
   if (found == memory_.end()) return;
@@ -241,7 +243,7 @@ void BulkMoves::run(Time now) {
       } else if (const auto* ask = std::get_if<TransferPlan::Ask>(&action)) {
         if (ask->connection != 0) {
           const auto inbound = inbound_.find(ask->connection);
-          if (inbound == inbound_.end()) continue;  // it ended; asked again elsewhere
+          if (inbound == inbound_.end()) continue;  // the connection ended; the plan asks again
           inbound->second.expected[ask->object] = ask->pull;
           Memory& memory = memory_.at(ask->pull);
           memory.connection = ask->connection;

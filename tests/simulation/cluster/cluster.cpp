@@ -1,3 +1,5 @@
+/// The cluster world: faults that a seed times against what control and agents do, checks of what
+/// control says, and the conditions under which a schedule is over.
 #include "tests/simulation/cluster/cluster.hpp"
 
 #include <algorithm>
@@ -6,7 +8,7 @@ namespace troupe::sim::cluster {
 
 using namespace std::chrono_literals;
 
-/// A schedule has some tens of thousands.
+/// An ordinary schedule has some tens of thousands of events.
 constexpr std::uint64_t kMostEvents = 2'000'000;
 
 std::string_view name_of(Mark mark) noexcept {
@@ -195,7 +197,8 @@ void Cluster::schedule_strikes() {
   }
 }
 
-/// Agents stand still while the processes of their nodes go on, or whole machines sleep.
+/// Schedules the plan's stops: of single agents while the processes of their nodes run on, of
+/// whole machines that sleep, and of all machines at once.
 void Cluster::schedule_stops() {
   Random random(seed_ ^ 0x73746f707073ULL), how(seed_ ^ 0x736c65657073ULL);
   const auto stop = [&](Duration at, Duration length) {
@@ -216,8 +219,8 @@ void Cluster::schedule_stops() {
     stop(at, 1ms * (1 + random.below(random.chance(0.7) ? 900 : 6000)));
 }
 
-/// With all that is on them, as a suspended container is; one a moment after the other. Some lose
-/// their connection to control over it.
+/// Stops every machine with all that runs on it, as a suspended container is stopped. The
+/// machines stop within 30 ms of each other. Some lose their connection to control afterwards.
 void Cluster::stop_all(Duration length) {
   constexpr std::uint64_t kApart = 30'000'000;
   truth.mark(length < 10s ? Mark::all_stopped : Mark::all_stopped_long);
@@ -234,7 +237,8 @@ void Cluster::stop_all(Duration length) {
   }
 }
 
-/// Rather one beside which a driver and actors go on.
+/// Prefers an agent whose node has a driver and a named actor, since these run on while it is
+/// stopped.
 void Cluster::stop_an_agent(sim::NodeIndex from, Duration length, bool sleeps) {
   sim::NodeIndex victim = 1 + from;
   for (sim::NodeIndex i = 0; i + 1 < plan.machines; ++i) {
@@ -268,7 +272,7 @@ void Cluster::strike(Mark kind, sim::NodeIndex victim) {
       case Mark::kill_starting_worker:
       case Mark::kill_blocked_worker:
       case Mark::kill_driver:
-        // Where nobody is of that kind, one of another is.
+        // When no process of the wanted kind exists, an ordinary worker dies instead.
         if (!agent(victim)->strike_process(env, kind) && kind != Mark::kill_driver)
           agent(victim)->strike_process(env, Mark::kill_worker);
         break;
@@ -278,7 +282,8 @@ void Cluster::strike(Mark kind, sim::NodeIndex victim) {
   });
 }
 
-/// Control dies while what it was just told is on its way, on its disk or half done.
+/// Kills control soon after a message to it: while the message is on its way, in a commit or half
+/// processed.
 void Cluster::moment() {
   if (aims()) end_control(Duration(aim_.below(aim_.chance(0.5) ? 3'000'000 : 60'000'000)));
 }
@@ -300,7 +305,8 @@ void Cluster::end_control(Duration after) {
   });
 }
 
-/// Power fails while something is on its way to the disk: none of it is there, or a part.
+/// Cuts the power of control's machine during a write. Nothing or a part of the write is on the
+/// disk then.
 void Cluster::commit_begins(Duration takes) {
   constexpr std::uint64_t kMost = 2;
   if (!world.faulting() || power_cuts_ >= kMost || !power_.chance(plan.power_cuts)) return;
@@ -311,7 +317,8 @@ void Cluster::commit_begins(Duration takes) {
   });
 }
 
-/// Everybody hears that an actor is over, but its own node, and then there is no control.
+/// Delays the StopActorAt message to its node and then kills control. All other nodes learn that
+/// the actor is over, and the actor's own node does not.
 void Cluster::stop_is_told(NodeId node) {
   if (!aims()) return;
   const Duration by = 100ms + Duration(aim_.below(300'000'000));
@@ -319,7 +326,8 @@ void Cluster::stop_is_told(NodeId node) {
   end_control(10ms + Duration(aim_.below(60'000'000)));
 }
 
-/// The node that has asked for it dies before control knows whether an earlier one has made it.
+/// Kills the node that asked for the spawn, before control knows whether an earlier control has
+/// made the actor.
 void Cluster::spawn_waits(NodeId maker) {
   if (!world.faulting() || plan.theme == Theme::control_dies || !aim_.chance(plan.maker_kills))
     return;
@@ -331,7 +339,7 @@ void Cluster::spawn_waits(NodeId maker) {
   });
 }
 
-/// Control hears of a death; the other nodes only later.
+/// Delays the news of an actor's death to the other nodes, but not to control.
 void Cluster::slow_news(sim::NodeIndex from) {
   if (!world.faulting() || !aim_.chance(plan.slow_news)) return;
   truth.mark(Mark::slow_news_of_death);
@@ -382,13 +390,13 @@ bool Cluster::is_gone(NodeId node) {
   return !world.alive(index) || agent(index)->id() != node;
 }
 
-/// Stopped or cut off, it must know by itself that its time is over.
+/// A node that is declared dead must have fenced itself, even when it is stopped or cut off.
 void Cluster::declared_dead(NodeId node) {
   dead_.insert(node);
   if (!plan.standstills.empty())
     truth.fail("a node is declared dead that stood still together with control");
   if (is_gone(node)) return;
-  ++truth.node_deaths;  // its actors are lost from now on, however long its agent lives on
+  ++truth.node_deaths;  // its actors are lost now, even if its agent lives on
   const auto index = static_cast<sim::NodeIndex>(node.low);
   if (may_serve(index)) truth.fail("a node that may still serve is declared dead");
   if (agent(index)->serves_until() > world.up_time_of(index))
@@ -396,7 +404,7 @@ void Cluster::declared_dead(NodeId node) {
   expect_exit(node, agent(static_cast<sim::NodeIndex>(node.low))->has_roster());
 }
 
-/// By another node.
+/// Another node takes `node` for dead.
 void Cluster::taken_for_dead(NodeId node) {
   const auto index = static_cast<sim::NodeIndex>(node.low);
   if (!is_gone(node) && may_serve(index))
@@ -407,15 +415,16 @@ bool Cluster::may_serve(sim::NodeIndex i) {
   return agent(i)->may_serve(world.clock_of(i), world.up_time_of(i));
 }
 
-/// All others know that it is dead.
+/// All other nodes know that a node of `dead_` is dead, so it must not become a member again.
 void Cluster::taken_in(NodeId node) {
   if (dead_.count(node) != 0) truth.fail("a node that was declared dead is taken in as a new one");
 }
 
-/// It may have carried on until a moment ago; one that is stopped exits a heartbeat after it wakes,
-/// or 2.5 s after that where its connection has closed, one whose machine has slept when control
-/// tells it or after 10 s awake, and one that never heard that it was a member, or who votes, when
-/// a control reaches it, or a moment after it has heard that.
+/// Fails the run when a node that was declared dead does not end itself in time. The limits are:
+/// - 3 s for a node that runs. A stopped node exits one heartbeat after it resumes, or 2.5 s later
+///   if its connection has closed.
+/// - 12 s awake for a node whose machine has slept. It exits when control tells it, or after 10 s.
+/// - A node that does not know the roster waits until a control reaches it, and shortly longer.
 void Cluster::expect_exit(NodeId node, bool had_roster) {
   world.at(world.now() - Time{} + 3s, [this, node, had_roster] {
     const auto index = static_cast<sim::NodeIndex>(node.low);
@@ -430,8 +439,8 @@ void Cluster::expect_exit(NodeId node, bool had_roster) {
   });
 }
 
-/// That control is away is no reason: no other machine has stopped or was cut off. Nor is that all
-/// machines stood still.
+/// Neither the absence of control nor a standstill of all machines is a reason to end: no other
+/// fault strikes in such plans.
 void Cluster::ends_itself(const std::string& why) {
   if (!plan.standstills.empty())
     truth.fail("a node that stood still together with control ends: " + why);
@@ -485,7 +494,7 @@ sim::Report Cluster::run() {
   return report;
 }
 
-/// Detached actors outlive their jobs: somebody ends them once all drivers are gone.
+/// Ends detached actors once all drivers are gone, since these actors outlive their jobs.
 void Cluster::end_detached() {
   if (world.now() < next_end_) return;
   next_end_ = world.now() + 2s;
@@ -493,14 +502,15 @@ void Cluster::end_detached() {
     if (!spec.detached || location.state == control::ActorState::dead) continue;
     const auto refused = truth.refused.find(spec.id);
     if (refused != truth.refused.end() && !is_gone(refused->second.maker))
-      continue;  // it sees to it
+      continue;  // its living maker ends it
     truth.killed.insert(spec.id);
     const ActorId id = spec.id;
     world.with(1, [&](sim::Env<Packet>& env) { agent(1)->end_actor(env, id); });
   }
 }
 
-/// Control looks at those who wait within 20 ms of what changes where they could go.
+/// Control must place a waiting actor within 20 ms of a change that gives it room. The check
+/// allows 1 s.
 void Cluster::check_placing(const control::Service& service) {
   if (!service.has_room_for_waiting())
     room_since_.reset();
@@ -510,7 +520,8 @@ void Cluster::check_placing(const control::Service& service) {
     truth.fail("an actor waits at control while a node has room for it");
 }
 
-/// Nobody waits there, it takes every node for free, and its store has forgotten all actors.
+/// Describes what control keeps at the end: waiting actors, nodes that it takes for busy, and
+/// records of actors. Empty when nothing is left.
 std::string Cluster::left_at_control() {
   std::string text;
   const control::Service& service = *control()->service();

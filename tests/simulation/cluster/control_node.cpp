@@ -1,3 +1,5 @@
+/// Simulated control: the real Service with the loop of control/server.cpp played around it, and
+/// the faults of its disk.
 #include "tests/simulation/cluster/control_node.hpp"
 
 #include "tests/simulation/cluster/cluster.hpp"
@@ -33,11 +35,12 @@ bool ControlDisk::inject(sim::Fault fault, Random& random) {
       return true;
     case sim::Fault::torn_write: return end_commit(random, 2);
     case sim::Fault::lost_unsynced: return end_commit(random, 0);
-    default: return false;  // a flipped bit strikes a copy: see ControlNode::on_start
+    default: return false;  // bits flip in a copy: see ControlNode::flip_in_copy
   }
 }
 
-/// `how`: 0 nothing of it reached the disk, 1 all, 2 a part.
+/// Ends the commit that a dead process left behind. `how`: 0 nothing of it reaches the disk, 1
+/// all of it, 2 a part.
 bool ControlDisk::end_commit(Random& random, int how) {
   if (!store) return false;
   const std::unique_ptr<control::Store> dying = std::move(store);
@@ -47,7 +50,7 @@ bool ControlDisk::end_commit(Random& random, int how) {
   return true;
 }
 
-/// The machine goes on: the write ends, or was not begun.
+/// The machine runs on, so the commit either ends or has not begun.
 void ControlDisk::on_process_death() {
   Random random(memory->durable_steps());
   (void)end_commit(random, static_cast<int>(random.below(2)));
@@ -58,7 +61,7 @@ void ControlDisk::heal() {
   memory->set_free_space(Bytes{1ull << 40});
 }
 
-/// Their ids come last: what was written first is not what comes first.
+/// Their ids are the highest, so the order of ids differs from the order of writing.
 void ControlDisk::write_ended_jobs(std::size_t count) {
   const auto opened = control::open_memory_store(memory, store_options()).value();
   control::Jobs jobs({});
@@ -77,7 +80,7 @@ ControlNode::ControlNode(Cluster& cluster, NodeId id) : cluster_(cluster), id_(i
   Wire::self = id;
 }
 
-/// What was on its way to the disk may reach it, in part or not at all: that is decided there.
+/// Leaves the commit in progress to ControlDisk, which decides how much of it reaches the disk.
 ControlNode::~ControlNode() {
   ++cluster_.truth.control_deaths;
   service_.reset();
@@ -123,8 +126,9 @@ void ControlNode::on_start(sim::Env<Packet>& env) {
   env_ = nullptr;
 }
 
-/// One bit of a copy of the disk changes: it must not open, or open with nothing lost that was
-/// acknowledged, and for the same epoch. What was written and not marked when power failed may go.
+/// Flips one bit in a copy of the disk. The copy must either refuse to open, or open without a
+/// loss of acknowledged writes and with the same epoch. Writes that no mark acknowledged when
+/// power failed may be missing.
 void ControlNode::flip_in_copy(sim::Env<Packet>& env) {
   control::Recovery recovery;
   Epoch epoch = 0;
@@ -207,7 +211,7 @@ void ControlNode::on_timer(sim::Env<Packet>& env, std::uint64_t id) {
   if (id == kDisk) {
     const bool done = store_->commit(group_, control::Need::essential).ok();
     committing_ = false;
-    if (!done) {  // no space even for this, or the disk is gone: the process ends
+    if (!done) {  // no space or no disk is left: the process ends
       env.exit();
     } else {
       service_->finish_commit(env.now());
@@ -228,8 +232,8 @@ void ControlNode::on_timer(sim::Env<Packet>& env, std::uint64_t id) {
   env_ = nullptr;
 }
 
-/// A record of a kill stays until nobody can tell or ask of the actor any more. When no agent has
-/// anything left of any actor, that is so for all: what stays then would stay for ever.
+/// A record of a kill must stay while anybody can report or ask for its actor. At the end no
+/// agent has anything left of any actor, so a record that is still there would stay for ever.
 std::string ControlNode::left_in_store() const {
   std::string text;
   for (const char* prefix : {"killed/", "actor/", "name/"}) {
@@ -309,7 +313,7 @@ void ControlNode::joined(std::uint64_t request, const std::shared_ptr<const Erro
   if (at == joins_.end()) return;
   const NodeId node = at->second;
   joins_.erase(at);
-  if (error) return;  // it asks again
+  if (error) return;  // the node asks again
   Packet packet;
   packet.kind = Packet::Kind::joined;
   packet.from = id_;
@@ -325,7 +329,7 @@ void ControlNode::flush(NodeId node) {
   Outbox& outbox = at->second;
   if (!outbox.open.empty()) outbox.closed.push_back(std::exchange(outbox.open, {}));
   while (!outbox.closed.empty() && transport_->can_send(node, outbox.closed.front().size())) {
-    // A refusal by chance (TROUPE_BUGGIFY in Link) loses nothing: it goes with the next pass.
+    // Link refuses messages at random (TROUPE_BUGGIFY). Nothing is lost: the next pass sends it.
     if (!transport_->send(node, Blob(outbox.closed.front()), env_->now())) break;
     outbox.closed.pop_front();
   }

@@ -1,5 +1,5 @@
-/// A driver's side: a seeded stream of submits, calls, spawns and kills, and what must become of
-/// them.
+/// The program of a simulated driver: a seeded stream of submits, calls, spawns and kills, and
+/// the checks of their results.
 #include "tests/simulation/cluster/program.hpp"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace troupe::sim::cluster {
 namespace {
 using namespace std::chrono_literals;
-constexpr const char* kShared = "name0";  // one of those that all know
+constexpr const char* kShared = "name0";  // one of the names that every driver uses
 }  // namespace
 
 void Program::begin_driver(const Workload& workload, std::uint64_t number, Time now) {
@@ -20,7 +20,8 @@ void Program::begin_driver(const Workload& workload, std::uint64_t number, Time 
   process_.machine().wake(process_.index(), 1ms);
 }
 
-/// What is under way may make calls of its own.
+/// Returns whether the driver has actions left. Results under way count as calls, since their
+/// tasks may make further calls.
 bool Program::has_more() const {
   const std::uint64_t calls = process_.machine().truth().started_calls + results_.size();
   const bool enough = calls >= workload_.least_calls;
@@ -55,13 +56,14 @@ void Program::drive() {
   const bool winds_up = !has_more() && (!workload_.lingers || lingered_);
   if (winds_up && kills_.empty() && pester_ == 0) wind_up();
   if (finished_) return;
-  // What is waited for wakes it.
+  // Results and answers wake the driver by themselves. This is the time of its own next action.
   Duration wait = std::max<Duration>(next_action_ - now, winds_up ? 100ms : 1ms);
   for (const Kill& kill : kills_) wait = std::min<Duration>(wait, kill.at - now);
   process_.machine().wake(process_.index(), std::clamp<Duration>(wait, 1ms, 500ms));
 }
 
-/// Named first, whoever else names it.
+/// Makes the detached actor that all drivers call. Every driver tries, and the first one names
+/// it.
 void Program::share_one() {
   Process::Spawn options;
   options.constructor = new_spec(Spec::Kind::constructor);
@@ -161,7 +163,7 @@ void Program::submit_one() {
   if (kind == K::throwing) process_.machine().truth().mark(Mark::task_throws);
   if (kind == K::flaky) process_.machine().truth().mark(Mark::flaky_task);
   const std::uint64_t key = some_key();
-  const bool safe = kind != K::throwing;  // its error would hide what others do
+  const bool safe = kind != K::throwing;  // its error would hide those of other objects
   const std::uint64_t tries = random.below(10);
   const int retries = tries < 5 ? 3 : tries < 8 ? -1 : 0;
   ObjectHandle result =
@@ -220,14 +222,14 @@ void Program::spawn_one() {
     process_.machine().truth().mark(Mark::name_clash);
   }
   if (random.chance(0.3) && !options.detached) {
-    // The constructor's arguments are resolved before.
+    // An actor's constructor gets only arguments that are ready.
     for (const ObjectHandle& object : objects_)
       if (entry_of(object).ready && entry_of(object).kind != Kind::error) options.argument = object;
   }
-  // So few of them that all find a seat while every node is up.
+  // There are so few seats in use that every such actor finds one while all nodes are up.
   if (workload_.seats && !options.detached && !options.get_if_exists && seats_ < 2 &&
       random.chance(0.5)) {
-    options.takes = {{"seat", 2'500}};  // a quarter of what every node has one of
+    options.takes = {{"seat", 2'500}};  // a quarter of the seats of a node
     ++seats_;
   }
   auto [id, lifetime] = process_.spawn(options);
@@ -243,8 +245,8 @@ void Program::spawn_one() {
   questions_.push_back({process_.find(options.name), options.name, id, options.detached, false});
 }
 
-/// Nobody may spawn after it, so control has to place it by itself once there is room: it takes
-/// what tasks of other drivers may still have.
+/// Spawns an actor that needs a resource which tasks of other drivers may still have. No later
+/// spawn reminds control of it, so control must place it by itself once there is room.
 bool Program::spawn_last() {
   Random& random = process_.machine().random();
   if (!workload_.actors || process_.machine().faulting() || !random.chance(0.6)) return false;
@@ -278,7 +280,7 @@ void Program::on_found(std::uint64_t request, ActorId id, ObjectHandle lifetime)
   actor.id = id;
   actor.lifetime = std::move(lifetime);
   actor.name = question.name;
-  actor.may_fail = true;  // another's constructor may throw, another may kill it
+  actor.may_fail = true;  // another driver's constructor may throw, and others may kill it
 }
 
 void Program::kill_one() {
@@ -310,7 +312,7 @@ void Program::kill_now(ActorId id) {
   for (KnownActor& actor : actors_)
     if (actor.id == id && !actor.detached && !winding_up_) {
       kill_for_good(actor);
-      pester_ = 40;  // until the kill has come to its node, which takes longer
+      pester_ = 40;  // the kill takes longer to reach the node than elsewhere
       pester_every_ = 20ms;
     }
 }
@@ -329,7 +331,7 @@ bool Program::user_made(const ErrorInfo& error) const {
   return false;
 }
 
-/// The error, what it came from, and so on.
+/// Returns the error and its chain of causes as text.
 static std::string chain_of(const ErrorInfo& error) {
   std::string text;
   for (const ErrorInfo* at = &error; at != nullptr; at = at->cause.get())
@@ -409,7 +411,8 @@ void Program::wind_up() {
   if (!winding_up_) {
     winding_up_ = true;
     objects_.clear();
-    // Detached actors outlive their job: who is last looks for them and ends them.
+    // Detached actors outlive their job, so every driver looks for them at its end and kills
+    // them.
     for (int i = 0; workload_.names && workload_.actors && i < 4; ++i) {
       const std::string name = "name" + std::to_string(i);
       questions_.push_back({process_.find(name), name, {}, false, true});

@@ -1,3 +1,5 @@
+/// Runs batches of seeds in child processes, judges whether they did enough, and shrinks failing
+/// seeds.
 #include "tests/simulation/cluster/harness.hpp"
 
 #include <sys/wait.h>
@@ -85,8 +87,9 @@ bool receive_outcome(int fd, Outcome& one) {
   return read_all(fd, one.violation.data(), record.text);
 }
 
-/// Runs [from, from + count) in a child, handing over each outcome; returns how many came. The
-/// child's death is told in `status`.
+/// Runs the seeds [from, from + count) in a child process and hands over each outcome. Returns
+/// the number of outcomes. Sets `status` to the child's status when the child died before the
+/// last one.
 template <class Take>
 std::uint64_t run_child(std::uint64_t from, std::uint64_t count, const Tuning& tuning, int& status,
                         Take&& take) {
@@ -110,7 +113,7 @@ std::uint64_t run_child(std::uint64_t from, std::uint64_t count, const Tuning& t
   }
   close(ends[0]);
   if (came < count) {
-    // It died, or its reader has seen enough: then the pipe's end ends it.
+    // The child died, or its reader has seen enough. In the second case the closed pipe ends it.
     waitpid(child, &status, 0);
   } else {
     waitpid(child, &status, 0);
@@ -195,7 +198,7 @@ std::size_t Batch::kinds(std::uint64_t least) const {
 }
 
 std::string Batch::floor() const {
-  if (seeds < 100) return {};  // a replay says nothing about the load
+  if (seeds < 100) return {};  // a replay shows nothing about the load
   if (counted * 4 < seeds * 3) return "fewer than three quarters of the schedules count";
   if (kinds(seeds / 100 + 1) < 35) return "fewer than 35 kinds of fault struck once in 100 seeds";
   if (settled < 50 * seeds) return "fewer than 50 results a schedule came to an end";
@@ -204,7 +207,7 @@ std::string Batch::floor() const {
                            Mark::actor_restarted, Mark::peer_reset, Mark::control_reset})
     if (marks[static_cast<std::size_t>(probe)] < seeds / 20)
       return "the path '" + std::string(name_of(probe)) + "' was hardly taken";
-  // Some of a hundred schedules are about these.
+  // Only a few schedules in a hundred can take these paths.
   for (const auto& [probe, in] :
        {std::pair(Mark::served_beside_stopped, 50u), std::pair(Mark::stood_still_alone, 200u),
         std::pair(Mark::two_lives, 1000u), std::pair(Mark::all_stopped_long, 200u)})

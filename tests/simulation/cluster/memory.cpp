@@ -1,7 +1,7 @@
-/// The heap of the programs that simulate. A schedule makes and frees some sixty thousand small
-/// things, for which malloc took an eighth of its time: here they come from lists of free blocks,
-/// one for each size and thread. Nothing of it goes back to the system, since a child of the
-/// harness ends after some tens of seeds. Sanitizers keep the heap that they watch.
+/// A fast heap for the programs that simulate. A schedule makes and frees tens of thousands of
+/// small objects. They come from free lists here, one list per size and thread, which is cheaper
+/// than malloc. No memory returns to the system, since a child of the harness ends after some
+/// tens of seeds. Builds with a sanitizer keep the sanitizer's heap.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
 #include <sys/mman.h>
@@ -22,15 +22,16 @@ struct Block {
   Block* next;
 };
 
-/// Addresses for all pages, taken when the first one is; memory when it is touched.
+/// The address range of all pages. It is reserved for the first page, and the kernel provides
+/// memory at the first touch.
 struct Area {
   char* begin = nullptr;
   std::atomic<std::size_t> taken{0};
-  std::array<std::uint8_t, kPages> size_class{};  ///< of each page's blocks
+  std::array<std::uint8_t, kPages> size_class{};  ///< by page: the size of its blocks
 };
 constinit Area area;
 
-/// A page's number, or kPages when there are no more.
+/// Returns the number of a new page, or kPages when none is left.
 std::size_t take_page() {
   static char* const begin = [] {
     void* const at = mmap(nullptr, kPage * kPages, PROT_READ | PROT_WRITE,
@@ -43,7 +44,7 @@ std::size_t take_page() {
 
 struct Heap {
   std::array<Block*, kClasses> free{};
-  std::array<char*, kClasses> at{}, end{};  ///< the untouched rest of each size's newest page
+  std::array<char*, kClasses> at{}, end{};  ///< by size: the untouched rest of the newest page
 };
 constinit thread_local Heap heap;
 

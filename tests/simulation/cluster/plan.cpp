@@ -1,4 +1,4 @@
-/// What a seed makes of a cluster, and what a replay takes away from it.
+/// Computes the plan of a cluster from a seed, and leaves out what a replay turns off.
 #include "tests/simulation/cluster/cluster.hpp"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ std::string Tuning::text() const {
   return text;
 }
 
-/// As many calls as it takes to count, and as much trouble in less time.
+/// Makes a schedule brief: as many calls as it needs to count, and the same faults in less time.
 static void shorten(Plan& plan, Random random) {
   plan.workload.actions = 6 + random.below(12);
   plan.workload.fewest_actions = 4;
@@ -36,14 +36,15 @@ static void shorten(Plan& plan, Random random) {
   plan.between_strikes = plan.between_strikes / 3;
 }
 
-/// Most schedules have a bit of everything; some are about one thing.
+/// Adapts a plan to its theme. Most schedules have some of every fault; the others concentrate on
+/// one.
 static void set_theme(Plan& plan, Random& random) {
   const auto strike = [&](Mark kind) -> double& {
     return plan.strikes[static_cast<std::size_t>(kind)];
   };
   switch (plan.theme) {
     case Theme::any: return;
-    case Theme::control_dies:  // and no other machine: what its agents know must be enough
+    case Theme::control_dies:  // no other machine dies, so its agents know all that control lost
       plan.aim = 0.05 + random.uniform() * 0.3;
       for (const Fault fault : {Fault::kill, Fault::crash, Fault::kill_many, Fault::restart_fast,
                                 Fault::pause, Fault::isolate, Fault::partition_one_way,
@@ -61,14 +62,14 @@ static void set_theme(Plan& plan, Random& random) {
       plan.between_strikes = 1ms * (200 + random.below(1000));
       plan.workload.lingers = true;
       return;
-    case Theme::long_cut:  // one node is cut off for longer than control and it wait
+    case Theme::long_cut:  // one node is cut off for longer than it and control wait
       plan.drivers.insert(plan.machines > 4 ? 3 : 2);
       plan.cut_at = 1ms * (1000 + random.below(3000));
       plan.cut_for = 1ms * (12'000 + random.below(4000));
       plan.faults_for = plan.cut_at + plan.cut_for + 500ms;
       plan.workload.actors = plan.workload.names = plan.workload.lingers = true;
       return;
-    case Theme::long_stop:  // an agent stands still for longer than that, its node's others do not
+    case Theme::long_stop:  // an agent stops for longer than that; its processes run on
       for (sim::NodeIndex i = 1; i < plan.machines; ++i) plan.drivers.insert(i);
       plan.stop_at = 1ms * (1000 + random.below(3000));
       plan.stop_for = 1ms * (11'000 + random.below(4000));
@@ -84,8 +85,9 @@ static void set_theme(Plan& plan, Random& random) {
   }
 }
 
-/// Every machine stands still at once, most often once. What else may end a node is left out: also
-/// lost and refused frames, for what is said first after a standstill has one heartbeat.
+/// Adds one standstill of all machines, sometimes two. All other reasons for a node to end are
+/// left out. Lost and refused frames are left out too, since the first message after a standstill
+/// must arrive within one heartbeat.
 static void add_standstills(Plan& plan, Random& random) {
   Duration at = 1ms * (300 + random.below(4000));
   for (int n = random.chance(0.3) ? 2 : 1; n > 0; --n) {
@@ -102,7 +104,7 @@ static void add_standstills(Plan& plan, Random& random) {
   plan.between_stops = {};
 }
 
-/// Little is under way at a time, and what is not used closes soon.
+/// Returns limits under which few transfers run at a time and unused connections close soon.
 static agent::PlanOptions small_transfers(Random& random) {
   agent::PlanOptions options;
   options.link_objects = 1 + random.below(2);
@@ -122,7 +124,7 @@ Plan Plan::of(std::uint64_t seed, const Tuning& tuning) {
     return random.chance(chance) ? random.uniform() * most : 0.0;
   };
   Plan plan;
-  plan.machines = 4 + random.below(3);  // control and three to five nodes
+  plan.machines = 4 + random.below(3);  // control and 3 to 5 nodes
   const double dice = random.uniform();
   plan.theme = dice < 0.25   ? Theme::control_dies
                : dice < 0.40 ? Theme::talks_break
@@ -152,7 +154,7 @@ Plan Plan::of(std::uint64_t seed, const Tuning& tuning) {
   plan.faults.drop *= 0.3;
   plan.faults_for = 1ms * (4000 + random.below(12000));
   const double calm = random.uniform();
-  if (calm < 0.25) plan.faults.weight = {};  // nothing worse than single messages
+  if (calm < 0.25) plan.faults.weight = {};  // only faults of single messages
   if (calm < 0.05) {
     const Duration delay = plan.faults.delay;
     plan.faults = FaultPlan::calm();
@@ -184,13 +186,14 @@ Plan Plan::of(std::uint64_t seed, const Tuning& tuning) {
   if (calm >= 0.15 && stops.chance(0.15)) plan.between_stops = 1ms * (300 + stops.below(3000));
   Random moves(seed ^ 0x6d6f766573ULL);
   if (moves.chance(0.3) && !is_off("transfers_small")) plan.transfers = small_transfers(moves);
-  // Most are brief; the others go on for long enough that what takes its time can happen.
+  // Most schedules are brief. The others last long enough for slow paths.
   Random brief(seed ^ 0x6272696566ULL);
   if (brief.chance(0.93) && !is_off("brief")) shorten(plan, brief);
   set_theme(plan, random);
   Random away(seed ^ 0x61776179ULL);
   if (plan.theme == Theme::control_dies && away.chance(0.25) && !is_off("control_away")) {
-    // Once, for longer than nodes wait for it, when all know each other.
+    // Control falls silent once, when all nodes know each other, for longer than nodes wait for
+    // it.
     plan.aim = plan.power_cuts = 0;
     plan.faults.buggify = 0;
     plan.between_stops = {};

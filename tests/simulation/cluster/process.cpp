@@ -1,3 +1,5 @@
+/// The loop of a simulated process: messages of its agent and its peers, leases, calls and the
+/// actor lease. It stands for client/engine*.cpp.
 #include "tests/simulation/cluster/process.hpp"
 
 #include "tests/simulation/cluster/program.hpp"
@@ -18,7 +20,7 @@ using namespace std::chrono_literals;
 
 using wire::Cases;
 
-/// Demands from this key on want a node.
+/// Keys from here on stand for demands that name a node.
 constexpr std::uint64_t kNodeKeys = 16;
 
 }  // namespace
@@ -100,7 +102,7 @@ void Process::turn() {
   for (auto at = peers_.begin(); at != peers_.end();) {
     const std::uint64_t process = at->first;
     drain_peer(at->second);
-    at = peers_.upper_bound(process);  // it may be gone
+    at = peers_.upper_bound(process);  // the peer may be gone
   }
   if (now >= next_tick_) {
     const std::size_t before = tasks_.second_attempts();
@@ -117,8 +119,10 @@ void Process::turn() {
   if (next_tick_ != Time::max()) machine_.wake(index_, std::max<Duration>(next_tick_ - now, 10us));
 }
 
-// --- the actor's watch: client/actor_lease_timer.cpp, whose alarm is a timer of the kernel. Not played is
-// that the I/O thread moves it ahead while user code runs.
+// --- the actor lease
+
+// Stands for client/actor_lease_timer.cpp, whose alarm is a timer of the kernel here. The simulation
+// does not play that the I/O thread moves the alarm ahead while user code runs.
 
 void Process::begin_actor_lease() {
   if (machine_.actor_lease_word() != client::kServesAlways) interrupt();
@@ -257,7 +261,8 @@ void Process::on_peer_died(const wire::PeerDied& message) {
   info.outcome = Outcome::unknown;
   info.message = "the process that ran it died: " + message.reason;
   const Error error(info);
-  // A process that ended may have done so because of what it ran; a node that is gone has not.
+  // A process that died alone may have died of the task that it ran. One that died with its node
+  // has not.
   const bool alone = message.reason.rfind("killed", 0) == 0;
   tasks_.worker_died(message.peer, started, error, alone, machine_.now());
   actors_.worker_died(message.peer, started, error);
@@ -447,7 +452,8 @@ const ErrorInfo* failed_argument(const detail::Call& call) {
   return nullptr;
 }
 
-/// The spec with the refs inside it, then the objects whose values are wanted.
+/// Returns a call whose arguments are the spec with the refs inside it, then the objects whose
+/// values the task needs.
 detail::Call call_of(const Spec& spec, std::vector<ObjectHandle> arguments,
                      std::vector<ObjectHandle> refs) {
   detail::Call call;
@@ -496,7 +502,7 @@ ObjectHandle Process::submit(const Spec& spec, std::vector<ObjectHandle> argumen
     else
       tasks_.argument_ready(*task, machine_.now());
   });
-  // As the engine does: what need not wait is sent before anybody keeps a record of it.
+  // As in the engine, a call that waits for nothing is sent before a record of it is kept.
   const std::uint64_t worker = task->waiting == 0 ? tasks_.open_way(key) : 0;
   if (worker != 0 && send(worker, *task))
     tasks_.sent(std::move(owned), worker, machine_.now());
@@ -549,7 +555,7 @@ std::pair<ActorId, ObjectHandle> Process::spawn(const Spawn& options) {
   message.restart_window_ns = 0;
   message.demand.cpus = 0;
   message.demand.resources = options.takes;
-  Peer agent;  // what the agent is to keep is owned by it from here on
+  Peer agent;  // the agent owns from here on what it keeps of the spawn
   agent.holder = 0;
   agent.remote = true;
   Blob payload;

@@ -7,7 +7,8 @@
 
 namespace troupe::detail {
 namespace {
-/// The last handle of an entry is gone: its process says so when it is done with what it does.
+/// Called when the last handle of an entry is gone. The process returns the count when it has
+/// finished its current step.
 void release(ObjectEntry* entry) noexcept {
   auto* record = static_cast<sim::cluster::Entry*>(entry);
   record->home->released(record);
@@ -21,7 +22,8 @@ constexpr EngineHooks kHooks{.current = &no_engine, .release = &release};
 
 namespace troupe::sim::cluster {
 
-// Behind the constructors of globals, where the real engine may have installed its own.
+// Runs after the constructors of globals, in which the real engine may have installed its own
+// hooks.
 void Process::own_objects() noexcept {
   detail::install(&detail::kHooks);
 }
@@ -264,7 +266,8 @@ void Process::promote(Entry& entry) {
   tell(std::move(message), std::move(payload));
 }
 
-/// `to` nobody: the agent, which counts what it finds.
+/// Counts the receiver of a handle. A `to` without a holder is the agent, which counts what it
+/// finds itself.
 void Process::share(const ObjectHandle& handle, const Peer& to) {
   Entry& entry = entry_of(handle);
   promote(entry);
@@ -375,7 +378,7 @@ ObjectHandle Process::put(std::uint64_t content, std::uint64_t bytes,
   return handle;
 }
 
-/// Precondition: is_here, or its fetch has failed.
+/// Precondition: the value is here, or its fetch has failed.
 Opened Process::open(const ObjectHandle& handle) {
   const Entry& entry = entry_of(handle);
   Opened opened;

@@ -1,4 +1,5 @@
-/// A worker's side: opens arguments, runs, waits for children, answers.
+/// The program of a simulated worker: it opens arguments, runs tasks and methods, waits for
+/// children and answers.
 #include "tests/simulation/cluster/program.hpp"
 
 #include <algorithm>
@@ -69,7 +70,7 @@ bool Program::all_here(const std::vector<ObjectHandle>& objects) {
   });
 }
 
-/// True when they are here; else the worker gives its CPU back after a while.
+/// Returns whether all objects are here. If not, the worker gives its CPU back after kBlockGrace.
 bool Program::wait_or_block(const std::vector<ObjectHandle>& objects) {
   if (all_here(objects)) {
     process_.block(false);
@@ -235,7 +236,7 @@ std::string Program::describe() const {
   return text;
 }
 
-/// A third of all children want a node of their own.
+/// Returns the demand of a child. A third of all children prefer a node of their own.
 std::uint64_t Program::key_of_child(const Spec& child) {
   if (child.id / 100 % 3 != 0) return child.id / 300 % 2;
   const std::vector<NodeId> nodes = process_.machine().nodes();

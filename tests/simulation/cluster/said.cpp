@@ -1,3 +1,4 @@
+/// Describes messages for the log of a replay (said.hpp).
 #include "tests/simulation/cluster/said.hpp"
 
 #include "troupe/runtime/wire/cases.hpp"
@@ -26,7 +27,7 @@ template <class Number>
 std::string text(Number number) {
   return " " + std::to_string(static_cast<std::int64_t>(number));
 }
-/// A life: which of which control.
+/// Describes a life: the epoch of the control that gave it, and its number.
 std::string life(std::uint64_t incarnation) {
   return " life " + std::to_string(incarnation >> 32) + "." +
          std::to_string(incarnation & 0xffffffffu);

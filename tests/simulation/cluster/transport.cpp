@@ -1,6 +1,7 @@
-/// net::Transport without sockets: the same rules (doors, knocks, admission, one connection per
-/// peer, what is reported when) over the simulator's packets. Defined here, so the archive's own is
-/// not linked. Also getrandom(), so that sessions and ids come from the seed.
+/// Implements net::Transport over the simulator's packets, with the rules of the real one: doors,
+/// knocks, admission, one connection per peer, and the events that it reports. The linker takes
+/// this definition in place of the library's. The file also replaces getrandom(), so that
+/// sessions and ids come from the seed.
 #include "troupe/runtime/net/transport.hpp"
 
 #include "tests/simulation/cluster/wire.hpp"
@@ -46,8 +47,8 @@ constexpr Duration kKnockAgain = std::chrono::milliseconds(250);
 struct Peer {
   PeerInfo info;
   Link link;
-  bool up = false;         ///< a connection stands
-  bool announced = false;  ///< the last word about it was PeerUp
+  bool up = false;         ///< there is a connection
+  bool announced = false;  ///< the last event about the peer was PeerUp
   bool told_down = false;
   bool knocking = false;
   std::string build;
@@ -206,7 +207,7 @@ struct Transport::Impl final : sim::cluster::Port {
     switch (packet.kind) {
       case Packet::Kind::knock:
         if (peer == nullptr) return say(packet.from, Packet::Kind::refuse);
-        if (peer->up) close_data(*peer);  // it begins anew
+        if (peer->up) close_data(*peer);  // the peer begins anew
         say(packet.from, Packet::Kind::welcome);
         return came_up(*peer, now);
       case Packet::Kind::welcome:
@@ -217,7 +218,7 @@ struct Transport::Impl final : sim::cluster::Port {
           knock_failed(*peer, "it does not admit this node's key", now);
         return;
       case Packet::Kind::frame: {
-        if (peer == nullptr || !peer->up) return;  // a connection that we have closed
+        if (peer == nullptr || !peer->up) return;  // a connection that this side has closed
         LinkOutput out;
         peer->link.on_frame(*packet.bytes, now, out);
         flush(*peer, out, now);
@@ -226,7 +227,7 @@ struct Transport::Impl final : sim::cluster::Port {
       default: return;
     }
   }
-  /// Nobody of that name is here (any more): its host refuses the connection.
+  /// No process has this name (any more), so its host refuses the connection.
   void say_gone(const Packet& packet) {
     if (packet.kind != Packet::Kind::knock) return;
     Packet answer;
