@@ -1,5 +1,6 @@
-// Whole clusters under seeded faults: see cluster/cluster.hpp. Every schedule keeps every promise,
-// a planted bug is found, and the load was no quiet one. More of them: ./dev simulate.
+// Proves that whole clusters under seeded faults (cluster/cluster.hpp) keep every promise, that
+// the schedules contain enough faults and rare paths, and that a planted bug is found. Run more
+// of them with `./dev simulate`.
 #include "tests/simulation/cluster/harness.hpp"
 
 #include <gtest/gtest.h>
@@ -13,7 +14,7 @@ constexpr std::uint64_t kSeeds = 12;
 #else
 constexpr std::uint64_t kSeeds = 10'000;
 #endif
-constexpr std::uint64_t kParts = 4;  // so that each core has something to do
+constexpr std::uint64_t kParts = 4;  // so that each core runs some
 
 class ClusterSchedules : public testing::TestWithParam<std::uint64_t> {};
 
@@ -31,22 +32,22 @@ TEST_P(ClusterSchedules, KeepEveryPromise) {
 
 INSTANTIATE_TEST_SUITE_P(Parts, ClusterSchedules, testing::Range<std::uint64_t>(0, kParts));
 
-/// Each of these once broke a promise: a lease that was granted to a process elsewhere which had
-/// withdrawn its request meanwhile (78, 105), an actor whose callers lost the way to its node,
-/// which was not dead, and were never told of another (65, 80, 290), workers that were to end and
-/// kept every CPU while they waited for what they had submitted (1000499), a request of another
-/// node that was served with a dying worker (1000572), a killed actor that was taken for alive
-/// (1000484), a start that was lost and was not missed, because its node told of an earlier life of
-/// the actor (225), a worker that a late request had started for a job that was over, and that
-/// stayed (1000087), a waiting spawn of an ended job that nobody answered (1000779), bytes that the
-/// network lost (1000195), a killed actor that a later control made anew, because a node told it of
-/// the end of an earlier life (1000531), an actor of a node that is cut off which the simulation
-/// did not halt (1003785), an importer that did not answer a node which took it for the owner and
-/// missed the bytes that it had asked for (1002220, 1006010), a job whose end a node was told
-/// before it was written down (2300013), an actor that went by what its agent had said when its
-/// node was alone, and served beside its next life while the agent stood still (90), and an actor
-/// whose node was declared dead while control was anew: it is lost, and the simulation said so only
-/// once that node had ended, which slept and woke (25820937).
+/// Seeds whose schedules take rare paths:
+/// - 65, 80, 290: callers lose the way to an actor's living node and must learn another way.
+/// - 78, 105: a lease is granted to a process of another node that has withdrawn its request.
+/// - 90: an agent stands still, its actor's lease word is old, and the actor's next life serves.
+/// - 225: control's start of an actor is lost, and the node reports an earlier life of the actor.
+/// - 1000087: a late request starts a worker for a job that is over.
+/// - 1000195: the network loses bytes of a bulk transfer.
+/// - 1000484: a killed actor is taken for alive.
+/// - 1000499: workers that must end keep every CPU while they wait for the tasks they submitted.
+/// - 1000531: a node reports the end of an earlier life of a killed actor to a later control.
+/// - 1000572: the request of another node meets a dying worker.
+/// - 1000779: a spawn waits at control while its job ends.
+/// - 1002220, 1006010: a node takes an importer for the owner and asks it for missing bytes.
+/// - 1003785: the node of an actor is cut off, so its actor must halt.
+/// - 2300013: a node is told of a job's end before control has written the end to its disk.
+/// - 25820937: a node is declared dead while control restarts, and it sleeps and wakes later.
 TEST(ClusterSimulation, SeedsThatOnceFailedPass) {
   for (const std::uint64_t seed :
        {65, 78, 80, 90, 105, 225, 290, 1000087, 1000195, 1000779, 1000484, 1000499, 1000531,
@@ -54,7 +55,7 @@ TEST(ClusterSimulation, SeedsThatOnceFailedPass) {
     EXPECT_EQ(run_isolated(seed, {}).violation, "") << "seed " << seed;
 }
 
-/// The alarm works: a cluster that loses one call in twenty is found out.
+/// Proves that the checks work: a cluster that loses one frame in twenty is found.
 TEST(ClusterSimulation, TheCanaryIsFound) {
   Tuning canary;
   canary.canary = true;

@@ -1,5 +1,6 @@
-// Tasks that who awaits them runs, among workers that run, hand back and die: each task is begun
-// once, but for one whose worker died with it, and all of them end.
+// Proves the rule for tasks that run where they are awaited, with workers that run tasks, hand
+// them back and die: each task begins once, except after the death of its worker, and all tasks
+// end.
 #include "tests/simulation/in_place_world.hpp"
 
 #include <gtest/gtest.h>
@@ -23,7 +24,7 @@ TEST(InPlaceSimulation, EachTaskIsBegunOnceAndEnds) {
   EXPECT_GT(there, 20 * kSeeds);
 }
 
-/// How many seeds it takes until a planted mistake breaks a promise.
+/// Returns how many seeds it takes until a planted mistake breaks a promise.
 std::uint64_t found_by(InPlaceWorld::Mutant mutant) {
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed)
     if (!InPlaceWorld(seed, mutant).run().empty()) return seed;

@@ -1,11 +1,12 @@
-/// A process that submits tasks and awaits them by running them itself, with workers that take
-/// them, hand them back and die: the task manager as it is, everything else played from a seed.
+/// Simulates the rule for tasks that run in place: a process submits tasks and runs awaited ones
+/// itself, while workers take tasks, hand them back and die. The TaskManager is the real one. A
+/// seed drives everything else.
 ///
 ///     InPlaceWorld world(seed);
 ///     EXPECT_EQ(world.run(), "");      // what is broken
 ///
-/// Each worker has a ring either way; what is in one arrives later, in order. A mistake may be
-/// planted, to see that it is found.
+/// Each worker has a ring in each direction. Its frames arrive later, in order. A planted mistake
+/// shows that the checks find it.
 #pragma once
 
 #include "troupe/runtime/base/random.hpp"
@@ -24,9 +25,9 @@ class InPlaceWorld final : private TaskManager::Out {
  public:
   enum class Mutant {
     none,
-    claimed_is_dispatched,   ///< who awaits a task lets others have it, and runs it
-    runs_what_is_elsewhere,  ///< a claim is taken for the task
-    hands_back_what_began,   ///< a recall brings back what its worker has begun
+    claimed_is_dispatched,   ///< a claimed task can go to a worker, too
+    runs_what_is_elsewhere,  ///< a claim counts as the task itself
+    hands_back_what_began,   ///< a recall returns calls that have begun
   };
 
   explicit InPlaceWorld(std::uint64_t seed, Mutant mutant = Mutant::none)
@@ -34,7 +35,7 @@ class InPlaceWorld final : private TaskManager::Out {
     for (std::size_t i = 0; i < workers_.size(); ++i) workers_[i].index = i + 1;
   }
 
-  /// Empty, or the first promise that was broken.
+  /// Returns an empty string, or the first promise that was broken.
   std::string run() {
     for (int step = 0; step < 4'000 && broken_.empty(); ++step) {
       now_ += std::chrono::microseconds(random_.below(200));
@@ -54,9 +55,9 @@ class InPlaceWorld final : private TaskManager::Out {
 
  private:
   struct Job {
-    Task* task = nullptr;  ///< null: ended
+    Task* task = nullptr;  ///< null: the task has ended
     bool runs = false;
-    bool lost = false;  ///< its worker died while it ran it
+    bool lost = false;  ///< its worker died while running it
     int runs_begun = 0;
   };
   struct Frame {
@@ -66,12 +67,12 @@ class InPlaceWorld final : private TaskManager::Out {
   };
   struct Word {
     bool hand_back = false;
-    std::uint64_t first = 0, count = 0;  ///< of what is handed back
+    std::uint64_t first = 0, count = 0;  ///< the range that is handed back
   };
   struct Worker {
     std::uint64_t index = 0;
     bool leased = false;
-    std::uint64_t sent = 0, started = 0, runs = 0;  ///< runs: the sequence of the call, or 0
+    std::uint64_t sent = 0, started = 0, runs = 0;  ///< runs: sequence of the running call, or 0
     std::size_t job = 0;
     std::deque<Frame> ring, waiting;
     std::deque<Word> back;
@@ -168,7 +169,7 @@ class InPlaceWorld final : private TaskManager::Out {
     if (word.count != 0) worker.back.push_back(word);
   }
   void work(Worker& worker) {
-    if (worker.runs != 0) {  // it ends
+    if (worker.runs != 0) {  // the running task ends
       worker.back.push_back({false, worker.runs, 1});
       jobs_.at(worker.job).runs = false;
       worker.runs = 0;
@@ -199,7 +200,7 @@ class InPlaceWorld final : private TaskManager::Out {
   }
   void die(Worker& worker) {
     if (!worker.leased) return;
-    while (!worker.back.empty()) arrive_here(worker);  // what was published counts
+    while (!worker.back.empty()) arrive_here(worker);  // replies that were published count
     if (worker.runs != 0) {
       jobs_.at(worker.job).runs = false;
       jobs_.at(worker.job).lost = true;
@@ -214,7 +215,7 @@ class InPlaceWorld final : private TaskManager::Out {
 
   /// One step of the thread that awaits one task after the other.
   void await() {
-    if (runs_ != kNobody) {  // what it runs ends
+    if (runs_ != kNobody) {  // the task run in place ends
       Job& job = jobs_.at(std::exchange(runs_, kNobody));
       job.runs = false;
       if (job.task == nullptr) return;
@@ -225,7 +226,7 @@ class InPlaceWorld final : private TaskManager::Out {
       return;
     }
     if (awaited_ != kNobody) {
-      if (jobs_.at(awaited_).task == nullptr) {  // it has ended elsewhere
+      if (jobs_.at(awaited_).task == nullptr) {  // the awaited task has ended elsewhere
         tasks_.unclaim(now_);
         awaited_ = kNobody;
         return;
@@ -240,7 +241,7 @@ class InPlaceWorld final : private TaskManager::Out {
         return say("the waiter", job, "is not the one that came back");
       return run_here(job);
     }
-    // Mostly what was submitted last, as in a recursion.
+    // Prefers the task that was submitted last, as a recursion does.
     std::vector<std::size_t> open;
     for (std::size_t i = 0; i < jobs_.size(); ++i)
       if (jobs_[i].task != nullptr) open.push_back(i);
@@ -277,7 +278,7 @@ class InPlaceWorld final : private TaskManager::Out {
   std::size_t open_ = 0, ran_here_ = 0, came_back_ = 0, ran_there_ = 0;
   std::size_t awaited_ = kNobody, runs_ = kNobody;
   std::string broken_;
-  std::vector<std::unique_ptr<Task>> ended_;  ///< a mistake may leave pointers to them
+  std::vector<std::unique_ptr<Task>> ended_;  ///< mistakes may leave pointers to them
   TaskManager tasks_{*this};
 };
 

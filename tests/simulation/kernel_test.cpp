@@ -1,5 +1,5 @@
-// Proves the simulator itself: same seed, same run, in another process too; each kind of fault does
-// what it says; a planted violation is seen; healing ends every fault.
+// Proves the simulator itself: the same seed gives the same run, also in another process; each
+// kind of fault does what it says; a planted violation is found; and healing ends every fault.
 #include "tests/simulation/kernel/flat_map.hpp"
 #include "tests/simulation/kernel/seeds.hpp"
 
@@ -10,7 +10,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Keeps a synced and an unsynced counter, to see what a crash takes.
+/// Keeps a synced and an unsynced counter, which show what a crash takes.
 struct CounterDisk : Disk {
   std::uint64_t synced = 0, unsynced = 0;
   bool full = false;
@@ -28,7 +28,7 @@ struct CounterDisk : Disk {
   void heal() override { full = false; }
 };
 
-/// Sends a number around; every tick asks a random peer, which answers.
+/// A node that asks a random peer at every tick and counts the answers.
 struct Pinger : Node<std::uint64_t> {
   std::uint64_t* answered;
   explicit Pinger(std::uint64_t* count) : answered(count) {}
@@ -118,7 +118,7 @@ TEST(Kernel, AQuietScheduleDoesNotCount) {
 
 constexpr std::uint64_t kCountsSleep = 50;
 
-/// Notes everything that reaches it.
+/// A node that records everything that it receives.
 struct Recorder : Node<std::uint64_t> {
   std::vector<std::string>* log;
   explicit Recorder(std::vector<std::string>* l) : log(l) {}
@@ -173,7 +173,7 @@ TEST(Kernel, DatagramDeliveryLosesWhatMeetsACutAndOneWayIsOneWay) {
   Script s(Delivery::datagram);
   s.world.at(0s, [&] {
     Cut cut = s.alone(1);
-    cut.one_way = true;  // what leaves node 1 is lost
+    cut.one_way = true;  // messages from node 1 are lost
     s.world.cut(cut, 5s);
   });
   s.send(1s, 0, 1, 1);
@@ -194,7 +194,6 @@ TEST(Kernel, AClosedConnectionLosesWhatIsInFlight) {
   EXPECT_EQ(s.log[1], (Log{"0 down", "0 up", "0:3"}));
 }
 
-// Schedule 2563462.
 TEST(Kernel, AConnectionDroppedWhileASideWasDeadOpensWhenItStartsAlsoWhenTheyNeverSpoke) {
   Script s(Delivery::datagram);
   s.world.at(1s, [&] { s.world.kill(1); });
@@ -274,7 +273,7 @@ TEST(Kernel, ARestartedPeerIsAnnouncedAndItsPastIsGone) {
   s.send(1s, 0, 1, 1);
   s.send(1s, 1, 0, 1);
   s.world.at(2s, [&] { s.world.crash(0); });
-  s.send(3s, 1, 0, 2);  // to a dead process: lost
+  s.send(3s, 1, 0, 2);  // lost: the process is dead
   s.world.at(20s, [&] { EXPECT_TRUE(s.world.alive(0)); });
   s.send(21s, 0, 1, 3);
   s.run(30s);
@@ -382,7 +381,7 @@ TEST(Kernel, AFlatMapHoldsWhatAMapHoldsInItsOrder) {
 TEST(Kernel, WhatIsDueComesInOrderHoweverItWasMovedAndTakenOut) {
   Random random(11);
   EventHeap heap;
-  std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t> map;  // time and coming -> slot
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t> map;  // time, number -> slot
   std::map<std::uint32_t, std::pair<std::uint64_t, std::uint64_t>> places;
   std::uint64_t coming = 0;
   const auto set = [&](std::uint32_t slot) {

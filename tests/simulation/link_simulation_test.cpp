@@ -1,7 +1,7 @@
-// Link under every network fault the simulator has. Proves for each seed: an accepted message
-// arrives exactly once and in order, or its sender learns of the reset; nothing of before a reset
-// arrives after it; what a reset calls not executed never arrived; memory is bounded; when the
-// faults stop, everything arrives. Planted bugs must be found.
+// Proves Link under every network fault of the simulator, for each seed. An accepted message
+// arrives exactly once and in order, or its sender learns of the reset. No message from before a
+// reset arrives after it. A message that a reset reports as not executed never arrived. Memory is
+// bounded. When the faults stop, everything arrives. Planted bugs must be found.
 #include "tests/simulation/kernel/seeds.hpp"
 #include "troupe/runtime/net/link.hpp"
 
@@ -15,7 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 using sim::NodeIndex;
 
-/// The truth about one sender's life towards one peer.
+/// The truth about one life of a sender and one peer.
 struct Stream {
   net::Ticket accepted = 0, resolved = 0, acknowledged = 0;
   net::Ticket not_executed_from = 0, not_executed_through = 0;
@@ -45,7 +45,7 @@ net::LinkOptions small_window() {
   return options;
 }
 
-/// One process with a Link to each peer, and a workload that calls random peers.
+/// A process with a Link to each peer and a workload that calls random peers.
 class Peer : public sim::Node<Blob> {
  public:
   explicit Peer(Truth& truth) : truth_(truth) {}
@@ -97,7 +97,7 @@ class Peer : public sim::Node<Blob> {
     Blob bytes(sizeof content + env.random().below(200));
     std::memcpy(bytes.data(), &content, sizeof content);
     act(env, to, [&](auto& out) {
-      // The truth must know the ticket before the wire can carry it.
+      // The truth must know the ticket before the message can travel.
       stream.accepted += 1;
       stream.arrived.resize(stream.accepted + 1);
       const Result<net::Ticket> ticket = links_[to].send(std::move(bytes), env.now(), out);
@@ -197,7 +197,7 @@ sim::Report link_schedule(std::uint64_t seed) {
   if (!report.violation.empty()) return report;
   for (const auto& [key, stream] : truth.streams) {
     const auto& [from, life, to] = key;
-    if (life != world.incarnation(from)) continue;  // its process died with it
+    if (life != world.incarnation(from)) continue;  // these messages died with their process
     for (net::Ticket t = stream.resolved + 1; t <= stream.accepted; ++t)
       if (!stream.arrived[t]) report.violation = "an accepted message was lost without a reset";
   }

@@ -1,6 +1,7 @@
-// Membership and cut-off under faults: control with its store on node 0, agents on the others. No
-// actor is ever able to serve in two places, no epoch lives twice, nobody dies while heartbeats
-// flow, the dead are declared within their bound, and after the faults everybody is back.
+// Proves membership and self-fencing under faults, with control and its store on node 0 and
+// agents on the others. No actor can ever be served in two places, no epoch is used twice, no
+// node dies while its heartbeats arrive, dead nodes are declared dead within their bound, and
+// every node is a member again after the faults.
 #include "tests/simulation/kernel/seeds.hpp"
 #include "tests/simulation/membership_world.hpp"
 
@@ -31,7 +32,7 @@ TEST(MembershipSimulation, NoActorLivesTwiceAndEverybodyComesBack) {
                                       1000, run_random);
   std::puts(summary.text().c_str());
   ASSERT_TRUE(summary.ok()) << summary.text();
-  if (summary.seeds < 1000) return;  // a replay of one seed says nothing about the load
+  if (summary.seeds < 1000) return;  // a replay of one seed shows nothing about the load
   EXPECT_GE(summary.counted, summary.seeds / 2);
   for (const Fault fault :
        {Fault::partition_one_way, Fault::partition_two_way, Fault::partition_rolling,
@@ -40,11 +41,15 @@ TEST(MembershipSimulation, NoActorLivesTwiceAndEverybodyComesBack) {
     EXPECT_GT(summary.faults[fault], 50u) << sim::name_of(fault);
 }
 
-/// Each of these once broke a promise: an event that left before its sync (32), a probe that took a
-/// process without its epoch for gone (73), an epoch given in answer to a dead process (147), a
-/// vote by a process that had not registered yet (9464), a start that overtook the registration
-/// (6), a list of hosted actors that was meant for an earlier control (6056), a refused start that
-/// nobody heard of (6592), and a stop whose effect nobody reported (16978).
+/// Seeds whose schedules take rare paths:
+/// - 6: a start of an actor overtakes the registration of its node.
+/// - 32: an event must not leave before its write is synced.
+/// - 73: a probe finds a process that has no epoch yet.
+/// - 147: an epoch is given in answer to a dead process.
+/// - 6056: a list of hosted actors was meant for an earlier control.
+/// - 6592: a node refuses a start, and control must learn of that.
+/// - 9464: a process that is not registered yet votes.
+/// - 16978: an actor is stopped, and its node must report the end.
 TEST(MembershipSimulation, SeedsThatOnceFailedPass) {
   for (const std::uint64_t seed : {6, 32, 73, 147, 6056, 6592, 9464, 16978})
     EXPECT_EQ(run_random(seed).violation, "") << "seed " << seed;
@@ -58,7 +63,7 @@ TEST(MembershipSimulation, NobodyDiesWhileHeartbeatsFlow) {
     options.nodes = 3 + random.below(6);
     options.delivery = sim::Delivery::reliable;
     options.plan.jitter = std::chrono::milliseconds(random.below(300));
-    options.plan.delay_spike = 0.05;  // up to a hundred times the delay
+    options.plan.delay_spike = 0.05;  // up to 100 times the delay
     options.plan.weight[static_cast<std::size_t>(Fault::clock_jump)] = 1;
     options.plan.weight[static_cast<std::size_t>(Fault::stall)] = 1;
     options.plan.jitter = std::min<Duration>(options.plan.jitter, 8ms);
@@ -74,7 +79,8 @@ TEST(MembershipSimulation, NobodyDiesWhileHeartbeatsFlow) {
   EXPECT_GT(summary.faults[Fault::clock_jump], 100u);
 }
 
-/// Runs a calm cluster, strikes one agent at 20 s and says after how long it was declared dead.
+/// Runs a calm cluster, strikes one agent at 20 s, and returns how long it took to declare the
+/// agent dead.
 std::optional<Duration> time_to_death(std::uint64_t seed, bool silent) {
   sim::WorldOptions options;
   options.seed = seed;
@@ -110,7 +116,7 @@ TEST(MembershipSimulation, TheDeadAreDeclaredWithinTheirBound) {
     longest_closed = std::max(longest_closed, *closed);
   }
   EXPECT_LE(longest_silent, 10500ms);
-  EXPECT_GE(shortest_silent, 8900ms);  // it spoke up to a second before it fell silent
+  EXPECT_GE(shortest_silent, 8900ms);  // its last heartbeat is up to 1 s older than the fault
   EXPECT_LE(longest_closed, 1s);
 }
 

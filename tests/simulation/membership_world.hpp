@@ -1,7 +1,7 @@
-/// A simulated cluster: control (membership, actor directory, store) on node 0, an agent on every
-/// other node. Agents spawn, name and kill actors; control places and restarts them; the world
-/// watches that no actor can serve twice, that no life is used twice, and that no acknowledged
-/// detached actor is lost.
+/// A simulated cluster of control (membership, directory of actors, store) on node 0 and an agent
+/// on every other node. Agents spawn, name and kill actors, and control places and restarts them.
+/// The world checks that no two processes can serve one actor, that no life is used twice, and
+/// that no acknowledged detached actor is lost.
 ///
 ///     ClusterSimulation cluster({.seed = 7, .nodes = 5, .delivery = sim::Delivery::reliable});
 ///     auto report = cluster.world.run({60s, 150s, [&] { return cluster.everybody_is_back(); }});
@@ -23,7 +23,7 @@
 
 namespace troupe::control {
 
-/// Agent -> control.
+/// Messages from agents to control.
 struct LifeStarted {
   ActorId actor;
   std::uint64_t incarnation = 0;
@@ -41,7 +41,7 @@ struct ActorEnded {
 struct KillLife {
   ActorId actor;
 };
-/// Control's Link takes nothing of this process below that epoch.
+/// Control's Link refuses messages of this process below that epoch.
 struct Refused {
   Epoch least = 0;
 };
@@ -69,8 +69,8 @@ inline sim::NodeIndex sim_index(NodeId id) {
   return static_cast<sim::NodeIndex>(id.low);
 }
 
-/// Control's disk as the kernel knows it. Commits are atomic here; torn ones are
-/// store_crash_test's.
+/// Control's disk as the simulator's kernel sees it. Commits are atomic here; store_crash_test
+/// covers torn ones.
 class ControlDisk : public sim::Disk {
  public:
   explicit ControlDisk(std::uint64_t seed) : store(std::make_shared<MemoryDisk>(seed)) {}
@@ -163,8 +163,8 @@ class ClusterSimulation {
    private:
     static constexpr std::uint64_t kTick = 1, kDisk = 2;
 
-    /// One queue for all cores: what a step of one core says may rest on an earlier write of
-    /// another.
+    /// All cores share one queue of writes, since a message of one core may depend on an earlier
+    /// write of another.
     template <class Event>
     void run(Env& env, Output<Event> out) {
       Output<ControlEvent> all;
@@ -264,7 +264,8 @@ class ClusterSimulation {
         if (self_fencing_->epoch() < refused->least)
           run(env, self_fencing_->on_refused("it is dead", env.now()));
       } else if (const auto* start = std::get_if<StartActorAt>(&message)) {
-        // Obeys the highest control only, and nothing meant for another life of this node.
+        // Obeys only the control with the highest epoch, and nothing that is meant for another
+        // life of this node.
         if (start->epoch != self_fencing_->epoch() ||
             start->incarnation >> 32 < self_fencing_->control_epoch()) {
           env.send(0, StartRefused{start->spec->id, start->incarnation});
@@ -301,7 +302,7 @@ class ClusterSimulation {
 
    private:
     static constexpr std::uint64_t kTick = 1, kWork = 2;
-    /// Spawns, kills, or loses a worker.
+    /// Spawns an actor, kills one, or loses a worker.
     void work(Env& env) {
       if (self_fencing_->epoch() == 0 || !env.world().faulting()) return;
       const double dice = env.random().uniform();
@@ -380,7 +381,8 @@ class ClusterSimulation {
   bool lives(sim::NodeIndex i, SessionId session) {
     return world.alive(i) && agent(i)->session() == session;
   }
-  /// An actor that two processes could serve at this very moment (a stopped one, if it woke now).
+  /// Returns an actor that two processes could serve at this moment. A stopped process counts as
+  /// if it ran now.
   std::string served_twice() {
     std::map<ActorId, sim::NodeIndex> serving;
     for (sim::NodeIndex i = 1; i < world.node_count(); ++i) {
@@ -428,8 +430,9 @@ class ClusterSimulation {
     env.check(first || at->second == std::pair(actor, session),
               "one incarnation was started in two processes");
   }
-  /// Every acknowledged detached actor that nobody asked to kill lives where the directory says;
-  /// names lead to living actors; no agent hosts what the directory does not know there.
+  /// Returns whether the directory is right: every acknowledged detached actor that nobody killed
+  /// lives where the directory says, names lead to living actors, and no agent hosts an actor
+  /// that the directory does not place there.
   bool actors_are_right() {
     const Directory* actors = static_cast<Control*>(world.node(0))->actors();
     if (actors == nullptr || actors->awaits_nodes()) return false;
@@ -472,8 +475,8 @@ class ClusterSimulation {
   std::shared_ptr<ControlDisk> disk;
   int deaths = 0, exits = 0;
   std::function<void(sim::NodeIndex)> on_death;
-  /// A machine that is down: nothing on it answers a probe, and nobody says that its process is
-  /// gone.
+  /// A machine that is down. Nothing on it answers a probe, and no other process reports the end
+  /// of its process.
   std::optional<sim::NodeIndex> machine_down;
 
  private:

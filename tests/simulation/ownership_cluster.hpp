@@ -1,18 +1,20 @@
-/// The reference protocol of a cluster in one thread: nodes with an ReferenceTable and processes
-/// each, rings and proxies that are read in any order, FIFO links of different speed between the
-/// nodes, values that are pulled, and deaths of processes and of whole nodes, driven by a seed.
+/// Simulates the reference protocol of a cluster in one thread. Each node has a ReferenceTable
+/// and processes. Rings and proxy channels are read in any order. FIFO links of different speed
+/// connect the nodes. Values are pulled, and processes and whole nodes die, driven by a seed.
 ///
 ///     OwnershipCluster world(seed);
 ///     world.run();
 ///     EXPECT_EQ(world.broken(), "");
 ///
-/// Checked: nothing that somebody can still name is freed, neither at its owner nor a copy where it
-/// is used, unless the only node that had passed it on died before the owner knew of the receiver;
-/// nobody is told that an object is lost that is not; every Await is answered, once, within a
-/// bounded number of rounds after the last fault; whoever finds that a value was lost to which
-/// another was forwarded gets a new one, or an error, once, and no error as long as somebody knows
-/// how it was computed, be it a process that has taken over the call of one that died; when all is
-/// let go no record, count, call or byte is left.
+/// The world checks:
+/// - An object or copy that somebody can still name is not freed. The exception is a ref whose only
+///   sender died before the owner knew of the receiver.
+/// - No process is told that an object is lost which is not lost.
+/// - Every Await is answered, once, within a bounded number of rounds after the last fault.
+/// - When an object is forwarded to a lost one, the process that misses its value gets a new value
+///   or an error, once. It gets no error while a process knows the call that made the object, even
+///   a process that took the call over from a dead one.
+/// - When every handle is dropped, no record, count, call or byte is left.
 #pragma once
 
 #include "ownership_cluster_types.hpp"
@@ -64,7 +66,7 @@ class OwnershipCluster final {
  private:
   using Index = agent::ProcessIndex;
   using Kind = wire::Value::Kind;
-  static constexpr Index kNodes = 100;  // index of node n: kNodes + n; processes are 1, 2, …
+  static constexpr Index kNodes = 100;  // node n has index kNodes + n; processes start at 1
   static Index index_of(std::size_t node) { return kNodes + node; }
 
   using Who = cluster::Who;
@@ -84,14 +86,14 @@ class OwnershipCluster final {
     bool alive = true, until_clean = false;
     agent::ReferenceTable references{*this};
     agent::LineageCache kept{references, *this, Bytes{1 << 30}};
-    bool wants_recompute = false;         // and nobody is left who could be one
+    bool wants_recompute = false;         // and no process could compute it
     std::vector<Process> processes;       // index 1 is processes[0]
     std::vector<std::deque<Peer>> links;  // from each other node, in order
     std::vector<double> speed;
     std::set<std::size_t> known_dead;
     Phase phase = Phase::poll;
     std::vector<Index> unscanned;
-    std::set<ObjectId> pulling;                          // the transfers' own table
+    std::set<ObjectId> pulling;                          // the table of running transfers
     std::set<std::pair<ObjectId, std::uint64_t>> used;   // copies that a process was told of
     std::set<std::pair<ObjectId, std::uint64_t>> bytes;  // object, copy (0: the first)
 
@@ -203,11 +205,11 @@ class OwnershipCluster final {
   void fill(Who p, ObjectId id) {
     Process& self = at(p);
     std::vector<ObjectId> nested;
-    // What takes another's place is younger than who names that.
+    // A recompute target is younger than the objects that could name it.
     const bool alone = self.user.empty() || self.table.at(id).recompute_target;
     for (auto n = alone ? 0 : random_.below(3); n > 0; --n) {
       const ObjectId inner = self.user[random_.below(self.user.size())];
-      if (inner.low >= id.low) continue;  // no cycles: a ref is older than what it is put into
+      if (inner.low >= id.low) continue;  // no cycles: a ref is older than what holds it
       nested.push_back(inner);
       ++self.table.at(inner).handles;
     }
@@ -225,7 +227,7 @@ class OwnershipCluster final {
     at(p).user.push_back(id);
     if (random_.chance(0.6)) return fill(p, id);
     entry.mine = true;
-    ++entry.handles;  // of the task that will make it
+    ++entry.handles;  // handle of the task that will make it
   }
   bool fulfil_one(Who p) {
     for (const auto& [key, entry] : at(p).table) {
@@ -252,7 +254,7 @@ class OwnershipCluster final {
     for (auto n = 1 + random_.below(3); n > 0; --n)
       self.sending.push_back(self.user[random_.below(self.user.size())]);
     for (const ObjectId id : self.sending) {
-      ++self.table.at(id).handles;  // the message keeps them until it is out
+      ++self.table.at(id).handles;  // the message holds them until it is sent
       share(p, id, to.node == p.node ? to.process : index_of(to.node));
     }
   }
@@ -300,7 +302,8 @@ class OwnershipCluster final {
     std::vector<ObjectId> inner;
     wire::for_each_ref(message.value, [&](ObjectId id) { inner.push_back(id); });
     const auto found = self.table.find(message.object);
-    // Let go of, or let go of and met again: then the earlier Await has been answered as well.
+    // The handle is gone, or it was dropped and the ref came back. In the second case the earlier
+    // Await has been answered too.
     if (found == self.table.end() || (found->second.ready && !found->second.asked)) {
       for (const ObjectId id : inner) hold(p, id, p.process, -1);
       return true;
@@ -319,8 +322,8 @@ class OwnershipCluster final {
     if (forward) await(p, message.value.forward, true);
     return true;
   }
-  /// Something whose value it takes from an object that is lost, or of which there is only a bad
-  /// copy: perhaps it can be computed again.
+  /// Asks for another value of an object that is forwarded to a lost object, or to one of which
+  /// only a bad copy exists.
   void miss(Who p, bool bad_copy) {
     Process& self = at(p);
     for (auto& [id, entry] : self.table) {
@@ -336,12 +339,13 @@ class OwnershipCluster final {
       return tell(p, question);
     }
   }
-  /// The agent asks for another value of what this process made: one run more, or none is left.
+  /// Answers the agent's Rebuild of an object that this process made: with one more run, or with
+  /// an error when no retry is left.
   bool compute_again(Who p, ObjectId id, ObjectId lost) {
     ToAgent answer{ToAgent::Kind::rebuilt, id, {}, 0, 0, false};
     const auto target = recompute_targets_.find(id);
     if (target != recompute_targets_.end() && target->second != lost)
-      return true;  // it has been told already
+      return true;  // this was answered before
     if (target != recompute_targets_.end() || random_.chance(0.2)) {
       refused_.insert(id);
       answer.value.kind = Kind::error;
@@ -370,8 +374,8 @@ class OwnershipCluster final {
     tell(p, answer);
     release(p, made);
   }
-  /// Its agent is to know how the object was computed, when this process has died: from arguments
-  /// that others made, and from such as earlier calls made.
+  /// Tells the agent the call that made the object, so that it can be computed after this process
+  /// has died. Its arguments come from other processes or from earlier calls.
   void outlive(Who p, ObjectId id) {
     Process& self = at(p);
     if (!self.table.at(id).forward || !kept_random_.chance(0.7)) return;
@@ -381,7 +385,7 @@ class OwnershipCluster final {
     for (auto n = kept_random_.below(3); n > 0; --n) {
       wire::Value argument;
       argument.kind = Kind::forwarded;
-      // An argument is older than what it is for.
+      // An argument is older than the result of its call.
       if (!self.calls.empty() && kept_random_.chance(0.6)) {
         auto earlier = self.calls.begin();
         std::advance(earlier, kept_random_.below(self.calls.size()));
@@ -406,8 +410,7 @@ class OwnershipCluster final {
     tell(p, made);
     kept_ids_.insert(id);
   }
-  /// What the agent asks of a process: to compute again what it made, or a call that it is to take
-  /// over for that.
+  /// Handles a message of the agent: to compute a value again, or to take over a call for that.
   bool take_order(Who p, const FromAgent& message) {
     Process& self = at(p);
     switch (message.kind) {
@@ -455,7 +458,7 @@ class OwnershipCluster final {
     make_recompute_target(p, id, answer);
     return true;
   }
-  /// The process will not name these calls any more.
+  /// Tells the agent that this process will not name some of its calls any more, or none of them.
   void forget_calls(Who p, bool all) {
     Process& self = at(p);
     for (auto call = self.calls.begin(); call != self.calls.end();) {
@@ -492,7 +495,7 @@ class OwnershipCluster final {
   void drop(Who p) {
     if (!at(p).user.empty()) drop(p, at(p).user[random_.below(at(p).user.size())]);
   }
-  /// The program lets go of every handle that it has of the object.
+  /// The program drops every handle that it has of the object.
   void drop(Who p, ObjectId id) {
     for (auto left = std::erase(at(p).user, id); left > 0; --left) release(p, id);
   }
@@ -509,7 +512,8 @@ class OwnershipCluster final {
     Process& self = at(p);
     if (!self.alive) return;
     if (!self.sending.empty()) {
-      // A frame for another node may wait long for its proxy; one for a neighbour goes at once.
+      // A frame for another node may wait long for its proxy channel. A frame for this node is
+      // sent at once.
       if (process_deaths_ && self.sending_to.node != p.node && random_.chance(0.1))
         return die(self);
       return finish_send(p);
@@ -539,7 +543,7 @@ class OwnershipCluster final {
     if (nodes_[to]->alive && from.known_dead.count(to) == 0)
       nodes_[to]->links[from.self].push_back(message);
   }
-  /// A ref leaves with a message of this node to that one.
+  /// Notes that a ref leaves with a message from this node to another.
   Owned export_to(Node& node, ObjectId id, std::size_t owner, std::size_t to) {
     if (owner != node.self && owner != to) {
       ++seen_.passed_on;
@@ -672,8 +676,8 @@ class OwnershipCluster final {
         return;
     }
   }
-  /// Half of the nodes read until every ring was empty at one moment, half read each ring once in
-  /// any order; proxies are read before or after.
+  /// Half of the nodes read until every ring is empty at one moment. The others read each ring
+  /// once, in any order. Proxy channels are read before or after.
   void scan(Node& node, bool calm) {
     if (node.until_clean) {
       std::vector<Index> full;
@@ -694,7 +698,8 @@ class OwnershipCluster final {
     while (readable(node, p)) read_one(node, p);
     if (!proxies_first) read_proxies(node, p, calm);
   }
-  /// Its connection closes, then it is reaped; in between its rings are not read.
+  /// The connection of a dead process closes first, and the process is reaped later. Its rings
+  /// are not read in between.
   void notice_death(Node& node, Index p, bool calm) {
     Process& process = node.process(p);
     if (process.alive || process.buried) return;
@@ -707,7 +712,7 @@ class OwnershipCluster final {
     node.references.process_died(p, Error(Code::worker_died, "killed"));
     node.kept.process_died(p);
   }
-  /// Who waits for somebody that could take over a call is told that there is none.
+  /// Tells the waiting objects that no process is left that could take over a call.
   bool nobody_is_left(Node& node) {
     for (const Process& process : node.processes)
       if (!process.buried) return false;
@@ -724,7 +729,7 @@ class OwnershipCluster final {
       process.ring.clear();
       process.proxies.clear();
     }
-    for (auto& other : nodes_) {  // some of what it sent last still arrives
+    for (auto& other : nodes_) {  // some of its last messages still arrive
       auto& link = other->links[which];
       if (!link.empty()) link.resize(random_.below(link.size() + 1));
     }
@@ -811,7 +816,8 @@ class OwnershipCluster final {
         if (one == id) return true;
     return false;
   }
-  /// Somebody has a handle here, or a published message that will be read names it.
+  /// Returns whether a process of this node has a handle, or a published message that will be
+  /// read names the object.
   bool named_at(const Node& node, ObjectId id) const {
     for (const Process& process : node.processes) {
       for (const auto& m : process.ring)
@@ -927,21 +933,21 @@ class OwnershipCluster final {
   }
 
   Random random_, kept_random_;
-  double travels_ = 0;  ///< how often a ref that was sent is let go of
-  double notices_ = 0;  ///< how soon a node hears of another's death
+  double travels_ = 0;  ///< how often a ref that was sent is dropped
+  double notices_ = 0;  ///< how soon a node learns of another's death
   bool process_deaths_ = false;
-  bool recompute_is_needed_ = false;  ///< processes die, and what they made is missed
+  bool recompute_is_needed_ = false;  ///< processes die, and their results are missed
   std::uint64_t node_deaths_ = 0;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::set<ObjectId> filled_;
-  std::set<ObjectId> asked_, refused_;              ///< to be computed again; cannot be
-  std::map<ObjectId, ObjectId> recompute_targets_;  ///< who was computed again, as which object
-  std::set<ObjectId> kept_ids_;                     ///< whose calls the agent keeps
+  std::set<ObjectId> asked_, refused_;              ///< to be computed again; impossible
+  std::map<ObjectId, ObjectId> recompute_targets_;  ///< object -> its recompute target
+  std::set<ObjectId> kept_ids_;                     ///< objects whose calls the agent keeps
   std::set<std::size_t> without_recompute_;
-  /// Refs that a node has passed on and whose receiver the owner does not know yet; when the owner
-  /// hears of that node's death, what is left is lost by right.
+  /// Refs that a node has passed on and whose receivers the owner does not know yet. When the
+  /// owner learns of that node's death, the remaining ones may be lost.
   std::map<cluster::Passed, int> under_way_;
-  std::optional<std::size_t> marked_;  ///< has passed on a ref lately: dies more likely
+  std::optional<std::size_t> marked_;  ///< passed on a ref lately; likelier to die
   std::set<ObjectId> excused_;
   std::uint64_t last_ = 0, copies_ = 0;
   Seen seen_;

@@ -1,6 +1,6 @@
-// The reference protocol between nodes over 12,000 schedules: nothing in use is freed, nothing is
-// kept for ever, every await is answered, whoever dies; and the same schedules find planted
-// mistakes.
+// Proves the reference protocol between nodes over 12,000 schedules: nothing in use is freed,
+// nothing is kept for ever, and every await is answered, whichever process or node dies. The same
+// schedules must find planted mistakes.
 #include "ownership_cluster.hpp"
 #include "kernel/hooks.hpp"
 #include "kernel/seeds.hpp"
@@ -23,7 +23,7 @@ TEST(OwnershipClusterSimulation, HoldsInEverySchedule) {
   }
   const double share = static_cast<double>(kMost) / static_cast<double>(seeds.count);
   const auto expect_more = [share](std::uint64_t seen, double than, const char* what) {
-    EXPECT_GT(static_cast<double>(seen) * share, than) << what;  // the figures are those of all
+    EXPECT_GT(static_cast<double>(seen) * share, than) << what;  // `than` is for kMost seeds
   };
   expect_more(total.frees, 50'000, "the schedules do too little");
   expect_more(total.pulls, 20'000, "pulls");

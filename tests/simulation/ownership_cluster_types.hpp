@@ -1,4 +1,5 @@
-/// What the processes and agents of the ownership simulation keep and say (ownership_cluster.hpp).
+/// The tables and messages of the processes and agents in the ownership simulation
+/// (ownership_cluster.hpp).
 #pragma once
 
 #include "troupe/runtime/agent/lineage_cache.hpp"
@@ -15,7 +16,7 @@ namespace troupe::simulation::cluster {
 
 using Index = agent::ProcessIndex;
 
-struct Seen {  // what the schedules did, so that they can be judged
+struct Seen {  // what the schedules did, to judge their coverage
   std::uint64_t frees = 0, pulls = 0, passed_on = 0, came_home = 0, nested_remote = 0, lost = 0;
   std::uint64_t excused = 0, cut_off = 0, missed = 0, rebuilt = 0, entrusted = 0;
   Seen& operator+=(const Seen& other) {
@@ -39,16 +40,16 @@ struct Who {
   Index process = 0;
   friend auto operator<=>(const Who&, const Who&) = default;
 };
-struct Entry {  // what the process's own table keeps of an object
+struct Entry {  // an object in the process's own table
   int handles = 0;
   bool promoted = false, ready = false, awaited = false, remote = false;
-  bool mine = false;  // pending here: we will fulfil it
+  bool mine = false;  // pending: this process will fulfil it
   bool large = false;
   std::vector<ObjectId> nested;
-  bool forward = false;           // its one nested ref is the object whose value it takes
-  bool recompute_target = false;  // made because another was lost
+  bool forward = false;           // takes the value of its one nested ref
+  bool recompute_target = false;  // made to replace a lost object
   bool lost = false;              // ready, but only an error
-  bool asked = false;             // it led to a lost one: Rebuild was sent
+  bool asked = false;             // led to a lost one: Rebuild was sent
 };
 struct ToAgent {
   enum class Kind {
@@ -79,12 +80,12 @@ struct FromAgent {
   std::shared_ptr<const wire::KeptCall> call = {};  // call
   std::uint64_t number = 0;                         // made
 };
-/// A call that the process has told the agent of, or taken over from it.
+/// A call that the process has reported to the agent or taken over from it.
 struct Call {
   bool taken = false;
-  std::uint64_t made = 0;  // the count of what it made; 0: not known here
+  std::uint64_t made = 0;  // number of the object that it made; 0: unknown here
   std::vector<ObjectId> held;
-  std::set<ObjectId> objects;  // that it may be asked for
+  std::set<ObjectId> objects;  // objects that it may be asked to compute
 };
 struct Process {
   bool alive = true, doomed = false, buried = false;
@@ -98,7 +99,7 @@ struct Process {
   Who sending_to;
   std::map<ObjectId, int> awaits, answers;
   std::map<std::uint64_t, Call> calls;  // by number
-  std::uint64_t told = 0;               // calls
+  std::uint64_t told = 0;               // number of calls reported
 };
 struct Owned {
   ObjectId object;

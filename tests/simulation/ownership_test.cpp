@@ -1,5 +1,6 @@
-// The reference protocol of a node over 24,000 schedules: nothing in use is freed, nothing is kept
-// for ever, every await is answered once; and the same schedules find planted mistakes.
+// Proves the reference protocol of one node over 24,000 schedules: nothing in use is freed,
+// nothing is kept for ever, and every await is answered once. The same schedules must find
+// planted mistakes.
 #include "kernel/seeds.hpp"
 #include "ownership_world.hpp"
 

@@ -1,12 +1,13 @@
-/// A node's reference protocol in one thread: processes that create, share, nest, await, drop and
-/// die, FIFO rings between them and to the agent, and the agent's ReferenceTable, driven by a seed.
+/// Simulates the reference protocol of one node in one thread. Processes create, share, nest,
+/// await and drop objects and die. FIFO rings connect them with each other and with the agent's
+/// ReferenceTable. A seed drives it.
 ///
 ///     Ownership world(seed, Mutant::none);
 ///     world.run();
 ///     EXPECT_EQ(world.broken(), "");
 ///
-/// Checked: nothing that somebody can still name is freed; when nobody holds anything the table is
-/// empty; every Await of a living process is answered once.
+/// The world checks that nothing is freed which somebody can still name, that the table is empty
+/// once nobody holds anything, and that every Await of a living process is answered once.
 #pragma once
 
 #include "troupe/runtime/agent/reference_table.hpp"
@@ -20,14 +21,14 @@
 
 namespace troupe::simulation {
 
-/// Mistakes that the simulation must find.
+/// The planted mistakes, which the simulation must find.
 enum class Mutant {
   none,
-  no_ageing,           ///< frees what is at zero at the first look
+  no_ageing,           ///< frees an object at its first look with zero counts
   hold_after_message,  ///< the receiver is counted after the message was published
-  death_keeps_counts,  ///< the dead keep what they held
-  surplus_kept,        ///< a second arrival of a ref is not given back
-  settles_over_unread  ///< frees although the ring of a dying process has not been read
+  death_keeps_counts,  ///< keeps the counts of dead processes
+  surplus_kept,        ///< a receiver with a count keeps the second one
+  settles_over_unread  ///< frees while the ring of a dying process is unread
 };
 
 class Ownership final : private agent::ReferenceTable::Out {
@@ -49,12 +50,12 @@ class Ownership final : private agent::ReferenceTable::Out {
   using Index = agent::ProcessIndex;
   static constexpr Index kProcesses = 4;
 
-  struct Entry {  // what the process's own table keeps of an object
+  struct Entry {  // an object in the process's own table
     int handles = 0;
     bool promoted = false, ready = false, awaited = false;
-    bool mine = false;  // pending here: we will fulfil it
+    bool mine = false;  // pending: this process will fulfil it
     std::vector<ObjectId> nested;
-    bool forward = false;  // its one nested ref is the object whose value it takes
+    bool forward = false;  // takes the value of its one nested ref
   };
   struct ToAgent {
     enum class Kind { promote, fulfil, hold, await } kind = Kind::hold;
@@ -130,7 +131,7 @@ class Ownership final : private agent::ReferenceTable::Out {
     std::vector<ObjectId> nested;
     for (auto n = self.user.empty() ? 0 : random_.below(3); n > 0; --n) {
       const ObjectId inner = self.user[random_.below(self.user.size())];
-      if (inner.low >= id.low) continue;  // no cycles: a ref is older than what it is put into
+      if (inner.low >= id.low) continue;  // no cycles: a ref is older than what holds it
       nested.push_back(inner);
       ++self.table.at(inner).handles;
     }
@@ -148,7 +149,7 @@ class Ownership final : private agent::ReferenceTable::Out {
     self.user.push_back(id);
     if (random_.chance(0.6)) return fill(p, id);
     entry.mine = true;
-    ++entry.handles;  // of the task that will make it
+    ++entry.handles;  // handle of the task that will make it
   }
   void fulfil(Index p, ObjectId id) {
     fill(p, id);
@@ -171,7 +172,7 @@ class Ownership final : private agent::ReferenceTable::Out {
     for (auto n = 1 + random_.below(3); n > 0; --n)
       self.sending.push_back(self.user[random_.below(self.user.size())]);
     for (const ObjectId id : self.sending) {
-      ++self.table.at(id).handles;  // the message keeps them until it is out
+      ++self.table.at(id).handles;  // the message holds them until it is sent
       if (mutant_ != Mutant::hold_after_message) share(p, id, self.sending_to);
     }
   }
@@ -217,7 +218,8 @@ class Ownership final : private agent::ReferenceTable::Out {
     std::vector<ObjectId> inner = message.value.refs;
     if (message.value.kind == wire::Value::Kind::forwarded) inner.push_back(message.value.forward);
     const auto at = self.table.find(message.object);
-    // Let go of, or let go of and met again: then the earlier Await has been answered as well.
+    // The handle is gone, or it was dropped and the ref came back. In the second case the earlier
+    // Await has been answered too.
     if (at == self.table.end() || at->second.ready) {
       for (const ObjectId id : inner) self.ring.push_back({ToAgent::Kind::hold, id, {}, p, -1});
       return;
@@ -306,8 +308,8 @@ class Ownership final : private agent::ReferenceTable::Out {
         return;
     }
   }
-  /// Half of the schedules read until every ring was empty at one moment, half read each ring once
-  /// in any order: the table must stand both.
+  /// Half of the schedules read until every ring is empty at one moment. The others read each
+  /// ring once, in any order. The table must be correct with both.
   void scan() {
     if (until_clean_) {
       std::vector<Index> full;
@@ -322,7 +324,8 @@ class Ownership final : private agent::ReferenceTable::Out {
     unscanned_.erase(unscanned_.begin() + static_cast<std::ptrdiff_t>(at));
     if (readable(p)) read_all(p);
   }
-  /// Its connection closes, then it is reaped; in between its ring is not read.
+  /// The connection of a dead process closes first, and the process is reaped later. Its ring is
+  /// not read in between.
   void notice_death(Index p) {
     Process& process = processes_[p];
     if (process.alive || process.buried) return;
@@ -353,7 +356,8 @@ class Ownership final : private agent::ReferenceTable::Out {
       if (id.low == low) return true;
     return value.kind == wire::Value::Kind::forwarded && value.forward.low == low;
   }
-  /// Somebody has a handle, or a published message that will be read names it.
+  /// Returns whether a process has a handle, or a published message that will be read names the
+  /// object.
   bool alive(std::uint64_t low) const {
     for (const Process& process : processes_) {
       for (const auto& m : process.ring)
@@ -435,7 +439,7 @@ class Ownership final : private agent::ReferenceTable::Out {
   Random random_;
   Mutant mutant_;
   bool until_clean_;
-  std::vector<Process> processes_;  // 0 is the agent and has nothing
+  std::vector<Process> processes_;  // index 0 is the agent and stays empty
   agent::ReferenceTable references_{*this};
   Phase phase_ = Phase::poll;
   std::vector<Index> unscanned_;

@@ -1,9 +1,9 @@
-/// Names of objects for a simulation: control's ObjectNames, and the NamedObjects of each node,
-/// with what is under way between them, which a reset loses.
+/// Names of objects for a simulation: control's ObjectNames, the NamedObjects of each node, and
+/// the messages between them, which a reset loses.
 ///
-///     names.detach(node, object, owner);      // → host.hold_named(), later host.named()
-///     names.move(node, calm);                 // some words arrive
-///     names.reset(node);                      // their talk begins anew
+///     names.detach(node, object, owner);      // → host.hold_named(), later host.found()
+///     names.move(node, calm);                 // delivers some messages
+///     names.reset(node);                      // starts its talk with control anew
 #pragma once
 
 #include "troupe/runtime/agent/named_objects.hpp"
@@ -26,11 +26,11 @@ class PlayedNames final {
    public:
     virtual ~Host() = default;
     virtual void hold_named(std::size_t node, ObjectId object, std::int32_t delta) = 0;
-    /// Whoever asked has it by its name.
+    /// The object was found by its name; the process that asked gets a handle.
     virtual void found(std::size_t node, const control::ObjectName& what) = 0;
     /// Answers ask_name_of().
     virtual void on_name(std::size_t node, ObjectId object, bool has_one) = 0;
-    /// Nothing has this name any more, though somebody may just have been told of it.
+    /// The object has no name any more. A process may have found it just before.
     virtual void forgotten(ObjectId object) = 0;
   };
 
@@ -71,7 +71,7 @@ class PlayedNames final {
       tell(at, event);
     }
   }
-  /// The connection breaks, or control is another process.
+  /// Plays a broken connection to control, or a new control.
   void reset(std::size_t node) {
     Node& at = *nodes_[node];
     at.said.clear();
@@ -79,7 +79,7 @@ class PlayedNames final {
     at.whose.clear();
     at.named.registered();
   }
-  /// It hears of a death: what it has asked is to be asked again.
+  /// The node learns of another node's death. Its open questions will be asked again.
   void noticed(std::size_t node) { nodes_[node]->whose.clear(); }
   void died(std::size_t node) {
     reset(node);

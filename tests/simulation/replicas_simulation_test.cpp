@@ -1,5 +1,6 @@
-// Objects with copies at other nodes over 12,000 schedules: with fewer deaths at a time than copies
-// nothing is lost, and in the end nothing is left; and the same schedules find planted mistakes.
+// Proves replicas over 12,000 schedules: nothing is lost while fewer nodes die at a time than
+// there are copies, and nothing is left at the end. The same schedules must find planted
+// mistakes.
 #include "kernel/hooks.hpp"
 #include "kernel/seeds.hpp"
 #include "replicas_world.hpp"
@@ -31,7 +32,7 @@ TEST(ReplicasSimulation, NothingIsLostAndNothingIsLeft) {
   const double share = static_cast<double>(kMostOfReplicas) / static_cast<double>(seeds.count);
   const auto expect_more = [share](std::uint64_t seen, double than, const char* what) {
     RecordProperty(what, std::to_string(seen));
-    EXPECT_GT(static_cast<double>(seen) * share, than) << what;  // the figures are those of all
+    EXPECT_GT(static_cast<double>(seen) * share, than) << what;  // `than` is for kMostOfReplicas seeds
   };
   expect_more(total.puts, 50'000, "puts");
   expect_more(total.refused, 1'000, "puts without copies");
@@ -44,8 +45,8 @@ TEST(ReplicasSimulation, NothingIsLostAndNothingIsLeft) {
 }
 
 TEST(ReplicasSimulation, SeedsThatOnceFailedPass) {
-  // What a dead node had sent to the owner; who let go of a ref while its bytes came, and got it
-  // anew.
+  // Rare paths: messages of a dead node reach the owner, and a ref is dropped while its bytes
+  // arrive and comes back.
   for (const std::uint64_t seed : {5001541, 5035951, 8036878}) {
     ReplicasWorld world(seed);
     world.run();

@@ -1,18 +1,20 @@
-/// Objects with copies at other nodes, in one thread: nodes with an ReferenceTable and Replicas
-/// each, FIFO links of different speed, refs that are passed on, also inside values, and deaths of
-/// whole nodes, fewer than there are copies and a further one whenever all copies are there again,
-/// driven by a seed.
+/// Simulates objects with replicas at other nodes in one thread. Each node has a ReferenceTable
+/// and Replicas. FIFO links of different speed connect them. Refs are passed on, also inside
+/// values. Fewer nodes die than an object has copies, and a further one dies whenever all copies
+/// are complete again. A seed drives it.
 ///
 ///     ReplicasWorld world(seed);
 ///     world.run();
 ///     EXPECT_EQ(world.broken(), "");
 ///
-/// Checked: what was put with copies is never lost, whoever dies; the last bytes of what somebody
-/// can still name are not freed, unless the only node that had passed it on died before its owner
-/// knew of the receiver, or passed it on to the owner itself; every put is answered and, if well,
-/// has its copies; every await is answered after the last fault, and then there are as many copies
-/// as nodes allow; when all is let go no record, count, copy or byte is left. With names: what has
-/// one is not lost either, though nobody else holds it.
+/// The world checks:
+/// - An object that was put with replicas is never lost.
+/// - The last bytes of an object that somebody can still name are not freed. The exception is a ref
+///   whose only sender died before the owner knew of the receiver, or sent it to the owner itself.
+/// - Every put is answered. A put that succeeds has its copies.
+/// - Every Await is answered after the last fault, and there are as many copies as nodes allow.
+/// - When every handle is dropped, no record, count, copy or byte is left.
+/// - With names: an object with a name is not lost either, even without another holder.
 #pragma once
 
 #include "tests/simulation/played_names.hpp"
@@ -33,7 +35,7 @@ namespace troupe::simulation {
 
 class ReplicasWorld : private PlayedNames::Host {
  public:
-  struct Seen {  // what the schedules did, so that they can be judged
+  struct Seen {  // what the schedules did, to judge their coverage
     std::uint64_t puts = 0, refused = 0, found = 0, lent = 0, deaths = 0, orphans = 0, excused = 0;
     std::uint64_t restored = 0, repaired = 0, named = 0, by_name = 0;
   };
@@ -107,9 +109,9 @@ class ReplicasWorld : private PlayedNames::Host {
     std::map<ObjectId, Entry> table;                         // of its one process
     std::deque<std::pair<ObjectId, wire::Value>> answers;    // to it
     std::map<std::uint64_t, ObjectId> puts;                  // by request
-    std::map<ObjectId, std::size_t> pulling;                 // the transfers' own table
-    std::map<std::uint64_t, ObjectId> bytes;                 // by number: of which object
-    std::map<std::uint64_t, std::pair<ObjectId, int>> lent;  // the copy, and its uses
+    std::map<ObjectId, std::size_t> pulling;                 // the table of running transfers
+    std::map<std::uint64_t, ObjectId> bytes;                 // by number: their object
+    std::map<std::uint64_t, std::pair<ObjectId, int>> lent;  // the copy, and its number of uses
     std::vector<ObjectId> returned;
 
     // ReferenceTable::Out
@@ -182,7 +184,7 @@ class ReplicasWorld : private PlayedNames::Host {
       references.ready_from_owner(owner, object, lost, {});
     }
     void ask_name_of(ObjectId object) override { world.names_->ask_name_of(self, object); }
-    std::vector<ObjectId> failed_;  ///< pulls from nodes that are known to be dead
+    std::vector<ObjectId> failed_;  ///< pulls from nodes known to be dead
   };
 
   // --- a process
@@ -205,7 +207,7 @@ class ReplicasWorld : private PlayedNames::Host {
     const ObjectId id = node.puts.extract(answer.request).mapped();
     if (answer.error) {
       ++seen_.refused;
-      node.returned.push_back(id);  // its process lets go of it
+      node.returned.push_back(id);  // its process drops it
       node.table.erase(id);
       return;
     }
@@ -274,7 +276,7 @@ class ReplicasWorld : private PlayedNames::Host {
     });
     return true;
   }
-  /// Gives an object a name, finds one by it, or lets go of one.
+  /// Gives an object a name, finds one by its name, or removes a name.
   void use_names(Node& node) {
     const auto dice = random_.below(100);
     if (dice < 40) {
@@ -308,7 +310,7 @@ class ReplicasWorld : private PlayedNames::Host {
     nodes_[node]->replicas.on_name(object, has_one, now_);
   }
   void forgotten(ObjectId object) override { excuse(object); }
-  /// With what it names.
+  /// Excuses the loss of an object.
   void excuse(ObjectId object) {
     may_excuse_.insert(object);
     excused_.insert(object);
@@ -475,7 +477,7 @@ class ReplicasWorld : private PlayedNames::Host {
     ++dead_;
     ++seen_.deaths;
     node.alive = false;
-    if (names_) {  // whose owner lives, what has its name lets go of it
+    if (names_) {  // an object is released with its keeper's name while its owner lives
       names_->died(node.self);
       for (const auto& [name, what] : names_->all())
         if (what.keeper == id_of(node.self) && what.owner != what.keeper) excuse(what.object);
@@ -485,10 +487,10 @@ class ReplicasWorld : private PlayedNames::Host {
                                          [](const auto& one) { return one.first >= kNodes; });
       if (seen.owner != agent::kSelf && passed_on) may_excuse_.insert(seen.object);
     });
-    for (auto& other : nodes_) {  // some of what it sent last still arrives
+    for (auto& other : nodes_) {  // some of its last messages still arrive
       auto& link = other->links[node.self];
       if (!link.empty()) link.resize(random_.below(link.size() + 1));
-      // Nobody counts a ref that is on its way to its owner but its sender.
+      // A ref on its way to its owner is counted only by its sender.
       for (const Message& message : link)
         if (const auto* frame = std::get_if<Frame>(&message))
           for (const wire::OwnedRef& ref : frame->refs)
@@ -542,20 +544,21 @@ class ReplicasWorld : private PlayedNames::Host {
       act(node);
   }
 
-  /// Of what is still known there are as many copies as had nobody died.
+  /// Returns whether each known object has as many copies as if no node had died.
   bool is_whole() const {
     const std::size_t most = std::min<std::size_t>(copies_, nodes_.size() - dead_);
     return std::all_of(put_.begin(), put_.end(), [&](const ObjectId id) {
       return may_excuse_.count(id) != 0 || !is_known(id) || holders_of(id) >= most;
     });
   }
-  /// All deaths, by all: nobody reads what a dead node sent last any more.
+  /// Returns whether every node knows of every death. Messages of dead nodes are not read after
+  /// that.
   bool are_noticed() const {
     return std::all_of(nodes_.begin(), nodes_.end(), [&](const auto& node) {
       return !node->alive || node->known_dead.size() == dead_;
     });
   }
-  /// Also inside a value.
+  /// Returns whether the object can be named by a process, or by a record as part of a value.
   bool is_known(ObjectId id) const {
     return named_anywhere(id) || std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& node) {
              return node->alive && node->references.knows(id);
@@ -591,7 +594,8 @@ class ReplicasWorld : private PlayedNames::Host {
     }
   }
   void end() {
-    // Most hear at once; who looks for a copy that is gone hears of that after ten seconds.
+    // Most nodes learn of a death at once. A search for a copy that is gone ends after ten
+    // seconds.
     for (int i = 0; i < 60 || (i < 150 && (is_waiting() || !is_whole())); ++i)
       if (broken_.empty()) round(false);
     for (auto& node : nodes_) {
@@ -610,7 +614,7 @@ class ReplicasWorld : private PlayedNames::Host {
     for (auto& node : nodes_)
       if (node->alive && broken_.empty()) check_empty(*node);
   }
-  /// By whom ever lives.
+  /// Removes all names, on behalf of any node that is alive.
   void forget_all() {
     const auto alive =
         std::find_if(nodes_.begin(), nodes_.end(), [](const auto& node) { return node->alive; });
@@ -649,16 +653,16 @@ class ReplicasWorld : private PlayedNames::Host {
   Random random_;
   Duration repair_after_ = (random_.chance(0.5) ? 3 : 30) * kRound;
   double notices_ = 0;
-  bool restless_ = false;  ///< few objects, whose refs are passed on and let go of all the time
+  bool restless_ = false;  ///< few objects, whose refs are passed on and dropped all the time
   std::uint64_t copies_ = 2, deaths_ = 0, dead_ = 0;
   Time now_{std::chrono::seconds(1)};
   std::vector<std::unique_ptr<Node>> nodes_;
-  std::set<ObjectId> put_;  ///< that their process was told of
+  std::set<ObjectId> put_;  ///< whose put was acknowledged to its process
   std::map<std::uint64_t, ObjectId> pull_ids_;
-  /// Passed on by a node that died, and whose owner may not have known; lost by right.
+  /// Objects that a dead node passed on, and whose owner may not have known. They may be lost.
   std::set<ObjectId> may_excuse_;
-  std::set<ObjectId> excused_;  ///< whose name was let go of while somebody may have found it
-  std::set<ObjectId> ended_;    ///< of those, let go of by their owners: all copies go
+  std::set<ObjectId> excused_;  ///< lost their name while a process may have found it
+  std::set<ObjectId> ended_;    ///< of those, released by their owners: all copies go
   std::unique_ptr<PlayedNames> names_;
   std::uint64_t last_ = 0, bytes_ = 0, requests_ = 0;
   Seen seen_;

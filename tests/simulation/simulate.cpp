@@ -1,5 +1,5 @@
-/// The simulator from the command line: `./dev simulate --help`. Seeds run in child processes, so a
-/// broken invariant that aborts is a failure like any other, with its seed.
+/// The program behind `./dev simulate` (see --help). Seeds run in child processes, so a broken
+/// invariant that aborts is a failure like any other, with its seed.
 #include "tests/simulation/cluster/cluster.hpp"
 #include "tests/simulation/cluster/harness.hpp"
 
@@ -34,7 +34,7 @@ void usage() {
       "not; 2 wrong usage; 3 the load was below its floor");
 }
 
-/// The words of a list with commas.
+/// Splits a list at its commas.
 std::vector<std::string> words_of(const char* text) {
   std::vector<std::string> words;
   std::string word;

@@ -36,7 +36,7 @@ Agent::Agent(Cluster& cluster, sim::NodeIndex self, NodeId id)
              cluster.plan.fan, cluster.plan.transfers) {
   Wire::self = id;
   references_.ask_of_bytes(
-      [](const wire::Location&) { return true; });  // no disks, honest writers
+      [](const wire::Location&) { return true; });  // no disk, no writer that lies
 }
 
 Agent::~Agent() {

@@ -309,7 +309,7 @@ struct Truth {
   std::map<ObjectId, std::uint64_t> promised_;
   std::set<std::uint64_t> begun_, not_executed_, after_kill_;
   std::map<Epoch, NodeId> epochs_;
-  std::map<ActorId, std::pair<std::uint64_t, Epoch>> said_dead_;  ///< a life; the control that said it
+  std::map<ActorId, std::pair<std::uint64_t, Epoch>> said_dead_;  ///< a life, and its control
   std::map<ActorId, std::uint64_t> newest_life_;
   std::map<std::tuple<ActorId, std::uint64_t, std::uint64_t>, std::uint64_t> last_call_;
   std::map<std::uint64_t, ActorId> hosts_;
