@@ -1,4 +1,5 @@
-/// Takes a share of every CPU as long as it lives, and tells how busy the machine was in all.
+/// Keeps a share of every CPU busy for the lifetime of the object, and measures how busy the
+/// whole machine was.
 ///
 ///     BusyCpus busy(90);
 ///     std::printf("%.0f%%", busy.measured());
@@ -16,7 +17,7 @@ class BusyCpus {
   ~BusyCpus();
   BusyCpus(const BusyCpus&) = delete;
   BusyCpus& operator=(const BusyCpus&) = delete;
-  /// Percent of all CPUs that anybody used since the begin.
+  /// Returns the percentage of all CPUs that was used by any process since the constructor.
   double measured() const;
 
  private:

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Each canary is a load that goes wrong on purpose: the chaos program must end with 1 and say what went wrong.
+# Proves that the chaos program notices errors. Each canary is a load with an error made on purpose, after which the
+# program must end with code 1 and name the error.
 set -u
 chaos=$1
 for canary in lost wrong hung quiet; do

@@ -1,3 +1,7 @@
+// The rounds of the chaos program. A round starts a cluster and a load, injects faults one after
+// the other, and ends the cluster. After each fault, all parts must work again and untouched
+// nodes must live. After each round, the ledger must show no call twice or out of order, and
+// nothing may be left behind.
 #include "tests/chaos/chaos.hpp"
 
 #include "tests/chaos/ledger.hpp"
@@ -72,7 +76,7 @@ int Chaos::run() {
         try {
           one_fault(*kind);
           sleep(std::chrono::milliseconds(50 + random_() % 150));
-        } catch (const std::exception& error) {  // the cluster is beyond help
+        } catch (const std::exception& error) {  // the cluster cannot be used any more
           bad(kind->name, "lost", error.what());
           how = kind_named("everything_killed");
           break;
@@ -92,7 +96,7 @@ void Chaos::begin_round() {
   data_ = folder_ + "/data-" + std::to_string(rounds_);
   fs::create_directory(data_);
   fs::permissions(data_, fs::perms::owner_all);
-  // A small disk of its own, where that is allowed.
+  // The data folder gets a small disk of its own, if this user may mount one.
   on_tmpfs_ = ::mount("tmpfs", data_.c_str(), "tmpfs", 0, "size=256m,mode=0700") == 0;
   Setup setup;
   setup.command = options_.command;
@@ -108,7 +112,8 @@ void Chaos::begin_round() {
   new_driver();
 }
 
-/// A short run on a busy machine goes on until one fault has taken effect.
+/// Returns whether the run goes on. A short run on a busy machine continues until one fault has
+/// taken effect.
 bool Chaos::has_time(Clock::time_point until) const {
   const auto now = Clock::now();
   return now < until || (now < until + std::chrono::seconds(30) &&
@@ -199,8 +204,9 @@ void Chaos::check_bystanders(const std::string& kind) {
       bad(kind, "lost", node.name + " ended, to which nothing was done");
 }
 
-/// A node whose silence has lasted may be given up by control at any moment: if control fell silent
-/// next, it would have to end, though nothing was done to it then.
+/// Replaces dead nodes and waits until control hears every node. Without the wait, the next fault
+/// could find a node that was silent for long, and control would declare it dead although nothing
+/// was done to it.
 void Chaos::restore_nodes(const std::string& kind) {
   cluster_->forget_dead();
   while (static_cast<int>(cluster_->nodes().size()) < options_.nodes && cluster_->add_node()) {
@@ -224,7 +230,7 @@ void Chaos::bad(const std::string& kind, const std::string& what, const std::str
   std::fprintf(stderr, "chaos: %6.1f s %s\n", ms_since(begun_) / 1000, messages_.back().c_str());
 }
 
-/// What ran twice, or out of order, in all of the round.
+/// Reports the calls of this round that ran twice or out of order.
 void Chaos::audit(const std::string& kind) {
   const Audit audit = audit_of(ledger_);
   for (const std::string& text : audit.twice) bad(kind, "duplicated", text);

@@ -1,4 +1,5 @@
-/// The chaos program: load on a real cluster, faults in between, and a table of what came of it.
+/// The chaos program. It keeps load on a real cluster, injects faults, and reports whether
+/// anything was lost, duplicated, wrong or hung.
 ///
 ///     Chaos chaos(options);
 ///     int code = chaos.run();      // 0, or 1 when anything was lost, duplicated, hung or wrong
@@ -21,26 +22,26 @@ namespace chaos {
 
 struct Options {
   double minutes = 1;
-  int rounds = 0;  ///< clusters after which it ends; 0: by time alone
+  int rounds = 0;  ///< stop after this many clusters; 0: only after `minutes`
   std::uint64_t seed = 1;
   std::vector<std::string> only;  ///< kinds; empty: all
-  std::string report;             ///< JSON goes there
+  std::string report;             ///< file for a report in JSON; empty: none
   std::string canary;
   int nodes = 4;
-  int floor = 20;  ///< operations a second below which the load proves nothing
-  int bound = 60;  ///< seconds within which everything must work again after a fault
-  int busy = 0;    ///< percent of each CPU that are taken from everybody all the time
+  int floor = 20;  ///< fewer operations a second are too little load
+  int bound = 60;  ///< seconds within which all must work again after a fault
+  int busy = 0;    ///< per cent of each CPU kept busy all the time
   std::string command, program, shim;
   bool verbose = false;
 };
 
-/// Of one kind of fault.
+/// The results of one kind of fault.
 struct Row {
-  std::uint64_t injected = 0, missed = 0;  ///< missed: it did not take effect
+  std::uint64_t injected = 0, missed = 0;  ///< missed: the fault did not take effect
   Work work;
   std::uint64_t lost = 0, duplicated = 0, hung = 0, wrong = 0;
   std::vector<double> recovery;  ///< in ms
-  std::string skipped;           ///< why it cannot be done here
+  std::string skipped;           ///< why this machine cannot inject it
 };
 
 class Chaos {
@@ -51,10 +52,10 @@ class Chaos {
   static std::vector<std::string> kinds();
 
  private:
-  /// What a fault was, when it took effect.
+  /// A fault that took effect.
   struct Injected {
-    Clock::time_point at = Clock::now();  ///< from when recovery is counted
-    bool new_driver = false;              ///< the load itself was the victim
+    Clock::time_point at = Clock::now();  ///< recovery is measured from here
+    bool new_driver = false;              ///< the fault struck the load itself
   };
   using Effect = std::optional<Injected>;
   using Fault = Effect (Chaos::*)();
@@ -62,7 +63,7 @@ class Chaos {
     const char* name;
     Fault inject;
     bool risky;  ///< objects may be lost with their node
-    bool round;  ///< ends the cluster
+    bool round;  ///< the fault ends the cluster
   };
   static const std::vector<Kind>& all_kinds();
   static const Kind* kind_named(const std::string& name);
@@ -83,7 +84,7 @@ class Chaos {
   void expect_nothing_left(const std::string& kind, Clock::time_point since);
   void sleep(std::chrono::milliseconds time);
 
-  // what it comes to (report.cpp)
+  // results (report.cpp)
   int report();
 
   // faults (faults.cpp)
@@ -136,10 +137,10 @@ class Chaos {
   std::vector<const Kind*> bag_;
   std::vector<std::string> messages_;
 
-  // of a round
+  // The state of one round, that is, of one cluster.
   std::unique_ptr<Cluster> cluster_;
   std::unique_ptr<Driver> driver_;
-  Work before_;  ///< of drivers that have ended
+  Work before_;  ///< done by drivers that have ended
   Clock::time_point begun_ = Clock::now();
   Clock::time_point round_begun_{};
   std::vector<double> control_kills_;

@@ -1,5 +1,5 @@
-/// A cluster as its operator has it: `troupe up` with a data folder, and nodes that join it by
-/// token, each with a launcher of its own. All of it are children of this process.
+/// A cluster as an operator starts it: `troupe up` with a data folder, and nodes that join it by
+/// token, each with a launcher of its own. All processes are descendants of this process.
 ///
 ///     Cluster cluster(setup);
 ///     cluster.start(3);
@@ -17,8 +17,8 @@ namespace chaos {
 
 struct Setup {
   std::string command;  ///< the `troupe` command
-  std::string folder;   ///< everything of this run
-  std::string shim;     ///< empty: nothing is preloaded
+  std::string folder;   ///< holds all files of this run
+  std::string shim;     ///< library to preload; empty: none
   std::string page;
   double cpus = 4;
   std::string memory = "1GiB";
@@ -27,11 +27,11 @@ struct Setup {
 struct Node {
   std::string id, name, file;
   int agent = 0, launcher = 0;
-  bool first = false;  ///< where drivers come in by the head's file
-  bool stays = true;   ///< nothing was done to it
+  bool first = false;  ///< drivers enter here, with the head's file
+  bool stays = true;   ///< no fault struck it, so it must live
 };
 
-/// What `troupe list WHAT --json` says, or nothing when it fails.
+/// Returns the output of `troupe list WHAT --json`, or nothing when it fails.
 std::string list(const std::string& command, const std::string& what, const std::string& file,
                  const std::string& log);
 
@@ -43,23 +43,25 @@ class Cluster {
   Cluster(const Cluster&) = delete;
   Cluster& operator=(const Cluster&) = delete;
 
-  /// Throws std::runtime_error. The head has two nodes, the others join; at least 3.
+  /// Starts a head with two nodes, and further nodes that join. `nodes` is at least 3. Throws
+  /// std::runtime_error.
   void start(int nodes);
-  /// False when no token is left.
+  /// Returns false when no token is left.
   bool add_node();
   std::size_t tokens() const noexcept { return tokens_.size(); }
   std::vector<Node>& nodes() noexcept { return nodes_; }
   Node* of_agent(int pid);
-  /// Takes the dead ones out of nodes().
+  /// Removes dead nodes from nodes().
   void forget_dead();
-  /// Whether control lists just these nodes and has heard each of them lately.
+  /// Returns whether control lists exactly these nodes and has heard each of them lately.
   bool is_whole() const;
-  /// Of control as it runs now, or 0.
+  /// Returns the pid of the running control, or 0.
   int control() const;
   int launcher() const noexcept { return head_.pid; }
   const std::string& id() const noexcept { return id_; }
   const std::string& log() const noexcept { return log_; }
-  /// By SIGTERM of the launchers, as an operator does. What ended otherwise, if anything.
+  /// Ends the cluster as an operator does, by SIGTERM to the launchers. Describes the processes
+  /// that did not end well.
   std::string stop();
 
  private:

@@ -1,5 +1,5 @@
-/// The load as the chaos program sees it: a child that is told of faults and says what became of
-/// the work.
+/// The load as the chaos program sees it: a child that receives the faults' marks and reports the
+/// results of its work.
 ///
 ///     Driver driver(program, file, ledger, seed, canary, log);
 ///     driver.mark(1, injected);  double ms = driver.recovered(1, 40s);
@@ -22,7 +22,7 @@ struct Work {
   Work operator-(const Work& other) const;
 };
 
-/// What should not be: lost, wrong, hung or duplicated.
+/// A broken promise: lost, wrong, hung or duplicated work.
 struct Bad {
   std::string what, text;
 };
@@ -38,18 +38,19 @@ class Driver {
   bool ready(std::chrono::milliseconds bound);
   void say(const std::string& line);
   void mark(std::uint64_t number, Clock::time_point injected);
-  /// Milliseconds from the injection until everything worked again, or nothing within that time.
+  /// Returns the milliseconds from the injection until everything worked again, or nothing if
+  /// that took longer than `bound`.
   std::optional<double> recovered(std::uint64_t number, std::chrono::milliseconds bound);
-  /// Ends it as a user does: false when it did not end well.
+  /// Ends the load as a user does. Returns false when it did not end well.
   bool finish();
-  /// Takes in what it has said by now.
+  /// Reads the lines that the load has written so far.
   void listen();
 
   int pid() const noexcept { return child_.pid; }
   const Work& work() const noexcept { return work_; }
   std::vector<Bad> take_bad() { return std::exchange(bad_, {}); }
-  std::map<int, int> actors;   ///< their processes
-  std::optional<double> home;  ///< its node is lost: how long its waits took to end
+  std::map<int, int> actors;   ///< the pid of each actor's process
+  std::optional<double> home;  ///< its node is lost: ms until all its waits ended
   std::map<std::uint64_t, std::string> hogged;
 
  private:

@@ -1,4 +1,5 @@
-// The faults that hit processes and what is between them. Each says whether it took effect.
+// Faults of processes and of the network between them. Each function returns whether the fault
+// took effect.
 #include "tests/chaos/chaos.hpp"
 
 #include <dirent.h>
@@ -48,7 +49,7 @@ const std::vector<Chaos::Kind>& Chaos::all_kinds() {
   return kinds;
 }
 
-// --- whom
+// --- victims
 
 std::vector<int> Chaos::workers(bool of_actors) {
   driver_->listen();
@@ -62,10 +63,12 @@ std::vector<int> Chaos::workers(bool of_actors) {
   return found;
 }
 
-/// A node that is not the driver's own; `head_too`: also the head's other one.
+/// Returns a random node that is not the driver's own. With `head_too`, the head's other node may
+/// be chosen.
 Node* Chaos::victim(bool head_too) {
   std::vector<Node*> found;
-  // The head's launcher ends the cluster with the last of its two nodes.
+  // The head's launcher ends the cluster with the last of its two nodes, so one of them must
+  // stay.
   const auto of_head =
       std::count_if(cluster_->nodes().begin(), cluster_->nodes().end(), [&](const Node& node) {
         return node.launcher == cluster_->launcher() && is_alive(node.agent);
@@ -83,8 +86,8 @@ Node* Chaos::victim(bool head_too) {
 // --- kills
 
 namespace {
-/// A killed process may take seconds on a busy machine. One that is taken for alive and then dies
-/// looks like a node that ended by itself.
+/// On a busy machine, a killed process may take seconds to die. If it were counted as alive, its
+/// death would later look like a node that ended by itself.
 constexpr auto kDies = 20s;
 }  // namespace
 
@@ -135,10 +138,12 @@ Chaos::Effect Chaos::launcher_killed() {
   return injected;
 }
 
-/// The driver's own node: all its waits must end at once, and another driver finds the rest.
+/// Kills the driver's own node. All its waits must end at once, and another driver must find what
+/// is left.
 Chaos::Effect Chaos::home_killed() {
   Node& home = cluster_->nodes().front();
-  // The head's launcher ends the cluster with the last of its two nodes.
+  // The head's launcher ends the cluster with the last of its two nodes, so one of them must
+  // stay.
   const auto of_head = std::count_if(
       cluster_->nodes().begin(), cluster_->nodes().end(),
       [&](const Node& n) { return n.launcher == cluster_->launcher() && is_alive(n.agent); });
@@ -155,7 +160,7 @@ Chaos::Effect Chaos::home_killed() {
   else if (*driver_->home > 2000)
     bad("home_killed", "hung", "waits went on for longer than 2 s without their node");
   cluster_->forget_dead();
-  // Drivers come in where nodes that joined have a file of their own.
+  // New drivers enter at a node that joined, since such a node has a cluster file of its own.
   auto& nodes = cluster_->nodes();
   const auto other = std::find_if(nodes.begin(), nodes.end(), [&](const Node& node) {
     return node.launcher != cluster_->launcher();
@@ -167,12 +172,13 @@ Chaos::Effect Chaos::home_killed() {
 }
 
 Chaos::Effect Chaos::control_killed() {
-  // A launcher gives up on control after five ends in a row without 30 s of service.
+  // A launcher ends after five ends of control in a row without 30 s of service, so a new cluster
+  // starts before that.
   auto& kills = control_kills_;
   const double now = ms_since(begun_);
   if (!kills.empty() && now - kills.back() > 30'000) kills.clear();
   if (kills.size() >= 5) {
-    faults_ = 1'000;  // a new cluster
+    faults_ = 1'000;  // ends the round
     return std::nullopt;
   }
   kills.push_back(now);
@@ -192,7 +198,8 @@ Chaos::Effect Chaos::driver_killed() {
   const auto injected = kill_now(driver_->pid(), "chaos");
   if (!injected) return std::nullopt;
   driver_->listen();
-  // What was its own goes; detached actors stay, of this driver and of those before it.
+  // The job's workers and actors must end. Detached actors of this driver and of earlier ones
+  // stay.
   const std::size_t detached = 6 * static_cast<std::size_t>(drivers_of_round_);
   std::size_t left = 0;
   const bool freed = within(5s, [&] {
@@ -209,7 +216,8 @@ Chaos::Effect Chaos::driver_killed() {
 
 // --- stops
 
-/// Stops them all for that time. Recovery is counted from the begin or from the end.
+/// Stops these processes for `time`. Recovery counts from the stop with `from_begin`, and else
+/// from the end.
 Chaos::Effect Chaos::stop_for(const std::vector<int>& pids, std::chrono::milliseconds time,
                               bool from_begin) {
   Injected injected;
@@ -241,7 +249,7 @@ Chaos::Effect Chaos::agent_stopped() {
   return stop_for({node->agent}, std::chrono::milliseconds(500 + random_() % 5000), false);
 }
 
-/// Longer than a silent node lives: when it wakes it must end.
+/// Stops an agent for longer than a silent node stays a member. It must end after it resumes.
 Chaos::Effect Chaos::agent_stopped_long() {
   const Node* node = victim(true);
   if (node == nullptr) return std::nullopt;
@@ -273,14 +281,14 @@ Chaos::Effect Chaos::control_stopped() {
   return stop_for({control}, std::chrono::milliseconds(500 + random_() % 4000), false);
 }
 
-/// Everybody carries on, and nobody is dead when it wakes.
+/// While control is stopped, the nodes carry on. When it resumes, it must declare no node dead.
 Chaos::Effect Chaos::control_stopped_long() {
   const int control = cluster_->control();
   if (control == 0) return std::nullopt;
   return stop_for({control}, std::chrono::milliseconds(13'000 + random_() % 3000), false);
 }
 
-/// Five parts of a hundred of the time are its own.
+/// Lets an agent run for only 5% of the time.
 Chaos::Effect Chaos::node_slow() {
   Node* node = victim(true);
   if (node == nullptr) return std::nullopt;
@@ -298,7 +306,7 @@ Chaos::Effect Chaos::node_slow() {
 
 // --- the network
 
-/// What the proxy has been told lasts that long.
+/// Keeps the proxy's present rules for `time`, then heals the network.
 Chaos::Effect Chaos::hold_for(std::chrono::milliseconds time, bool from_begin) {
   Injected injected;
   const auto before = proxy_->effect();
@@ -362,7 +370,7 @@ Chaos::Effect Chaos::partition_one_way() {
   return hold_for(std::chrono::milliseconds(500 + random_() % 5000), false);
 }
 
-/// From everybody: then control is as good as down, and everybody carries on.
+/// Cuts control off from all nodes, which must carry on as without a control.
 Chaos::Effect Chaos::control_cut_off() {
   if (!proxy_) return rows_["control_cut_off"].skipped = kNoProxy, std::nullopt;
   const int control = cluster_->control();
@@ -412,7 +420,8 @@ Chaos::Effect Chaos::clock_jumped() {
   return injected;
 }
 
-/// As a lid that is closed over all of them: one clock goes on, the other stands still.
+/// Plays machines that sleep: the clock that counts sleep jumps ahead, and the monotonic clock
+/// does not.
 Chaos::Effect Chaos::machines_slept() {
   if (!proxy_) return rows_["machines_slept"].skipped = kNoProxy, std::nullopt;
   const auto before = page_->sleep_reads.load();

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# A chaos program that is killed alone takes its clusters with it.
+# Proves that the clusters of a chaos program end when the program is killed and nothing else.
 set -u
 chaos=$1
 setsid "$chaos" --minutes 1 --seed 1 --nodes 3 --only worker_killed >/dev/null 2>&1 &
 session=$!
 
-# Pids of its session that live: whatever it has started, and what that has started.
+# Prints the pids of living processes in its session: its children and all their descendants.
 alive() {
   local stat pid rest
   for stat in /proc/[0-9]*/stat; do
@@ -15,7 +15,7 @@ alive() {
   done
 }
 
-# Until alive names so many, at most so many seconds.
+# until_alive OPERATOR NUMBER SECONDS: waits until the number of living processes compares so, for at most SECONDS.
 until_alive() {
   local end=$((SECONDS + $3))
   until (($(alive | wc -l) $1 $2)); do

@@ -14,7 +14,7 @@ Ledger::~Ledger() {
 }
 
 void Ledger::append(const Entry& entry) const {
-  (void)!::write(fd_, &entry, sizeof entry);  // one write of so few bytes is whole or not there
+  (void)!::write(fd_, &entry, sizeof entry);  // such a small write happens whole or not at all
 }
 
 Audit audit_of(const std::string& path) {

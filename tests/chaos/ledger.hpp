@@ -1,6 +1,5 @@
-/// What was executed, written down where every process of the load runs: a file to which each
-/// execution of an actor's method appends one record. It says afterwards what no reply can: whether
-/// a call ran twice, or never.
+/// A file to which every execution of an actor's method appends one record. All processes of the
+/// load share it. It proves what replies cannot: whether a call ran twice, or never.
 ///
 ///     ledger.append({tag, caller, sequence, life});      // in the method
 ///     Audit audit = audit_of(path);                      // at the end
@@ -15,7 +14,7 @@
 
 namespace chaos {
 
-/// One execution: that call of that caller, in that life of that actor.
+/// One execution: a caller's call with that sequence number, in one life of an actor.
 struct Entry {
   std::uint64_t actor = 0, caller = 0, sequence = 0, life = 0;
 };

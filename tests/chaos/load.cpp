@@ -1,3 +1,5 @@
+// The load of the chaos program (load.hpp): its tasks and actors, its records in control, and the
+// checks of every answer.
 #include "tests/chaos/load.hpp"
 
 #include "tests/chaos/ledger.hpp"
@@ -37,7 +39,7 @@ using troupe::Ref;
 using troupe::TaskOptions;
 using Words = std::vector<std::uint64_t>;
 
-constexpr auto kHung = 30s;  ///< a wait that lasts longer hangs
+constexpr auto kHung = 30s;  ///< a wait that takes longer counts as hung
 constexpr std::size_t kActors = 6;
 
 std::uint64_t random_word() {
@@ -63,9 +65,10 @@ std::uint64_t sum_of(const Words& words) {
   return sum;
 }
 
-// --- what runs in workers
+// --- code that runs in workers
 
-/// The answer, who gave it and when: any wall clock does.
+/// Returns the answer, and marks of the attempt: its process, a random number and any wall
+/// clock's time.
 Words task(std::uint64_t x, int us) {
   std::this_thread::sleep_for(std::chrono::microseconds(us));
   const auto when = std::chrono::system_clock::now().time_since_epoch().count();
@@ -78,7 +81,7 @@ Words make(std::uint64_t seed, std::uint64_t n) {
 std::uint64_t check(const Words& words) {
   return sum_of(words);
 }
-/// All the memory that there is, up to 4 GiB.
+/// Takes all the memory that there is, up to 4 GiB.
 std::uint64_t hog() {
   std::uint64_t sum = 0;
   for (std::size_t i = 0; i < 256; ++i) {
@@ -103,7 +106,8 @@ struct Tally {
   std::uint64_t life = random_word();
 };
 
-/// Calls an actor a few times from where it runs. Which of them were answered wrongly, or not.
+/// Calls an actor a few times from a worker. Returns the number of calls that were answered
+/// wrongly or not at all.
 std::uint64_t visit(Context& ctx, const Actor<Tally>& tally, int calls) {
   const std::uint64_t caller = random_word();
   std::vector<Ref<Words>> replies;
@@ -130,18 +134,18 @@ struct Operation {
   std::size_t actor = 0;
   std::uint64_t sequence = 0;
   Clock::time_point begun = Clock::now();
-  AnyRef ref, source;  ///< source: the object that it reads
+  AnyRef ref, source;  ///< source: the object that the task reads
   bool at_risk = false, told = false;
 };
 
-/// A fault that was injected, until everything works again.
+/// An injected fault, until everything works again.
 struct Mark {
   std::uint64_t number = 0;
   Clock::time_point injected{};
-  std::uint64_t under_way = 0;       ///< operations up to this number
-  std::vector<bool> actors_waiting;  ///< for a call that was made afterwards
-  std::uint64_t records = 0;         ///< rounds of records that had begun by then
-  std::uint64_t probes = 0;          ///< of it, under way
+  std::uint64_t under_way = 0;       ///< operations up to this number must end
+  std::vector<bool> actors_waiting;  ///< until a later call of the actor is answered
+  std::uint64_t records = 0;         ///< rounds of records begun before the fault
+  std::uint64_t probes = 0;          ///< its probe tasks under way
 };
 
 void say(const std::string& line) {
@@ -156,7 +160,7 @@ std::string one_line(std::string text) {
   return text.substr(0, 400);
 }
 
-/// Keeps records in control: names of detached actors, found again and ended.
+/// Keeps records in control: it makes named detached actors, finds them again and ends them.
 class Records {
  public:
   Records(Context ctx, const LoadOptions& options)
@@ -170,14 +174,14 @@ class Records {
     changed_.notify_all();
     if (thread_.joinable()) thread_.join();
   }
-  /// Begins a round now.
+  /// Begins a round now. Returns the number of rounds begun before it.
   std::uint64_t hurry() {
     const std::lock_guard lock(mutex_);
     hurry_ = true;
     changed_.notify_all();
     return begun_;
   }
-  /// The last good round's number.
+  /// Returns the number of the last round without an error.
   std::uint64_t good() const { return good_; }
   std::atomic<bool> full{false};
   std::atomic<std::uint64_t> refused{0};
@@ -192,8 +196,8 @@ class Records {
       }
   }
 
-  /// Of this driver's n-th record: the drivers of a round write one ledger, and their seeds follow
-  /// one another.
+  /// Returns the ledger's tag of this driver's n-th record. Mixing keeps tags apart, since the
+  /// drivers of a round share a ledger and have consecutive seeds.
   std::uint64_t tag_of(std::uint64_t n) const { return mix(mix(options_.seed) + n); }
 
   bool next() {
@@ -211,7 +215,7 @@ class Records {
     }
     const std::string name = kept_.back();
     failing_ = true;
-    // A request whose answer was lost may have been carried out: then there is one already.
+    // A request whose answer was lost may have been carried out. The actor exists already then.
     const auto made =
         ctx_.with(ActorOptions{
                       .name = name, .detached = true, .get_if_exists = true, .max_restarts = -1})
@@ -238,7 +242,7 @@ class Records {
 
   void on_error(const Error& error) {
     say("note " + one_line(error.what()));
-    // A name that control cannot write down is told as one under which no actor could be made.
+    // When control cannot write the name to its disk, the error says that no actor could be made.
     const bool no_room =
         error.code() == Code::no_space || error.code() == Code::out_of_disk ||
         std::string(error.what()).find("no actor could be made") != std::string::npos;
@@ -246,7 +250,7 @@ class Records {
       ++refused;
       if (!full) say("bad wrong a record was refused for want of space: " + one_line(error.what()));
     }
-    if (acknowledged_) failing_ = false;  // an answer is lost, the record is not
+    if (acknowledged_) failing_ = false;  // the answer is lost, but not the record
     if (!failed_since_) failed_since_ = Clock::now();
     if (Clock::now() - *failed_since_ < 2 * kHung || full) return;
     say("bad hung control has kept no record for 60 s: " + one_line(error.what()));
@@ -379,7 +383,7 @@ class Load {
                              .submit<visit>(actors_[random_() % actors_.size()], 5));
   }
 
-  // --- what has ended
+  // --- ended operations
 
   void take_in(Clock::duration most) {
     std::vector<AnyRef> refs;
@@ -420,7 +424,8 @@ class Load {
     say("bad " + what + " " + one_line(text));
   }
 
-  /// An error of work that had no reason to end in one.
+  /// Handles an error of an operation. It is a broken promise unless the operation's object was
+  /// at risk.
   void on_error(const std::string& what, const Operation& operation, const Error& error) {
     if (error.code() == Code::unavailable) throw troupe::Unavailable(error.info());
     if (error.code() == Code::object_lost && (operation.at_risk || at_risk_)) {
@@ -438,7 +443,8 @@ class Load {
     if (value->front() != operation.expected) bad("wrong", "a task's answer");
     for (Mark& mark : marks_)
       if (operation.kind == Kind::probe && operation.sequence == mark.number) --mark.probes;
-    // The same answer a second later: one attempt's, whatever became of the others.
+    // Reads some answers again a second later. A difference would mean that two attempts were
+    // published.
     if (random_() % 8 == 0) answered_.push_back({Clock::now(), ref, *value});
     while (!answered_.empty() && Clock::now() - answered_.front().at > 1s) {
       const auto again = ctx_.try_get(answered_.front().ref, kHung);
@@ -476,7 +482,7 @@ class Load {
     }
     if (error.code() == Code::unavailable && !is_home()) throw troupe::Unavailable(error.info());
     if (error.code() != Code::actor_died || error.outcome() == Outcome::unknown) return;
-    // For good: nobody is left who knows how to make it.
+    // The actor is over for good, since no process can start it again.
     if (operation.number <= spawned_at_) return;
     ++counts_.ended;
     if (!at_risk_) bad("lost", std::string("an actor ended for good: ") + error.what());
@@ -536,7 +542,7 @@ class Load {
     return true;
   }
 
-  // --- what the chaos program says
+  // --- commands of the chaos program
 
   void listen() {
     pollfd entry{STDIN_FILENO, POLLIN, 0};
@@ -594,7 +600,7 @@ class Load {
     marks_.push_back(std::move(mark));
   }
 
-  /// The operation begun last belongs to that mark.
+  /// Assigns the operation that was begun last to that mark.
   void under_way_order(std::uint64_t number) {
     for (auto& [id, operation] : under_way_)
       if (operation.number == last_number_) operation.sequence = number;
@@ -626,7 +632,7 @@ class Load {
     records_.stop();
     const Audit audit = audit_of(options_.ledger);
     if (options_.canary == "lost" && !acknowledged_.empty())
-      ++acknowledged_.back().second;  // as if that one had been acknowledged
+      ++acknowledged_.back().second;  // as if that call had been acknowledged
     for (const auto& [tag, sequence] : acknowledged_)
       if (!ran(audit, tag, sequence)) bad("lost", "an acknowledged call was never executed");
     for (const auto& [tag, sequence] : never_)
@@ -641,10 +647,10 @@ class Load {
     return at != audit.executed.end() && at->second.count(sequence) != 0;
   }
 
-  /// The driver's own node is gone: every wait must end in that, at once.
+  /// Called when the driver's own node is gone: every wait must end with that error, at once.
   int home_is_lost(const troupe::Unavailable& error) {
     const auto begun = Clock::now();
-    // A worker of the dead node may say so before this process has seen it.
+    // A worker of the dead node may report its death before this process has seen it.
     while (is_home() && Clock::now() - begun < 1s) std::this_thread::sleep_for(5ms);
     if (is_home()) {
       bad("lost", std::string("a wait ended though its node lives: ") + error.what());

@@ -1,4 +1,4 @@
-// Faults of the machine: memory, disk, what is on the disk; and the end of everything.
+// Faults of the machine: full memory, a full disk, damaged files, and the end of all processes.
 #include "tests/chaos/chaos.hpp"
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The number behind that word in a file of words and numbers; 0: none.
+/// Returns the number that follows `word` in a file of words and numbers, or 0.
 std::uint64_t number_in(const std::string& path, const std::string& word) {
   std::ifstream file(path);
   for (std::string name, value; file >> name >> value;)
@@ -32,7 +32,7 @@ bool write_to(const std::string& path, const std::string& text) {
   return file.good();
 }
 
-/// A group of processes with a limit of memory, where this user may make one.
+/// A control group with a memory limit, if this user may create one.
 class MemoryGroup {
  public:
   explicit MemoryGroup(const std::string& name) {
@@ -69,7 +69,8 @@ class MemoryGroup {
   std::string folder_, limit_, events_;
 };
 
-/// Damages one file: another byte, cut off, zeros, exchanged with another, gone. What was done.
+/// Damages one file: changes a byte, truncates, zeroes, exchanges or removes it. Returns what was
+/// done.
 std::string damage(const fs::path& folder, std::mt19937_64& random) {
   std::vector<fs::path> files;
   for (const auto& entry : fs::recursive_directory_iterator(folder))
@@ -123,7 +124,8 @@ std::set<std::string> jobs_of(const std::string& command, const std::string& fil
 
 }  // namespace
 
-/// A task takes all memory that its node may use: the kernel kills it, and nothing else suffers.
+/// A task takes all memory that its node may use. The kernel must kill the task, and nothing else
+/// may suffer.
 Chaos::Effect Chaos::memory_hogged() {
   Node* node = victim();
   if (node == nullptr) return std::nullopt;
@@ -157,7 +159,7 @@ Chaos::Effect Chaos::memory_hogged() {
   return injected;
 }
 
-/// Control's disk is full for a while: it refuses records, and everything else goes on.
+/// Fills control's disk for a while. Control refuses records, and everything else must go on.
 Chaos::Effect Chaos::disk_filled() {
   if (!on_tmpfs_) {
     rows_["disk_filled"].skipped = "a small disk cannot be mounted by this user";
@@ -183,7 +185,7 @@ Chaos::Effect Chaos::disk_filled() {
   ::unlink(path.c_str());
   Injected injected;
   if (cluster_->control() != control) bad("disk_filled", "lost", "control ended on a full disk");
-  // A request may have been refused just before: it has ended when a later one has not been.
+  // A record may have been refused just before. It has ended once a later record is kept.
   const auto kept = driver_->work().records;
   within(6s, [&] {
     driver_->listen();
@@ -194,8 +196,8 @@ Chaos::Effect Chaos::disk_filled() {
   return injected;
 }
 
-/// The cluster ends; then control is started on damaged copies of its folder. It must have every
-/// job that it has told of, or refuse to start.
+/// Ends the cluster, then starts control on damaged copies of its folder. Control must know every
+/// job that it had acknowledged, or refuse to start.
 Chaos::Effect Chaos::data_damaged() {
   bool fine = false;
   const auto known =
@@ -251,7 +253,7 @@ Chaos::Effect Chaos::everything_killed() {
   std::vector<Process> all = descendants();
   std::shuffle(all.begin(), all.end(), random_);
   if (all.size() < 6) return std::nullopt;
-  // Not each: the rest must go by itself. The launchers and the driver are what an operator sees.
+  // Half of the other processes must end by themselves. Launchers and drivers are always killed.
   for (const Process& process : all)
     if (process.name == "troupe" || process.name == "chaos" || random_() % 2 == 0) hit(process.pid);
   return injected;

@@ -1,4 +1,4 @@
-// chaos: real clusters under load, and faults of every kind. `chaos --help`.
+// The chaos program: real clusters under load and faults of every kind. See `chaos --help`.
 #include "tests/chaos/chaos.hpp"
 #include "tests/chaos/load.hpp"
 
@@ -107,7 +107,7 @@ int main(int argc, char** argv) {
   options.program = own_path();
   options.command = CHAOS_COMMAND;
   options.shim = CHAOS_SHIM;
-  std::signal(SIGPIPE, [](int) {});  // a handler is not inherited by what is started
+  std::signal(SIGPIPE, [](int) {});  // unlike SIG_IGN, not inherited by children
   chaos::adopt_orphans();
   chaos::Chaos chaos(std::move(options));
   return chaos.run();

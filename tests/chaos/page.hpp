@@ -1,8 +1,8 @@
-/// What the chaos program and the library that it preloads into agents and control share: one page
-/// of memory, a file that both map.
+/// One page of memory that the chaos program shares with its preloaded library (shim.cpp) in
+/// agents and control. It is a file that both map.
 ///
 ///     Page* page = map_page(path, true);        // the chaos program
-///     page->proxy_port = 40001;                 // from now on connections go there
+///     page->proxy_port = 40001;                 // from now on, connections go to the proxy
 #pragma once
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@ inline constexpr const char* kPageVariable = "CHAOS_PAGE";
 inline constexpr std::uint32_t kMagic = 0x74724331;
 inline constexpr int kMostListeners = 4096;
 
-/// Who listens where, in order of listen().
+/// The process that listens on a port. Entries are in the order of listen().
 struct Listener {
   std::atomic<std::int32_t> pid;
   std::atomic<std::uint32_t> port;
@@ -26,17 +26,17 @@ struct Listener {
 
 struct Page {
   std::atomic<std::int64_t> clock_offset_ns;  ///< of the wall clock
-  std::atomic<std::uint64_t> clock_reads;     ///< while it was not 0
-  std::atomic<std::int64_t> slept_ns;  ///< the machines, by CLOCK_BOOTTIME; never less than before
-  std::atomic<std::uint64_t> sleep_reads;  ///< while it was not 0
-  std::atomic<std::uint32_t> proxy_port;   ///< 0: connect as asked
-  std::atomic<std::uint32_t> hole_port;    ///< where a connection never comes about
+  std::atomic<std::uint64_t> clock_reads;     ///< reads while the offset was not 0
+  std::atomic<std::int64_t> slept_ns;  ///< sleep so far, by CLOCK_BOOTTIME; never shrinks
+  std::atomic<std::uint64_t> sleep_reads;  ///< reads while slept_ns was not 0
+  std::atomic<std::uint32_t> proxy_port;   ///< 0: connect directly
+  std::atomic<std::uint32_t> hole_port;    ///< connections to it never complete
   std::atomic<std::uint32_t> listeners;
   Listener listener[kMostListeners];
 };
 static_assert(std::atomic<std::int64_t>::is_always_lock_free);
 
-/// What a connection to the proxy begins with; it answers one byte.
+/// The first bytes of a connection to the proxy, which answers one byte.
 struct Greeting {
   std::uint32_t magic = kMagic;
   std::int32_t pid = 0;
@@ -44,7 +44,7 @@ struct Greeting {
 };
 enum class Verdict : char { connected = 'C', refused = 'R', hole = 'H' };
 
-/// Null when it cannot be mapped.
+/// Maps the page. Returns null on failure.
 inline Page* map_page(const char* path, bool create) {
   const int fd = ::open(path, O_RDWR | O_CLOEXEC | (create ? O_CREAT | O_EXCL : 0), 0600);
   if (fd < 0) return nullptr;

@@ -16,7 +16,7 @@
 namespace chaos {
 namespace {
 
-std::map<int, int> g_ended;  // pid → status, of children
+std::map<int, int> g_ended;  // pid → status of ended children
 
 void reap() {
   int status = 0;
@@ -105,10 +105,10 @@ double ms_since(Clock::time_point begun) {
 int fork_child() {
   const int parent = ::getpid();
   const int pid = ::fork();
-  if (pid > 0) g_ended.erase(pid);  // of one that had the number before
+  if (pid > 0) g_ended.erase(pid);  // the pid may be used again
   if (pid != 0) return pid;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(1);  // it is dead already
+  if (::getppid() != parent) ::_exit(1);  // the parent is dead already
   return 0;
 }
 
@@ -125,7 +125,7 @@ Child start(std::vector<std::string> arguments,
   for (auto& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
   Child child;
-  child.pid = fork_child();  // other threads may hold locks: only calls that are safe from here on
+  child.pid = fork_child();  // other threads may hold locks: only safe calls below
   if (child.pid == 0) {
     const int err = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
     ::dup2(in[0], 0);

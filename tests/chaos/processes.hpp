@@ -1,5 +1,5 @@
-/// The processes below this one, as /proc shows them, and children with pipes. This process becomes
-/// the parent of everything below it that is orphaned, so nothing gets out of sight.
+/// The descendants of this process, from /proc, and children with pipes. This process adopts
+/// every orphan below it, so no descendant escapes.
 ///
 ///     adopt_orphans();
 ///     for (const Process& process : descendants()) …
@@ -24,35 +24,38 @@ struct Process {
 };
 
 void adopt_orphans();
-/// What /proc says of one; pid 0: there is none, or it is a zombie.
+/// Reads a process's entry in /proc. The pid is 0 when there is no such process or it is a
+/// zombie.
 Process look_at(int pid);
-/// All of them that live. Reaps the dead first.
+/// Returns all living descendants, after it has reaped the dead ones.
 std::vector<Process> descendants();
-/// CPU time by now, in milliseconds.
+/// Returns the CPU time used so far, in milliseconds.
 double cpu_ms(int pid);
-/// Sends it to a descendant; false when there is none.
+/// Sends a signal to a descendant. Returns false when there is none with that pid.
 bool hit(int pid, int signal = SIGKILL);
 bool is_alive(int pid);
-/// Whether it came true within that time.
+/// Returns whether `done` became true within that time.
 bool within(std::chrono::milliseconds bound, const std::function<bool()>& done);
 double ms_since(Clock::time_point begun);
 
-/// fork() by the main thread: the child dies with this process, whatever that dies of.
+/// Calls fork(), on the main thread only. The child dies with this process, even when this
+/// process is killed.
 int fork_child();
 
-/// A child of this process; the descriptors are this side's ends.
+/// A child of this process. The descriptors are this process's ends of its pipes.
 struct Child {
   int pid = 0, in = -1, out = -1;
 };
-/// The child's stdin and stdout are pipes, its stderr is appended to `log`. With `tell` there is
-/// "--tell FD" behind the arguments, and `out` is that instead of stdout.
+/// Starts a child whose stdin and stdout are pipes and whose stderr is appended to `log`. With
+/// `tell`, the arguments are followed by "--tell FD", and `out` is that descriptor in place of
+/// stdout.
 Child start(std::vector<std::string> arguments,
             const std::vector<std::pair<std::string, std::string>>& variables,
             const std::string& log, bool tell);
-/// All that it writes until it closes, at most that long.
+/// Reads until the writer closes, or until `bound` has passed.
 std::string read_all(int fd, std::chrono::milliseconds bound);
 void close_ends(Child& child);
-/// Its exit code, 128 + signal, or -1 when it has not ended within that time.
+/// Returns the exit code, or 128 + signal, or -1 when the process has not ended within that time.
 int wait_for(int pid, std::chrono::milliseconds bound);
 
 }  // namespace chaos

@@ -22,7 +22,7 @@ namespace chaos {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::size_t kMostBuffered = 4u << 20;  // of each direction
+constexpr std::size_t kMostBuffered = 4u << 20;  // per direction
 constexpr std::size_t kChunk = 256u << 10;
 
 sockaddr_in loopback(std::uint32_t port) {
@@ -63,19 +63,19 @@ void close_with_reset(int fd) {
   ::close(fd);
 }
 
-/// What one side has said and the other has not been given yet.
+/// Bytes that one side has sent and the other has not received yet.
 struct Direction {
   struct Piece {
     Clock::time_point due;
     std::string bytes;
   };
   std::deque<Piece> pieces;
-  std::size_t size = 0, done = 0;  ///< bytes in all; of the first piece, already given
+  std::size_t size = 0, done = 0;  ///< all bytes; sent bytes of the first piece
   bool ended = false, told = false;
   bool held_once = false;
 };
 
-/// side 0 is who connected.
+/// Side 0 opened the connection.
 struct Pair {
   int fd[2] = {-1, -1};
   int pid[2] = {0, 0};
@@ -103,7 +103,8 @@ struct Proxy::Impl {
     for (const int fd : {door, hole, wake}) ::close(fd);
   }
 
-  /// So many connections that nobody accepts that the next ones hang as into a dead network.
+  /// Fills the backlog of a listener that never accepts. Later connections to it hang, as into a
+  /// dead network.
   void fill_hole() {
     if (!fill.empty()) return;
     const sockaddr_in address = loopback(port_of(hole));
@@ -222,7 +223,7 @@ struct Proxy::Impl {
     }
   }
 
-  /// False when it is over.
+  /// Returns false when the connection is over.
   bool carry(Pair& pair) {
     if (pair.cut) {
       ++effects;
@@ -281,8 +282,8 @@ struct Proxy::Impl {
     return true;
   }
 
-  /// From now on nothing that is new in the hole hangs: it comes about, and is reset. Whoever asks
-  /// whether somebody listens is never told that nobody does.
+  /// Empties the hole's backlog. New connections to the hole then complete and are reset. No
+  /// process is ever told that nothing listens on the port.
   void open_hole() {
     for (const int fd : fill) ::close(fd);
     fill.clear();

@@ -1,10 +1,11 @@
-/// A TCP proxy between the processes of a cluster that knows who talks to whom, and can hold back,
-/// delay and cut it. Connections come from the preloaded library (shim.cpp).
+/// A TCP proxy between the processes of a cluster. It knows the processes at both ends of a
+/// connection, and can hold, delay and cut it. The preloaded library (shim.cpp) leads connections
+/// here.
 ///
 ///     Proxy proxy(page);                       // a thread of its own
 ///     proxy.hold(agent, true);                 // a partition: bytes wait, connections hang
 ///     proxy.hold(agent, false);                // healed: everything that waited arrives
-///     proxy.effect();                          // how much was held, delayed, cut by now
+///     proxy.effect();                          // chunks and connections held, delayed or cut
 #pragma once
 
 #include "tests/chaos/page.hpp"
@@ -22,16 +23,17 @@ class Proxy {
   Proxy(const Proxy&) = delete;
   Proxy& operator=(const Proxy&) = delete;
 
-  /// All that this process sends or is sent, or only what it sends.
+  /// Holds all bytes from and to a process, or only those from it.
   void hold(int pid, bool on, bool only_out = false);
-  /// All between these two.
+  /// Holds all bytes between two processes.
   void hold_between(int a, int b, bool on);
   void delay(int pid, int milliseconds);
-  /// Resets every connection of this process.
+  /// Resets every connection of a process.
   void cut(int pid);
-  /// Nothing is held or delayed any more.
+  /// Ends all holds and delays.
   void heal();
-  /// Grows with every chunk of bytes or connection that was held, delayed or cut.
+  /// Returns a number that grows with each chunk of bytes or connection that was held, delayed or
+  /// cut.
   std::uint64_t effect() const;
 
  private:

@@ -20,7 +20,7 @@ double quantile(std::vector<double> values, double q) {
   return values[at];
 }
 
-/// What the clusters of a bad run have said, the last of it.
+/// Prints the last lines of the logs of a bad run's clusters.
 void print_logs(const std::string& folder) {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".log") continue;

@@ -96,8 +96,8 @@ def main():
         with tempfile.NamedTemporaryFile() as report:
             code = subprocess.run([options.program, *arguments, "--report", report.name]).returncode
             text = pathlib.Path(report.name).read_text()
-        runs = json.loads(RUNS.read_text()) if RUNS.exists() else []  # another run may have ended meanwhile
-        if not text:  # the worst of runs: the program itself died
+        runs = json.loads(RUNS.read_text()) if RUNS.exists() else []  # read again: another run may have ended
+        if not text:  # the program itself died
             runs.append({"hash": sources, "seconds": 0, "clusters": 0, "operations": 0, "kinds": {},
                          "bad": [f"{' '.join(arguments)}: ended with code {code}"]})
             code = code or 1

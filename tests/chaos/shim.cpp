@@ -1,8 +1,8 @@
-// Preloaded into the processes of a cluster: their TCP connections go through the proxy of the
-// chaos program, which can hold, delay and cut them, and their clocks are what it says. Files
-// without a name fail as CHAOS_DISK says: "write=N" each N-th write, "read=N" the N-th read
-// only, "last=N" all reads but the first N.
-// Nothing in the product knows of it.
+// A library that is preloaded into the processes of a cluster. It leads their TCP connections
+// through the proxy of the chaos program, which can hold, delay and cut them, and it shifts their
+// clocks. Reads and writes of files without a name fail as CHAOS_DISK says: "write=N" each N-th
+// write, "read=N" only the N-th read, "last=N" all reads but the first N. The product has no code
+// for any of this.
 #include "tests/chaos/page.hpp"
 
 #include <dlfcn.h>
@@ -29,7 +29,8 @@ Page* page() {
   return mapped;
 }
 
-/// The real one; looked up when it is needed, which may be before any constructor of this library.
+/// Returns the real function. It is looked up at the first use, since that may come before any
+/// constructor of this library.
 template <class F>
 F* next(const char* name) {
   return reinterpret_cast<F*>(::dlsym(RTLD_NEXT, name));
@@ -53,14 +54,15 @@ void move_by(std::int64_t ns, timespec& time) {
   time.tv_nsec = moved % 1'000'000'000;
 }
 
-/// The number behind a word in CHAOS_DISK; 0: it is not there.
+/// Returns the number that follows `word` in CHAOS_DISK, or 0.
 long disk_fault(const char* word) {
   const char* text = std::getenv("CHAOS_DISK");
   const char* at = text != nullptr ? std::strstr(text, word) : nullptr;
   return at != nullptr ? std::strtol(at + std::strlen(word), nullptr, 10) : 0;
 }
 
-/// A file of values that were spilled, not shared memory, which can be sealed.
+/// Returns whether `fd` is a file of spilled values. Shared memory has no name either, but it can
+/// be sealed.
 bool has_no_name(int fd) {
   struct stat about{};
   return ::fstat(fd, &about) == 0 && S_ISREG(about.st_mode) && about.st_nlink == 0 &&
@@ -106,7 +108,7 @@ void disconnect(int fd) {
   (void)real_connect(fd, &none, sizeof none);
 }
 
-/// What the proxy says to a connection to that port, made on this socket.
+/// Asks the proxy over this socket to connect to `port`, and returns its verdict.
 chaos::Verdict ask(int fd, std::uint32_t port) {
   const sockaddr_in proxy = loopback(page()->proxy_port);
   chaos::Greeting greeting;
@@ -117,7 +119,7 @@ chaos::Verdict ask(int fd, std::uint32_t port) {
   if (to(fd, proxy) != 0 ||
       ::send(fd, &greeting, sizeof greeting, MSG_NOSIGNAL) != ssize_t{sizeof greeting} ||
       ::poll(&entry, 1, 10'000) != 1 || ::recv(fd, &answer, 1, 0) != 1)
-    return chaos::Verdict::hole;  // the proxy is slow, or gone: nobody has said that nobody listens
+    return chaos::Verdict::hole;  // the proxy did not answer, so the port is not refused
   return static_cast<chaos::Verdict>(answer);
 }
 
@@ -170,7 +172,8 @@ extern "C" __attribute__((visibility("default"))) int clock_gettime(clockid_t cl
   return result;
 }
 
-/// Moments that were read from the clock above: only timers of actors are absolute.
+/// Moves absolute times back to the real clock, since the caller read the shifted one. Only
+/// timers of actors are absolute.
 extern "C" __attribute__((visibility("default"))) int timer_settime(timer_t timer, int flags,
                                                                     const itimerspec* when,
                                                                     itimerspec* before) noexcept {
@@ -180,7 +183,7 @@ extern "C" __attribute__((visibility("default"))) int timer_settime(timer_t time
   const bool set = when->it_value.tv_sec != 0 || when->it_value.tv_nsec != 0;
   if ((flags & TIMER_ABSTIME) != 0 && set && page() != nullptr)
     move_by(-page()->slept_ns, moved.it_value);
-  if (set && moved.it_value.tv_sec < 0) moved.it_value = {0, 1};  // long ago, but still a moment
+  if (set && moved.it_value.tv_sec < 0) moved.it_value = {0, 1};  // past, but not 0 (disarmed)
   return real(timer, flags, &moved, before);
 }
 

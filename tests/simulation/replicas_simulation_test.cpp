@@ -32,7 +32,7 @@ TEST(ReplicasSimulation, NothingIsLostAndNothingIsLeft) {
   const double share = static_cast<double>(kMostOfReplicas) / static_cast<double>(seeds.count);
   const auto expect_more = [share](std::uint64_t seen, double than, const char* what) {
     RecordProperty(what, std::to_string(seen));
-    EXPECT_GT(static_cast<double>(seen) * share, than) << what;  // `than` is for kMostOfReplicas seeds
+    EXPECT_GT(static_cast<double>(seen) * share, than) << what;  // `than` is for all seeds
   };
   expect_more(total.puts, 50'000, "puts");
   expect_more(total.refused, 1'000, "puts without copies");
