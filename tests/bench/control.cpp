@@ -1,4 +1,4 @@
-// The suite "control": what a cluster's control process must do for many.
+// The suite "control": how fast control's store makes the records of many requests durable.
 #include "suite.hpp"
 
 #include "tools.hpp"
@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Requests that one commit takes together when many wait, and the size of a record.
+/// kGroup requests share a commit when many wait. kRecord is the size of a record in bytes.
 constexpr int kGroup = 256;
 constexpr std::size_t kRecord = 200;
 
@@ -38,7 +38,7 @@ class Folder {
   fs::path path_;
 };
 
-/// Synchronous writes of 4 KiB a second, in the same kind of folder.
+/// Synchronous writes of 4 KiB per second, in a folder of the same file system.
 double syncs_per_second() {
   const Folder folder;
   const int file = open((folder.path() / "file").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
@@ -55,7 +55,7 @@ double syncs_per_second() {
   return rate;
 }
 
-/// Records a second that are durable when they are acknowledged, many requests waiting.
+/// Records per second that are durable when they are acknowledged, while many requests wait.
 double durable(bool quick) {
   const Folder folder;
   auto store = control::open_rocks_store((folder.path() / "store").string(), {}).value();

@@ -1,6 +1,6 @@
-// The suites "core" (tasks and actor calls) and "objects", on a private one-node cluster, against
-// what shared memory alone can do. Placement one_cpu: driver, agent and worker share one CPU;
-// two_cpus: the driver on one, the worker on the other, the agent where there is room.
+// The suites "core" (tasks and actor calls) and "objects" on a private node, compared with shared
+// memory alone. With placement one_cpu, driver, agent and worker share one CPU. With two_cpus,
+// the driver has one CPU, the worker has the other, and the agent runs on either.
 #include "suite.hpp"
 
 #include "ring_floor.hpp"
@@ -19,7 +19,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// --- what runs in the worker ---
+// --- code that runs in the worker ---
 
 int echo(int x) {
   return x;
@@ -39,7 +39,8 @@ class Echo {
   int say(int x) { return x; }
   void stay(int cpu) { stay_on(cpu); }
 };
-/// So many steps, each of which needs the one before: the same work wherever and whenever it runs.
+/// Computes a chain of `steps` dependent steps. It is the same work on every worker and at every
+/// time.
 int burn(int steps) {
   std::uint64_t x = 1;
   for (int i = 0; i < steps; ++i) {
@@ -48,15 +49,15 @@ int burn(int steps) {
   }
   return steps;
 }
-/// The number of leaves, each a task, as is each pair of halves.
+/// Returns the number of leaves. Each leaf and each pair of halves is a task.
 long tree(Context& ctx, long leaves) {
   if (leaves == 1) return 1;
   const Ref<long> left = ctx.submit<tree>(leaves / 2);
   const Ref<long> right = ctx.submit<tree>(leaves - leaves / 2);
   return ctx.get(left) + ctx.get(right);
 }
-/// One of n callers; says how many calls a second it has made, the second time: in the first the
-/// heap of its process grows.
+/// Runs one of n callers and returns its calls per second. The second pass counts, since the heap
+/// of its process grows in the first.
 double call_echo(Context& ctx, Actor<Echo> echo, int cpu, int calls) {
   stay_on(cpu);
   double rate = 0;
@@ -74,11 +75,11 @@ double call_echo(Context& ctx, Actor<Echo> echo, int cpu, int calls) {
 
 // --- measuring ---
 
-/// So many records of each kind may live in what earlier ones have left: memory of many is that of
-/// those beyond.
+/// The number of first records of each kind that are not counted, since they reuse memory of
+/// earlier records.
 constexpr int kLeft = 200'000;
 
-/// Bytes that malloc has handed out in this process.
+/// Returns the bytes that malloc has handed out in this process.
 double heap_bytes() {
   const auto info = mallinfo2();
   return static_cast<double>(info.uordblks + info.hblkhd);
@@ -97,17 +98,17 @@ struct Scene {
   Context& ctx;
   Placement placement;
   bool quick;
-  RoundTrips* trips = nullptr;      ///< the floor of calls one at a time, where sides spin
-  std::optional<Queue> queue = {};  ///< two rows show one measurement
-  std::optional<Puts> puts = {};    ///< likewise
+  RoundTrips* trips = nullptr;      ///< floor of single calls; null unless sides spin
+  std::optional<Queue> queue = {};  ///< shared by two rows
+  std::optional<Puts> puts = {};    ///< shared by two rows
   int count(int full, int quick_count) const { return quick ? quick_count : full; }
 };
 
-/// Microseconds of a call, one after the other: the median of slices of 250. Of spinning sides a
-/// slice is a fraction of a millisecond and takes turns with one of the floor, and the ratio is the
-/// median of those of neighbours: what disturbs the machine for longer meets both. The first calls
-/// of a slice wake the other side, and do not count. (Not of sides that share a CPU:
-/// beside a session the parked floor is up to 1.7 times as slow as without, which would flatter.)
+/// Microseconds of a call, one after the other: the median of slices of 250 calls. When sides
+/// spin, a slice takes less than a millisecond and alternates with a slice of the floor. The
+/// ratio is then the median of the ratios of neighbours, so longer disturbances affect both. The
+/// first calls of a slice wake the other side and do not count. Sides that share a CPU do not
+/// alternate: beside a session the parked floor is slower, which would improve the ratio wrongly.
 template <class Call>
 Reading one_at_a_time(Scene& s, Call&& call) {
   constexpr int kCalls = 250;
@@ -124,8 +125,8 @@ Reading one_at_a_time(Scene& s, Call&& call) {
   return {middle(std::move(values)), middle(std::move(floors)), middle(std::move(ratios))};
 }
 
-/// Calls a second of so many that are all under way before the first result is read: the median of
-/// five times, after one in which the heap grows to what they need.
+/// Calls per second when all calls are in flight before the first result is read: the median of
+/// five times. In an uncounted first time the heap grows to the needed size.
 template <class Submit>
 Reading all_at_once(Scene& s, Submit&& submit) {
   const int n = s.count(100'000, 2000);
@@ -167,8 +168,8 @@ Reading actor_inflight(Scene& s) {
   return all_at_once(s, [&](int i) { return actor.call<&Echo::say>(i); });
 }
 
-/// The first time the heap grows, or its pages were shared with a process that a floor has forked
-/// off; again they are there.
+/// In the first time the heap grows, or copies pages that were shared with a forked process of a
+/// floor. The second time finds the memory in place.
 const Puts& puts(Scene& s) {
   if (s.puts) return *s.puts;
   const auto time = [&s] {
@@ -202,7 +203,7 @@ Reading get_extent(Scene& s) {
                             [&](int) { expect(s.ctx.get(ref)[0] == 1, "a value"); })};
 }
 
-/// What each of so many small objects costs while it lives.
+/// Bytes that each small object takes while it lives.
 Reading object_bytes(Scene& s) {
   const int n = s.count(1'000'000, 100'000);
   const int left = s.count(kLeft, 10'000);
@@ -219,11 +220,11 @@ Reading object_bytes(Scene& s) {
   return {bytes / (n - left)};
 }
 
-constexpr std::size_t kLarge = std::size_t{128} << 20;  // as the memcpy floor copies
+constexpr std::size_t kLarge = std::size_t{128} << 20;  // as the floor copies
 
 Reading put_large_copy(Scene& s) {
   const std::vector<std::uint8_t> from(kLarge, 1);
-  s.ctx.put(from);  // warm from here on
+  s.ctx.put(from);  // touches the memory
   WarmMemory beside(kLarge);
   std::vector<double> rates, floors;
   for (int i = 0; i < s.count(9, 1); ++i) {
@@ -275,7 +276,7 @@ Reading drain_1000(Scene& s) {
   return {watch.seconds() / n / 1000 * 1e6};
 }
 
-/// A worker that sleeps while tasks are submitted, then drains them.
+/// Submits tasks while a worker sleeps, then drains them.
 const Queue& queued(Scene& s) {
   if (s.queue) return *s.queue;
   const int n = s.count(1'000'000, 2000);
@@ -306,8 +307,8 @@ Reading queued_bytes(Scene& s) {
   return {queued(s).bytes_each};
 }
 
-/// Calls a second of so many callers, each with an actor of its own; callers on one CPU, actors on
-/// the other.
+/// Calls per second of n callers, each with its own actor. The callers share one CPU, and the
+/// actors the other.
 double callers(Scene& s, int n) {
   const int calls = s.count(50'000, 500);
   std::vector<Actor<Echo>> actors;
@@ -323,20 +324,20 @@ double callers(Scene& s, int n) {
   for (const auto& rate : rates) slowest = std::min(slowest, s.ctx.get(rate, kBound));
   return n * slowest;
 }
-/// Its floor is one caller with one actor on the same CPUs.
+/// The floor is one caller with one actor on the same CPUs.
 Reading actor_n_n(Scene& s) {
   const double one = callers(s, 1);
   return {callers(s, 2), one};
 }
 
-/// In microseconds from spawn to the first reply.
+/// Milliseconds from spawn to the first reply.
 Reading actor_create(Scene& s) {
   return {1e3 * median_call(s.count(100, 10), [&](int i) {
             const Actor<Echo> actor = s.ctx.spawn<Echo>();
             expect(s.ctx.get(actor.call<&Echo::say>(i), kBound) == i, "a first reply");
           })};
 }
-/// Actors a second when they are made all at once.
+/// Actors per second when all are made at once.
 Reading actor_create_rate(Scene& s) {
   const int n = s.count(50, 4);
   std::vector<Actor<Echo>> actors;
@@ -351,7 +352,8 @@ Reading actor_create_rate(Scene& s) {
   return {n / watch.seconds()};
 }
 
-/// Microseconds a task of a recursion. Its root has the only CPU, so the others run in place.
+/// Microseconds per task of a recursion. The root has the only CPU, so all other tasks run in
+/// place.
 Reading fork_join(Scene& s) {
   const long leaves = s.count(20'000, 1'000);
   return {1e6 / static_cast<double>(2 * leaves - 1) * median_call(s.count(50, 10), [&](int) {
@@ -359,7 +361,8 @@ Reading fork_join(Scene& s) {
           })};
 }
 
-/// Milliseconds. 512 refs fit into a value, so the object holds objects that hold them.
+/// Milliseconds to get 10,000 refs. A value takes 512 refs, so the object holds objects that hold
+/// them.
 Reading get_nested(Scene& s) {
   constexpr std::size_t kEach = 500;
   constexpr std::size_t kRefs = 10'000;
@@ -379,8 +382,8 @@ Reading get_nested(Scene& s) {
           })};
 }
 
-/// Steps a second of tasks of this many steps each, all workers together; of so much work that the
-/// fastest would take `seconds`.
+/// Returns the steps per second of tasks with that many steps, over all workers. There are enough
+/// tasks for `seconds` at the rate `peak`.
 double rate_of(Context& ctx, int steps, double peak, double seconds) {
   const int n = std::clamp(static_cast<int>(seconds * peak / steps), 64, 40'000);
   std::vector<Ref<int>> refs;
@@ -390,11 +393,11 @@ double rate_of(Context& ctx, int steps, double peak, double seconds) {
   for (const auto& ref : refs) expect(ctx.get(ref, kBound) == steps, "a result");
   return 1.0 * steps * n / watch.seconds();
 }
-/// The smallest task at half the efficiency, in microseconds, with a worker for each CPU of the
-/// placement; the driver has to share them. As Task Bench has it (Slaughter et al., SC 2020): the
-/// efficiency of a length is its rate of work over the highest rate that was seen, that of tasks of
-/// a millisecond; each point is a median of five, so that one interruption does not turn the
-/// search. Needs a session of its own.
+/// Returns the length in microseconds of the smallest task with an efficiency of one half, with
+/// one worker per CPU of the placement. The driver shares these CPUs. As in Task Bench (Slaughter
+/// et al., SC 2020), efficiency is the rate of work over the highest rate seen, which is that of
+/// tasks of a millisecond. Each point is a median of five, so one interruption does not mislead
+/// the search. Needs its own session.
 double metg(Placement placement, bool quick) {
   const int cpus = placement == Placement::one_cpu ? 1 : 2;
   Session session({.cpus = static_cast<double>(cpus)});
@@ -406,7 +409,7 @@ double metg(Placement placement, bool quick) {
       runs.push_back(rate_of(ctx, static_cast<int>(steps), peak, seconds));
     return middle(std::move(runs));
   };
-  double peak = rate_of(ctx, 200'000, 1e9, seconds);  // workers start, times are learnt
+  double peak = rate_of(ctx, 200'000, 1e9, seconds);  // starts workers, learns run times
   const double millisecond = 1e-3 * peak / cpus;
   peak = std::max(peak, rate(millisecond, peak));
   double below = millisecond / 10'000, above = millisecond;
@@ -424,7 +427,7 @@ enum Floor : int { kRoundTrip, kOneWay, kCopyRate, kCopyTime };
 
 struct Case {
   RowInfo row;
-  Reading (*measure)(Scene&);  ///< nullptr: not in the session that the others share
+  Reading (*measure)(Scene&);  ///< nullptr: needs its own session
 };
 
 constexpr auto kValue = Goal::Of::value;
@@ -469,7 +472,7 @@ class Local final : public Suite {
   const char* name() const override { return name_; }
   std::span<const RowInfo> rows() const override { return rows_; }
   int calm_floor() const override { return kRoundTrip; }
-  /// Messages one way need a reader on a CPU of its own.
+  /// Messages in one direction need a reader on its own CPU.
   bool has_floor(int floor, Placement placement) const override {
     return floor != kOneWay || placement == Placement::two_cpus;
   }

@@ -12,7 +12,7 @@ namespace {
 
 using Payload = std::vector<std::uint8_t>;
 
-// --- what runs in the workers ---
+// --- code that runs in workers ---
 
 int same(int x) {
   return x;
@@ -24,7 +24,7 @@ void rest(int ms) {
   const timespec time{ms / 1000, (ms % 1000) * 1'000'000L};
   nanosleep(&time, nullptr);
 }
-/// A driver of its own, but for the process: submits tasks from inside a task.
+/// Submits tasks from inside a task, as a further driver would, but without a process of its own.
 int drive(Context& ctx, int tasks) {
   std::vector<Ref<int>> refs;
   for (int i = 0; i < tasks; ++i) refs.push_back(ctx.submit<same>(i));
@@ -46,7 +46,7 @@ double heap_bytes() {
   return static_cast<double>(info.uordblks + info.hblkhd);
 }
 
-/// The median of three, in seconds.
+/// Returns the median seconds of three runs.
 template <class Run>
 double seconds_of(bool quick, Run&& run) {
   std::vector<double> runs;
@@ -62,10 +62,10 @@ std::vector<double> steps(bool quick, double from, double to, double factor) {
 }
 
 constexpr double kFewRecords = 1e4;
-/// So many take no memory: they live in what earlier ones have left.
+/// The number of first records that are not counted, since they reuse memory of earlier records.
 constexpr int kLeft = 200'000;
 
-/// Memory of so many records, beyond those that take none.
+/// Measures the memory of further records, after kLeft uncounted ones.
 template <class One>
 void memory_of(bool quick, Curve& curve, One&& one) {
   const int left = quick ? 1000 : kLeft;
@@ -80,11 +80,12 @@ void memory_of(bool quick, Curve& curve, One&& one) {
   }
 }
 
-/// Tasks that wait behind one that sleeps: memory of each, then the time to drain them.
+/// Tasks wait behind a task that sleeps. Measures the memory of each, then the time to drain
+/// them.
 void queue_length(Context& ctx, bool quick, Curve& time, Curve& memory) {
   const Ref<void> resting = ctx.submit<rest>(quick ? 100 : 5000);
   memory_of(quick, memory, [&ctx](int i) { return ctx.submit<same>(i); });
-  ctx.get(ctx.submit<same>(0), kBound);  // behind them
+  ctx.get(ctx.submit<same>(0), kBound);  // waits for the tasks before it
   for (const double n : steps(quick, kFewRecords, 1e6, 10)) {
     const double drained = seconds_of(quick, [&] {
       std::vector<Ref<int>> refs;
@@ -131,7 +132,8 @@ void payload(Context& ctx, bool quick, Curve& curve) {
   }
 }
 
-/// Tasks that use no CPU, so that more workers than CPUs are of use: time for a hundred each.
+/// Tasks that use no CPU, so more workers than CPUs are useful. Measures the time of a hundred
+/// per worker.
 void workers(bool quick, Curve& curve) {
   for (const double n : steps(quick, 1, 16, 2)) {
     Session session({.cpus = n});
@@ -148,7 +150,7 @@ void workers(bool quick, Curve& curve) {
   }
 }
 
-/// A task in each of n workers submits tasks for n others.
+/// A task in each of n workers submits tasks for n other workers.
 void drivers(bool quick, Curve& curve) {
   for (const double n : steps(quick, 1, 8, 2)) {
     Session session({.cpus = n});
@@ -165,11 +167,11 @@ void drivers(bool quick, Curve& curve) {
   }
 }
 
-/// The same number of calls, spread over more and more actors.
+/// The same number of calls, spread over a growing number of actors.
 void actors(Context& ctx, bool quick, Curve& calls, Curve& start, Curve& memory) {
   const std::size_t without = family().size();
   for (const double n : steps(quick, 1, 64, 4)) {
-    const Stopwatch wait;  // for those of before to end
+    const Stopwatch wait;  // for earlier actors to end
     while (family().size() > without) expect(wait.seconds() < 20, "actors end with their handles");
     const double before = own_bytes();
     std::vector<Actor<Counter>> all;
@@ -191,7 +193,8 @@ void actors(Context& ctx, bool quick, Curve& calls, Curve& start, Curve& memory)
   }
 }
 
-/// Agents of their own, on this machine. A single one has neither control nor links.
+/// Nodes with agents of their own on this machine. The curve begins at 2, since a single node has
+/// neither control nor links.
 void nodes(bool quick, Curve& start, Curve& memory, Curve& calls) {
   for (const double n : steps(quick, 2, 8, 2)) {
     const int count = static_cast<int>(n);

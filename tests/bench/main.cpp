@@ -1,9 +1,9 @@
-// Runs a suite of benchmarks and prints how troupe compares with what the machine can do.
+// Runs suites of benchmarks and compares troupe with what the machine can do without it.
 //   bench [core|objects|remote|control|train]... [--json FILE] [--quick] [--rounds N] [--only NAME]
-//   [--list]          (control: and remote)
+//   [--list]          (control includes remote)
 //   bench --curves FILE.svg [--json FILE] [--quick]
 // Exit code: 0 measured, 1 something failed, 2 a wrong argument, 3 more than a tenth of the rows
-// were noisy.
+// are noisy.
 #include "curves.hpp"
 #include "suite.hpp"
 
@@ -44,13 +44,14 @@ Suite* suite_named(std::string_view name) {
   return nullptr;
 }
 
-/// Each once. Control is what a cluster of several nodes has, so its suite takes `remote` along.
+/// Adds a suite once. `control` includes `remote`, since only a cluster of several nodes has a
+/// control.
 void add(std::vector<Suite*>& suites, Suite* suite) {
   if (suite == &control_suite()) add(suites, &remote_suite());
   if (std::find(suites.begin(), suites.end(), suite) == suites.end()) suites.push_back(suite);
 }
 
-/// Returns what is wrong, or nothing.
+/// Returns the first error, or an empty text.
 std::string parse(int argc, char** argv, Arguments& arguments) {
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];

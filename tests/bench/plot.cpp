@@ -16,9 +16,9 @@ std::string text(const char* format, Values... values) {
   return line;
 }
 
-/// A logarithmic axis from a power of ten to a power of ten.
+/// A logarithmic axis whose ends are powers of ten.
 struct Axis {
-  double low = 0, high = 1;  ///< powers
+  double low = 0, high = 1;  ///< exponents
   double from = 0, to = 0;   ///< pixels
   double at(double value) const {
     return from + (to - from) * (std::log10(value) - low) / (high - low);

@@ -1,7 +1,7 @@
-// The suite "remote": calls and objects that cross from one node to another, both on this machine,
-// over encrypted loopback TCP, against what ZeroMQ with CURVE and a sealed TCP stream can do.
-// Placement two_cpus: driver and its agent on one CPU, the other node with its worker on the other,
-// and the floor's two processes likewise; one_cpu: everything on one.
+// The suite "remote": calls and objects between two nodes of this machine over encrypted loopback
+// TCP, compared with ZeroMQ with CURVE and a sealed TCP stream. With placement two_cpus, the
+// driver and its agent have one CPU, and the other node with its worker has the other; so do the
+// two processes of the floor. With one_cpu, all share one CPU.
 #include "suite.hpp"
 
 #include "net_floor.hpp"
@@ -15,12 +15,13 @@
 namespace troupe::bench {
 namespace {
 
-// --- what runs in the workers ---
+// --- code that runs in the workers ---
 
 int echo(int x) {
   return x;
 }
-/// A worker's parent is its job's zygote, and the zygote's is the agent.
+/// Pins this worker and its agent. A worker's parent is its job's zygote, whose parent is the
+/// agent.
 void take_node_to(int cpu) {
   pin(getpid(), cpu);
   pin(parent_of(getppid()), cpu);
@@ -44,7 +45,7 @@ struct Scene {
   Actor<Echo> echo;
   NodeId other;
   bool quick;
-  std::optional<double> transfer = {};  ///< two rows show one measurement
+  std::optional<double> transfer = {};  ///< shared by two rows
   int count(int full, int quick_count) const { return quick ? quick_count : full; }
 };
 
@@ -56,7 +57,7 @@ double remote_sync(Scene& s) {
          });
 }
 
-/// Every call has its own Ref, which is read.
+/// Calls per second. Every call has its own Ref, which is read.
 template <class Call>
 double in_flight(Scene& s, Call&& call) {
   const int n = s.count(100'000, 2000);
@@ -80,7 +81,7 @@ double task_remote_inflight(Scene& s) {
   return in_flight(s, [&](int i) { return there.submit<echo>(i); });
 }
 
-/// GB/s from the other node's memory into this one's.
+/// GB/s from the other node's memory into this node's.
 double transfer_large(Scene& s) {
   if (s.transfer) return *s.transfer;
   const auto there = s.ctx.with({.placement = troupe::Placement::on(s.other)});
@@ -99,7 +100,8 @@ double transfer_large(Scene& s) {
   return *s.transfer;
 }
 
-/// The nodes but ours. Control tells the nodes of each other soon after the start.
+/// Returns the nodes other than this one. Waits, since control tells nodes of each other soon
+/// after the start.
 std::vector<NodeId> other_nodes(Context& ctx, std::size_t count) {
   for (const Stopwatch watch; watch.seconds() < 20; usleep(1000)) {
     std::vector<NodeId> others;
@@ -110,8 +112,8 @@ std::vector<NodeId> other_nodes(Context& ctx, std::size_t count) {
   throw std::runtime_error("a measurement is wrong: nodes of the cluster are missing");
 }
 
-/// CPU seconds, of all processes, in which 8 nodes get one object at once; beside it those in which
-/// they get one each, of which nothing can be shared. Medians of three. Needs a session of its own.
+/// CPU seconds of all processes to bring one object to 8 nodes at once. The floor is the time to
+/// bring one object to each, where nodes share nothing. Medians of three. Needs its own session.
 Reading broadcast(bool quick) {
   const std::size_t count = quick ? 2 : 8;
   Session session({.cpus = 1, .nodes = static_cast<unsigned>(count) + 1});
@@ -140,7 +142,7 @@ Reading broadcast(bool quick) {
     const double before = cpu_seconds();
     for (const NodeId node : others) opened.push_back(open_at(node, ref));
     for (const auto& one : opened) expect(ctx.get(one, kBound) == 7, "its bytes");
-    if (run == 0 && !quick) continue;  // connections, workers and memory are made now
+    if (run == 0 && !quick) continue;  // makes connections, workers and memory
     together.push_back(cpu_seconds() - before);
     apart.push_back(alone);
   }
@@ -153,7 +155,7 @@ enum Floor : int { kRoundTrip, kOneWay, kSealed, kPlain };
 
 struct Case {
   RowInfo row;
-  double (*measure)(Scene&);  ///< nullptr: in a session of its own
+  double (*measure)(Scene&);  ///< nullptr: needs its own session
 };
 constexpr auto kValue = Goal::Of::value;
 constexpr auto kRatio = Goal::Of::ratio;
@@ -184,7 +186,7 @@ class Remote final : public Suite {
     std::vector<Reading> readings(rows.size());
     for (std::size_t i = 0; i < rows.size(); ++i)
       if (kCases[rows[i]].measure == nullptr) readings[i] = broadcast(quick);
-    go_to({cpu_of(placement, 0)});  // the first node, too
+    go_to({cpu_of(placement, 0)});  // the first node runs there, too
     Session session({.cpus = 1, .nodes = 2});
     Context ctx = session.context();
     const NodeId other = other_nodes(ctx, 1).front();

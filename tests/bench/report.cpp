@@ -21,7 +21,7 @@ double spread(const std::vector<double>& values) {
   return middle == 0 ? 0 : (*ends.second - *ends.first) / middle;
 }
 
-/// The first "model name" of the machine's CPUs, without what JSON would have to escape.
+/// Returns the machine's first "model name" without characters that JSON would have to escape.
 std::string cpu_name() {
   std::ifstream in("/proc/cpuinfo");
   for (std::string line; std::getline(in, line);) {

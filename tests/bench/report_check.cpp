@@ -1,5 +1,5 @@
-// report_check <report.json> <names>: the report parses, says what machine and build it is of, and
-// has every row with every member. No threshold: how fast is for `./dev bench`.
+// report_check <report.json> <names>: proves that the report is valid JSON, names its machine and
+// build, and has every row with every member. It sets no limits on speed.
 #include <nlohmann/json.hpp>
 
 #include <cmath>
@@ -10,7 +10,7 @@
 
 namespace {
 
-/// Returns what is wrong, or nothing.
+/// Returns the first error, or an empty text.
 std::string check(const nlohmann::json& report, std::set<std::string> missing) {
   if (!report.at("machine").contains("cpus")) return "the machine has no cpus";
   if (!report.at("build").contains("version")) return "the build has no version";

@@ -1,5 +1,5 @@
-// What the bench says of its numbers: medians, ratios of the same round, and which rows it does not
-// stand for.
+// Proves the statistics of the bench: medians, ratios of the same round, and the rows that count
+// as noisy.
 #include "report.hpp"
 #include "plot.hpp"
 
@@ -25,7 +25,7 @@ Series calm() {
 TEST(Report, RatioIsTheMedianOfTheRounds) {
   Series series = calm();
   series.values = {6, 14, 8};
-  series.floors = {2, 4, 2};  // the second round met a slow minute, and so did its floor
+  series.floors = {2, 4, 2};  // round 2 was slow, and so was its floor
   const Judged judged = judge(series);
   EXPECT_DOUBLE_EQ(judged.row.value, 8);
   EXPECT_DOUBLE_EQ(judged.row.ratio, 3.5);
@@ -37,15 +37,15 @@ TEST(Report, WhatWasMeasuredInPairsSaysItsRatioItself) {
   Series series = calm();
   series.values = {6, 14, 8};
   series.floors = {2, 2, 2};
-  series.ratios = {3, 3.5, 4};  // a median of pairs is no ratio of medians
+  series.ratios = {3, 3.5, 4};  // a median of pairs differs from a ratio of medians
   const Judged judged = judge(series);
   EXPECT_DOUBLE_EQ(judged.row.ratio, 3.5);
-  EXPECT_DOUBLE_EQ(judged.row.spread, 1 / 3.5);  // of what must reach something
+  EXPECT_DOUBLE_EQ(judged.row.spread, 1 / 3.5);  // the spread of the ratio, which has the goal
 }
 
 TEST(Report, ARowWhoseFloorNeverCalmsDownIsNoisyAndJudgedByNobody) {
   Series series = calm();
-  series.calmest = 0.11;         // within every one of its tries
+  series.calmest = 0.11;         // in every try within a round
   series.watched = {2, 2.1, 3};  // and from round to round
   const Judged judged = judge(series);
   EXPECT_TRUE(judged.noisy);
@@ -62,7 +62,7 @@ TEST(Report, SoAreRoundsThatAgree) {
   Series series = calm();
   series.calmest = 0.5;
   EXPECT_FALSE(judge(series).noisy);
-  series.watched = {2, 2};  // two may agree by chance
+  series.watched = {2, 2};  // two values may agree by chance
   EXPECT_TRUE(judge(series).noisy);
 }
 

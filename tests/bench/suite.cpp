@@ -9,10 +9,10 @@
 namespace troupe::bench {
 namespace {
 
-/// How often a floor is tried that spreads more than kCalm.
+/// The number of tries for a floor that spreads more than kCalm.
 constexpr int kTries = 5;
 
-/// Everything of one placement, round after round.
+/// Runs the rounds of one placement.
 class Stand {
  public:
   Stand(Suite& suite, Placement placement, const RunOptions& options)
@@ -52,7 +52,7 @@ class Stand {
     return floor != kNoFloor && suite_.has_floor(floor, placement_) ? floor : kNoFloor;
   }
 
-  /// They come first: they need a process without threads, so no session.
+  /// Measures floors first, before any session, since they need a process without other threads.
   std::map<int, Sample> measure_floors() {
     std::map<int, Sample> floors;
     const auto have = [&](int floor) {
@@ -63,7 +63,7 @@ class Stand {
     return floors;
   }
 
-  /// The calmest of some tries. Rounds are tries too.
+  /// Returns the sample with the smallest spread of some tries. Each round counts as a try.
   Sample calm_sample(int floor) {
     const int tries = std::max(1, kTries / options_.rounds);
     Sample best = suite_.measure_floor(floor, placement_);

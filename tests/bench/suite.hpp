@@ -1,11 +1,12 @@
-/// What a suite of benchmarks is, and the one way in which all of them run.
+/// The interface of a suite of benchmarks, and the function that runs suites.
 ///
 ///     class Core final : public Suite {…};
 ///     std::vector<Judged> rows = run(core, {.rounds = 5});
 ///
-/// Every row is measured `rounds` times in each placement it has, its floor just before it in the
-/// same round, on the same pinned CPUs. A floor that spreads too much is tried again, five times in
-/// all. Placements alternate, so that a slow minute of the machine meets both.
+/// Every row is measured `rounds` times in each of its placements. Its floor is measured just
+/// before it in the same round, on the same pinned CPUs. A floor that spreads too much is
+/// measured again, five times in all. Placements alternate, so a slow phase of the machine
+/// affects both.
 #pragma once
 
 #include "report.hpp"
@@ -16,11 +17,11 @@ namespace troupe::bench {
 
 struct RunOptions {
   int rounds = 5;
-  bool quick = false;  ///< a few calls of each only: does it run, not how fast
+  bool quick = false;  ///< a few calls of each row: it runs, no more
   std::string only;    ///< rows whose name contains it; empty: all
 };
 
-/// A floor of a suite by its number there.
+/// The index of a floor in its suite; kNoFloor for none.
 inline constexpr int kNoFloor = -1;
 
 struct RowInfo {
@@ -28,14 +29,14 @@ struct RowInfo {
   const char* unit;
   int floor;  ///< or kNoFloor
   Goal goal;
-  bool both = true;  ///< placements; else two_cpus, or one_cpu when there is only one
+  bool both = true;  ///< both placements; else two_cpus, or one_cpu with one CPU
 };
 
-/// One measurement of a row.
+/// One measurement of a row. Zero members are absent.
 struct Reading {
   double value = 0;
-  double floor = 0;  ///< not 0: measured beside it, instead of the suite's floor
-  double ratio = 0;  ///< not 0: of the two, measured in pairs
+  double floor = 0;  ///< measured beside the value, replaces the suite's
+  double ratio = 0;  ///< median of pairs of the two
 };
 
 class Suite {
@@ -43,22 +44,24 @@ class Suite {
   virtual ~Suite() = default;
   virtual const char* name() const = 0;
   virtual std::span<const RowInfo> rows() const = 0;
-  /// Whether a floor can be had there.
+  /// Returns whether a floor can be measured in that placement.
   virtual bool has_floor(int, Placement) const { return true; }
-  /// In a process without other threads.
+  /// Measures a floor. The process has no other threads then.
   virtual Sample measure_floor(int floor, Placement placement) = 0;
-  /// The floor that tells how calm the machine is while rows are measured whose goal is no ratio.
+  /// Returns the floor that shows how calm the machine is, for rows whose goal is not a ratio.
   virtual int calm_floor() const = 0;
-  /// One round: a reading for each of these rows (indices). The calling thread may use the
-  /// placement's CPUs only, until this returns. Throws what makes the run worthless.
+  /// Measures one round: returns a reading for each of these rows (indices). The calling thread
+  /// is restricted to the placement's CPUs until this returns. Throws when the run proves
+  /// nothing.
   virtual std::vector<Reading> measure(std::span<const std::size_t> rows, Placement placement,
                                        bool quick) = 0;
 };
 
-/// Precondition: troupe::enter was called, no Session lives and this process has no other thread.
+/// Runs a suite. Precondition: troupe::enter was called, no Session lives, and this process has
+/// no other thread.
 std::vector<Judged> run(Suite& suite, const RunOptions& options);
 
-/// The suites that there are; they live as long as the program.
+/// Returns all suites, which live as long as the program.
 std::span<Suite* const> suites();
 Suite& core_suite();
 Suite& objects_suite();

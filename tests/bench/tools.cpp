@@ -26,11 +26,11 @@ struct Seen {
   double ticks = 0;  ///< of CPU time
 };
 
-/// What the kernel says of a process; nothing when it has ended.
+/// Reads a process's entry in /proc. Returns nothing when the process has ended.
 std::optional<Seen> look_at(pid_t pid) {
   std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
   std::string text;
-  std::getline(in, text, '\0');  // of one that ends meanwhile the buffer itself would throw
+  std::getline(in, text, '\0');  // getline() does not throw if the process ends meanwhile
   const auto name_end = text.rfind(')');
   if (name_end == std::string::npos) return std::nullopt;
   std::istringstream fields(text.substr(name_end + 1));
@@ -38,7 +38,7 @@ std::optional<Seen> look_at(pid_t pid) {
   std::string word;
   double user = 0, system = 0;
   fields >> word >> seen.parent;
-  for (int i = 5; i < 14; ++i) fields >> word;  // fields have numbers; utime is the 14th
+  for (int i = 5; i < 14; ++i) fields >> word;  // fields count from 1; utime is the 14th
   fields >> user >> system;
   if (!fields) return std::nullopt;
   seen.ticks = user + system;

@@ -1,5 +1,4 @@
-/// What the suites of the benchmark share: waits with a bound, a stopwatch, medians, pinning of
-/// processes.
+/// Tools shared by the suites: a bound for waits, a stopwatch, medians, and pinning of processes.
 ///
 ///     const Stopwatch watch;
 ///     expect(ctx.get(ref, kBound) == 7, "a result");
@@ -16,7 +15,7 @@
 
 namespace troupe::bench {
 
-/// Of every wait; a run that needs it has failed.
+/// The bound of every wait. A run that reaches it has failed.
 inline constexpr std::chrono::seconds kBound{60};
 
 class Stopwatch {
@@ -29,11 +28,13 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-/// Throws std::runtime_error when a measurement does not do what it measures.
+/// Throws std::runtime_error unless `holds`. A measurement calls it to prove that it does what it
+/// measures.
 void expect(bool holds, const char* what);
-/// Precondition: not empty.
+/// Returns the median. Precondition: `values` is not empty.
 double middle(std::vector<double> values);
-/// Seconds of one call: the median of ten batches, so that one interruption does not count.
+/// Returns the seconds of one call as the median of ten batches, so a single interruption does
+/// not count.
 template <class Call>
 double median_call(int calls, Call&& call) {
   std::vector<double> batches;
@@ -46,17 +47,17 @@ double median_call(int calls, Call&& call) {
   return middle(std::move(batches));
 }
 
-/// The calling thread runs on these CPUs from here on.
+/// Moves the calling thread to these CPUs, from here on.
 void go_to(const std::vector<int>& cpus);
-/// All threads of a process, as far as there are any at the moment.
+/// Pins all threads that the process has at this moment.
 void pin(pid_t pid, int cpu);
 pid_t parent_of(pid_t pid);
-/// This process and all that descend from it and live.
+/// Returns this process and all its living descendants.
 std::vector<pid_t> family();
-/// CPU seconds of the family so far; to some 10 ms each.
+/// Returns the CPU seconds of the family so far, with a resolution of about 10 ms.
 double cpu_seconds();
-/// Memory of the family that is neither a file's nor shared: heaps and stacks. What a forked
-/// process still has in common with its parent counts in both.
+/// Returns the private memory of the family that belongs to no file: heaps and stacks. Pages that
+/// a forked process still shares with its parent count in both.
 double own_bytes();
 
 }  // namespace troupe::bench

@@ -27,10 +27,10 @@ struct Listener {
 struct Page {
   std::atomic<std::int64_t> clock_offset_ns;  ///< of the wall clock
   std::atomic<std::uint64_t> clock_reads;     ///< reads while the offset was not 0
-  std::atomic<std::int64_t> slept_ns;  ///< sleep so far, by CLOCK_BOOTTIME; never shrinks
-  std::atomic<std::uint64_t> sleep_reads;  ///< reads while slept_ns was not 0
-  std::atomic<std::uint32_t> proxy_port;   ///< 0: connect directly
-  std::atomic<std::uint32_t> hole_port;    ///< connections to it never complete
+  std::atomic<std::int64_t> slept_ns;         ///< sleep so far, by CLOCK_BOOTTIME; never shrinks
+  std::atomic<std::uint64_t> sleep_reads;     ///< reads while slept_ns was not 0
+  std::atomic<std::uint32_t> proxy_port;      ///< 0: connect directly
+  std::atomic<std::uint32_t> hole_port;       ///< connections to it never complete
   std::atomic<std::uint32_t> listeners;
   Listener listener[kMostListeners];
 };

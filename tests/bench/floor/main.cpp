@@ -1,4 +1,5 @@
-// Prints the floors of this machine: a table, or JSON rows with --json FILE ("-": standard output).
+// Prints the floors of this machine as a table, or as JSON with --json FILE ("-": standard
+// output).
 #include "net_floor.hpp"
 #include "ring_floor.hpp"
 

@@ -29,7 +29,7 @@ bool possible(Placement placement) {
 }
 
 int cpu_of(Placement placement, int side) {
-  // Taken once: a pinned thread would see its own CPU only.
+  // Read once, before any thread is pinned: a pinned thread would see only its own CPU.
   static const std::vector<int> cpus = allowed_cpus();
   return cpus.at(placement == Placement::one_cpu ? 0 : static_cast<std::size_t>(side));
 }

@@ -17,7 +17,7 @@ namespace troupe::bench {
 namespace {
 
 constexpr int kRuns = 5;
-constexpr int kBound_ms = 20'000;  // of every wait; a run that needs it has failed
+constexpr int kBound_ms = 20'000;  // of every wait; reaching it is a failure
 
 double seconds_since(Time start) {
   return std::chrono::duration<double>(steady_now() - start).count();
@@ -33,7 +33,7 @@ struct Keys {
   Keys() { expect(zmq_curve_keypair(open, secret) == 0, "this libzmq has no CURVE"); }
 };
 
-/// A DEALER with a context and an I/O thread of its own.
+/// A DEALER socket with its own context and I/O thread.
 class Dealer {
  public:
   Dealer() : context_(zmq_ctx_new()), socket_(zmq_socket(context_, ZMQ_DEALER)) {
@@ -49,7 +49,7 @@ class Dealer {
   Dealer(const Dealer&) = delete;
   Dealer& operator=(const Dealer&) = delete;
 
-  /// Returns the address.
+  /// Binds to a free port and returns the address.
   std::string bind(const Keys& mine) {
     set(ZMQ_CURVE_SERVER, 1);
     zmq_setsockopt(socket_, ZMQ_CURVE_SECRETKEY, mine.secret, 41);
@@ -88,7 +88,7 @@ struct Pipe {
   }
 };
 
-/// Starts the other side, which binds, tells its address through a pipe, and then does `serve`.
+/// Starts the other side, which binds, sends its address through a pipe, and then runs `serve`.
 template <class Serve>
 Sample with_dealers(Placement placement, Serve&& serve,
                     const std::function<double(Dealer&)>& measure) {
@@ -110,7 +110,7 @@ Sample with_dealers(Placement placement, Serve&& serve,
 
 // --- TCP ---
 
-/// AES-256-GCM with a counted nonce, one call per chunk.
+/// AES-256-GCM with a counter as nonce; one call per chunk.
 class Cipher {
  public:
   explicit Cipher(bool seals) : context_(EVP_CIPHER_CTX_new()) {

@@ -1,12 +1,12 @@
-/// What two processes of one machine can do over loopback TCP with encryption and nothing else: a
-/// message there and back through ZeroMQ with CURVE, such messages one way, bytes through a socket
-/// in the clear and sealed with AES-256-GCM.
+/// Floors of the network: the best that two processes of this machine reach over encrypted
+/// loopback TCP. Measured are a message and its answer through ZeroMQ with CURVE, such messages
+/// in one direction, and bytes through a socket, in the clear and sealed with AES-256-GCM.
 ///
 ///     const Sample s = zmq_round_trip(Placement::two_cpus);   // microseconds
 ///
-/// Every function forks its other side, which stays on its CPU with all its threads, as this side
-/// does, and returns the median of several runs. To be called from a process without other threads;
-/// takes up to a second each.
+/// Every function forks the other side and returns the median of several runs. Each side stays on
+/// its CPU with all its threads. The calling process must have no other threads. A call takes up
+/// to a second.
 #pragma once
 
 #include "measure.hpp"
@@ -15,17 +15,17 @@
 
 namespace troupe::bench {
 
-/// Bytes of an object that crosses.
+/// Size of the object that is sent, in bytes.
 inline constexpr std::size_t kCrossing = std::size_t{64} << 20;
 
-/// Microseconds for a message of kMessageBytes there and one back.
+/// Microseconds for a message of kMessageBytes and an answer of the same size.
 Sample zmq_round_trip(Placement placement);
-/// Messages of kMessageBytes a second.
+/// Messages of kMessageBytes per second.
 Sample zmq_one_way(Placement placement);
-/// GB/s of kCrossing bytes into the other side's memory, warm on both sides.
+/// GB/s for kCrossing bytes into the other side's memory, which both sides have touched before.
 Sample tcp_rate(Placement placement, bool sealed);
 
-/// All of the above.
+/// All floors above, as rows.
 std::vector<Row> net_rows();
 
 }  // namespace troupe::bench

@@ -33,7 +33,7 @@ double seconds_since(Time start) {
   return std::chrono::duration<double>(steady_now() - start).count();
 }
 
-/// Memory that a forked process shares, zeroed.
+/// Zeroed memory that is shared with a forked process.
 class Shared {
  public:
   explicit Shared(std::size_t bytes)
@@ -51,14 +51,14 @@ class Shared {
   void* at_;
 };
 
-// --- the floor's ring: the number of a message stands beside it, so that one transfer of its cache
-// lines brings both ---
+// --- the floor's ring: a message's number lies beside it, so one transfer of its cache lines
+// brings both ---
 
 constexpr std::uint64_t kSlots = 512;
-constexpr std::uint64_t kCredit = 64;  // messages between two looks at the other side
+constexpr std::uint64_t kCredit = 64;  // messages between two looks at the other side's progress
 
 struct alignas(128) Slot {
-  std::atomic<std::uint64_t> number;  // of the message in it, from 1
+  std::atomic<std::uint64_t> number;  // number of the message in the slot, from 1
   std::byte message[kMessageBytes];
 };
 
@@ -78,6 +78,8 @@ struct Sender {
     std::memcpy(slot.message, message, kMessageBytes);
     slot.number.store(++sent, std::memory_order_release);
   }
+  // Sender and receiver each write one word (number, sleeping), pass a full fence and then read the
+  // other's word. At least one of them sees the other's write, so no wake-up is lost.
   void send_and_wake(const std::byte* message) noexcept {
     send(message);
     std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -127,7 +129,8 @@ struct RoundTrips::Sides {
   Sides(Waiting how, Placement placement)
       : spin(how == Waiting::spinning), echo(cpu_of(placement, 1), [this] { answer(); }) {}
 
-  /// The first byte of a message says that no other follows for a while.
+  /// Answers messages. A message whose first byte is kLast is the last one of a slice: the
+  /// process sleeps after it.
   [[noreturn]] void answer() {
     std::byte message[kMessageBytes] = {kLast};
     for (;;) {
@@ -260,19 +263,20 @@ double WarmMemory::copy_rate(const void* from) {
 
 namespace {
 
-/// A channel and a doorbell for each side.
+/// A channel, and a doorbell for each side.
 struct Ends {
   ring::ChannelMemory memory = ring::ChannelMemory::create().value();
   ring::Doorbell here = ring::Doorbell::create().value();
   ring::Doorbell there = ring::Doorbell::create().value();
 
-  /// What a forked process maps: channels are not inherited.
+  /// Maps the channel in a forked process, which does not inherit the mapping.
   ring::ChannelMemory attach() const {
     return ring::ChannelMemory::attach(Fd(fcntl(memory.fd(), F_DUPFD_CLOEXEC, 0))).value();
   }
 };
 
-/// Waits for a frame as a process does: spinning or asleep on its doorbell, then the ring.
+/// Waits for the next frame as a process of troupe does: it spins or sleeps on its doorbell, and
+/// reads the ring.
 void receive(ring::Consumer& in, ring::Doorbell& bell, bool spin, std::byte* buffer,
              std::vector<std::uint32_t>& lines) {
   std::size_t size = 0;
@@ -321,7 +325,7 @@ Sample troupe_ring_round_trip(Waiting waiting, Placement placement) {
 
 Sample troupe_ring_one_way() {
   constexpr std::uint64_t kMessages = 1'000'000;
-  constexpr int kSpins = 500;  // some 20 us, as a worker spins before it sleeps
+  constexpr int kSpins = 500;  // about 20 us, as a worker spins before it sleeps
   Ends ends;
   const Other reader(cpu_of(Placement::two_cpus, 1), [&] {
     ring::ChannelMemory mine = ends.attach();
@@ -334,7 +338,7 @@ Sample troupe_ring_one_way() {
       while (in.pop(buffer, size) == ring::Pop::frame) {
         if (in.take_starved()) ends.here.ring(1);
         if (++received % kMessages != 0) continue;
-        out.push(BlobView(buffer, 8));  // a run has arrived
+        out.push(BlobView(buffer, 8));  // all messages of a run have arrived
         ends.here.ring(1);
       }
       for (int i = 0; i < kSpins && !ends.there.pending(); ++i) relax();

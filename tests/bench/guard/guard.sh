@@ -1,7 +1,8 @@
 #!/bin/bash
 # guard.sh <hot_paths> <recorded.txt> [--record]: counts the instructions of the hot paths with callgrind and compares
-# them with what is recorded for this compiler. Exit code: 0 none grew by more than 5%, 1 one did, 77 nothing to compare with.
-# --record prints the lines for recorded.txt instead.
+# them with the counts recorded for this compiler. Exit code: 0 no path grew by more than 5%, 1 one did, 77 there is no
+# valgrind or no recorded count.
+# --record prints the lines for recorded.txt instead of comparing.
 set -euo pipefail
 program=$1
 recorded=$2
@@ -18,7 +19,7 @@ fi
 chunk=$("$program" --chunk)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-# One dump of counts after each call of a path; whatever runs between them is not counted.
+# One dump of counts after each call of a path. Code that runs between paths is not counted.
 dumps=()
 for path in $("$program" --paths); do dumps+=("--dump-after=$path"); done
 valgrind --tool=callgrind --collect-atstart=no --toggle-collect='hot_*' "${dumps[@]}" \

@@ -1,10 +1,10 @@
-// The hot paths of a call, one after another in this process, for valgrind to count their
-// instructions: guard.sh compares them with recorded.txt. Each path is a function named hot_…,
-// which handles kChunk messages and is called so often that its median is steady.
-//   hot_paths            runs all of them
-//   hot_paths --build    says what the counts are valid for, or nothing
-//   hot_paths --chunk    says how many messages a call of a path handles
-//   hot_paths --paths    names them
+// The hot paths of a call, one after another in this process. Valgrind counts their instructions,
+// and guard.sh compares the counts with recorded.txt. Each path is a function named hot_…, which
+// handles kChunk messages and is called so often that its median is steady.
+//   hot_paths            runs all paths
+//   hot_paths --build    prints the compiler for which counts are valid, or nothing
+//   hot_paths --chunk    prints the number of messages per call of a path
+//   hot_paths --paths    prints the names of the paths
 #include "client/fake_agent.hpp"
 
 #include "troupe/runtime/wire/plain.hpp"
@@ -43,7 +43,7 @@ detail::Call call_of(const detail::Callable& callable) {
   return call;
 }
 
-/// Sends nothing, and numbers it.
+/// An output that numbers tasks and calls and sends nothing.
 struct Counting final : TaskManager::Out, ActorCalls::Out {
   bool send(std::uint64_t, Task& task) override { return (task.sequence = ++tasks, true); }
   bool send(std::uint64_t, ActorCall& call) override { return (call.sequence = ++calls, true); }
@@ -56,7 +56,7 @@ struct Counting final : TaskManager::Out, ActorCalls::Out {
   std::uint64_t tasks = 0, calls = 0;
 };
 
-/// The other side of calls, played between the counted parts.
+/// The peer's side of calls, played between the counted parts.
 constexpr std::uint64_t kPeer = 22;
 
 void answer(FakeAgent& agent, std::uint64_t peer, int calls) {
@@ -69,7 +69,7 @@ void answer(FakeAgent& agent, std::uint64_t peer, int calls) {
   }
 }
 
-/// Takes what everything needs, once.
+/// The state that all paths share.
 struct Scene {
   FakeAgent agent;
   Counting out;
@@ -90,7 +90,7 @@ struct Scene {
 
 #define HOT extern "C" __attribute__((noinline, visibility("default"))) void
 
-/// What decides where tasks go: submitted, sent, ended.
+/// The core that places tasks: they are submitted, sent and ended.
 HOT hot_task_core(Scene& s) {
   for (int i = 0; i < kChunk; ++i) {
     auto task = std::make_unique<Task>();
@@ -122,7 +122,7 @@ HOT hot_get(Scene& s) {
   for (auto& result : s.results)
     if (s.engine().get(result, 10s).bytes.size() != 8) std::abort();
 }
-/// A call and its reply, written and read, as most are.
+/// A plain call and its reply, written and read.
 HOT hot_wire_plain(Scene&) {
   wire::PlainFrame frame;
   wire::PlainCall call;
@@ -135,7 +135,7 @@ HOT hot_wire_plain(Scene&) {
     if (!wire::read_plain(wire::write_plain(reply, frame), reply, payload)) std::abort();
   }
 }
-/// A call with a ref inside, which walks the schema.
+/// A call with a ref inside, whose encoding walks the message schema.
 HOT hot_wire_general(Scene&) {
   static wire::FrameWriter writer;
   wire::Call call;
@@ -156,12 +156,12 @@ HOT hot_ring(Scene& s) {
   }
 }
 
-/// A caller's part of a task: made and sent to a worker that has room.
+/// The caller's part of a task: the call is made and sent to a worker with room.
 HOT hot_submit(Scene& s) {
   for (auto& result : s.results) s.engine().submit(call_of(kFunction), nullptr, {&result, 1});
 }
-/// The same of a call to an actor; its result looked at and dropped. (Which thread takes replies in
-/// is left to chance, so that is not counted.)
+/// The caller's part of an actor call, and then reading and dropping its result. Receiving the
+/// replies is not counted, since either of two threads may do it.
 HOT hot_call(Scene& s) {
   for (auto& result : s.results) s.engine().call(s.actor, call_of(kMethod), {&result, 1});
 }
@@ -171,7 +171,7 @@ HOT hot_collect(Scene& s) {
     result = {};
   }
 }
-/// A worker's part, without the function and the look at its arguments, of calls that are there.
+/// The worker's part of calls that have arrived, without the function and its arguments.
 HOT hot_work(FakeAgent& agent) {
   for (int i = 0; i < kChunk; ++i) {
     std::shared_ptr<Incoming> call;
@@ -196,19 +196,20 @@ wire::ActorUpdate alive() {
   return update;
 }
 
-/// This thread has spare ones for all rounds of two paths, whoever frees them.
+/// Fills the spare lists of this thread for all rounds of two paths, since another thread may
+/// free the records.
 template <class Record>
 void have_spare() {
   std::vector<std::unique_ptr<Record>> records;
   for (int i = 0; i < 2 * (kTimes + 1) * kChunk; ++i) records.push_back(std::make_unique<Record>());
 }
 
-/// The cores know a worker with a lease, and an actor.
+/// Gives the cores a worker with a lease, and an actor.
 void prepare(Scene& s) {
   have_spare<Entry>();
   have_spare<Task>();
   have_spare<ActorCall>();
-  for (int i = 0; i < 2; ++i) {  // the first task's time says how many may wait at a worker
+  for (int i = 0; i < 2; ++i) {  // the first run time sets how many tasks may wait at a worker
     auto task = std::make_unique<Task>();
     s.tasks.submit(std::move(task), Time{});
     if (i == 0) s.tasks.granted(0, 1, kWorker, Time{});
@@ -225,9 +226,9 @@ void prepare(Scene& s) {
 }
 
 void submit(Scene& s) {
-  // The first task's time is known, so many may wait at its worker. The second is never answered:
-  // the lease is in use as long as this takes. Nothing else moves there for a millisecond, so that
-  // one more worker is wanted, as mostly where many tasks are under way.
+  // The first task's run time is known, so many tasks may wait at its worker. The second task is
+  // never answered, so the lease stays in use. Nothing else happens there for a millisecond, so
+  // one more worker is requested, as is usual when many tasks are in flight.
   detail::ObjectHandle first, second;
   s.engine().submit(call_of(kFunction), nullptr, {&first, 1});
   const auto request = s.agent.next<wire::RequestLease>();
@@ -279,7 +280,8 @@ void work(FakeAgent& agent) {
       call.arguments[1].offset = 16;
       agent.peer_says_plainly(kPeer, call, BlobView(std::array<std::byte, 24>{}));
     }
-    // Whichever thread takes them in, they are in now: who asks for a value does so first.
+    // All calls are taken in now, by whichever thread: is_ready() takes them in before it
+    // answers.
     if (agent.engine->is_ready(never)) std::abort();
     std::shared_ptr<Incoming> first;
     std::optional<ActorStart> actor;
@@ -290,7 +292,8 @@ void work(FakeAgent& agent) {
   }
 }
 
-/// Which counts compare: optimized code of one compiler, without a sanitizer.
+/// Names the compiler, since counts compare only for optimized code of one compiler without a
+/// sanitizer.
 void say_build() {
 #if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && \
     !defined(__clang__) && defined(__x86_64__)
@@ -303,7 +306,7 @@ void say_build() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);  // the agent of the tests complains through it
+  ::testing::InitGoogleTest(&argc, argv);  // the fake agent reports errors through it
   if (argc > 1 && std::strcmp(argv[1], "--build") == 0) return say_build(), 0;
   if (argc > 1 && std::strcmp(argv[1], "--chunk") == 0) return std::printf("%d\n", kChunk), 0;
   if (argc > 1 && std::strcmp(argv[1], "--paths") == 0) return std::puts(kPaths), 0;

@@ -28,7 +28,8 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return result;
 }
 
-/// A free port of the loopback cannot be reserved for others; one from the process's id is taken.
+/// Returns a port derived from the process's id, since a free port cannot be reserved for another
+/// process.
 std::string port() {
   return std::to_string(20000 + getpid() % 20000);
 }

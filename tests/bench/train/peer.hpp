@@ -1,4 +1,4 @@
-/// Processes that make training steps when they are told to.
+/// Processes that make training steps on command.
 ///
 ///     StepPeer peer("4x128x64x12", /*threads=*/1, /*first_cpu=*/0);
 ///     double seconds = peer.measure(/*steps=*/20);      // the median of a step
@@ -12,12 +12,12 @@
 
 namespace troupe::bench {
 
-/// A `train_step` beside this program. Ends with its end. Throws std::runtime_error when it does
-/// not answer.
+/// A `train_step` process beside this program. It ends with this object. Functions throw
+/// std::runtime_error when it does not answer.
 class StepPeer {
  public:
-  /// `more`: further arguments, micro-batches and mesh. `environment`: "NAME=value" beside the
-  /// inherited ones.
+  /// `more` are further arguments: micro-batches and mesh. `environment` adds "NAME=value" to the
+  /// inherited variables.
   StepPeer(const std::string& shape, int threads, int first_cpu,
            const std::vector<std::string>& more = {},
            const std::vector<std::string>& environment = {});
@@ -25,13 +25,13 @@ class StepPeer {
   StepPeer& operator=(const StepPeer&) = delete;
   ~StepPeer();
   void begin(int steps);
-  /// Median seconds of a step.
+  /// Returns the median seconds of a step.
   double end();
   double measure(int steps) {
     begin(steps);
     return end();
   }
-  /// Returns when it is ready.
+  /// Waits until the process is ready.
   void await_ready();
 
  private:
@@ -42,12 +42,12 @@ class StepPeer {
   bool ready_ = false;
 };
 
-/// Ranks of one run, each on a CPU of its own.
+/// The ranks of one run, each on its own CPU.
 class StepRanks {
  public:
-  /// `mesh`: like "tp=2", of as many ranks.
+  /// `mesh` is a text like "tp=2" with as many ranks.
   StepRanks(const std::string& shape, int ranks, const std::string& mesh, int micro = 1);
-  /// Median seconds of a step of the slowest.
+  /// Returns the median seconds of a step on the slowest rank.
   double measure(int steps);
 
  private:

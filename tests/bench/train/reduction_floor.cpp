@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::size_t kPiece = 64 * 1024;  // elements: 256 KiB
 
-/// Spins: each side has a CPU of its own. Gives the CPU away now and then, should it not. Throws
-/// when the other side has ended.
+/// Spins, since each side has its own CPU, and yields after a while in case it has not. Throws
+/// when the other side does not reach `least` within kBound.
 void wait_for(const std::atomic<std::uint64_t>& number, std::uint64_t least) {
   const auto has_come = [&] { return number.load(std::memory_order_acquire) >= least; };
   for (int spins = 0; spins < 1000; ++spins)
@@ -39,8 +39,8 @@ struct ReductionFloor::Shared {
   struct alignas(64) Number {
     std::atomic<std::uint64_t> value{0};
   };
-  Number written[2];    ///< pieces of each side
-  Number asked, begun;  ///< sums that the other side has to make; that it makes
+  Number written[2];    ///< number of pieces written by each side
+  Number asked, begun;  ///< number of sums asked of the other side; begun by it
   float pieces[2][2][kPiece];
 };
 
@@ -57,8 +57,8 @@ ReductionFloor::~ReductionFloor() {
   munmap(shared_, sizeof(Shared));
 }
 
-/// A place is written again two pieces later: the other side has read it by then, or it would not
-/// have written the piece between.
+/// A place is written again two pieces later. The other side has read it by then, since it reads
+/// a piece before it writes the next one.
 void ReductionFloor::add(int side, std::uint64_t& met) {
   for (std::size_t first = 0; first < slab_.size(); first += kPiece, ++met) {
     const std::size_t count = std::min(kPiece, slab_.size() - first), place = met % 2;

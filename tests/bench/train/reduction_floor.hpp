@@ -1,4 +1,5 @@
-/// What two processes need at least to add their gradients: a plain loop through shared memory.
+/// The floor of a gradient reduction: two processes add their gradients with a plain loop through
+/// shared memory.
 ///
 ///     ReductionFloor floor(/*elements=*/parameters);
 ///     double seconds = floor.measure(/*times=*/20);       // the median of one sum
@@ -12,18 +13,19 @@
 
 namespace troupe::bench {
 
-/// Each side has a slab of its own. Piece after piece it copies its elements to where the other side
-/// reads them, waits for the other's, and adds both: one meeting a piece, two places for pieces in
-/// turn. Both sides compute at the same time, on a CPU each.
+/// Each side has its own slab. For each piece, a side copies its elements into shared memory,
+/// waits for the other side's piece, and adds both. There are two places for pieces, used in
+/// turn. Both sides compute at the same time, each on its own CPU.
 class ReductionFloor {
  public:
-  /// Forks the other side: only in a process without other threads. Throws std::runtime_error when
-  /// there is no memory for both to share.
+  /// Forks the other side. Precondition: this process has no other threads. Throws
+  /// std::runtime_error when there is no memory to share.
   explicit ReductionFloor(std::int64_t elements);
   ReductionFloor(const ReductionFloor&) = delete;
   ReductionFloor& operator=(const ReductionFloor&) = delete;
   ~ReductionFloor();
-  /// Median seconds of a sum, both sides counted. Throws std::runtime_error when a sum is wrong.
+  /// Returns the median seconds of a sum, in which both sides take part. Throws
+  /// std::runtime_error when a sum is wrong.
   double measure(int times);
 
  private:

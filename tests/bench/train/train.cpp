@@ -1,5 +1,5 @@
-// The suite "train": a training step of a GPT-2 on CPUs, alone, with threads and on two ranks.
-// Steps are made by processes of their own (train_step), which are told by turns to go on.
+// The suite "train": a training step of a GPT-2 on CPUs, alone, with threads, and on two ranks.
+// Each step runs in a process of its own (train_step). The processes take turns on command.
 #include "suite.hpp"
 
 #include "tools.hpp"
@@ -20,16 +20,18 @@ namespace {
 
 constexpr const char* kShape = "4x128x64x12";
 constexpr const char* kLargeShape = "6x384x256x4";
-constexpr const char* kWideShape = "6x384x256x8";  // a batch that stages divide
+constexpr const char* kWideShape = "6x384x256x8";  // its batch can be divided over stages
 constexpr const char* kQuickShape = "2x64x16x4";
 constexpr int kMicros = 4;
 
-/// Seconds of a step's matrix products alone, each as large as in the block's MLP.
+/// Returns the seconds that a step's matrix products take alone. Each product is as large as
+/// those of the block's MLP.
 double products(const char* shape_text) {
   const bool large = shape_text == kLargeShape;
   const std::int64_t rows = large ? 4 * 256 : 12 * 64, channels = large ? 384 : 128;
   const std::int64_t layers = large ? 6 : 4;
-  // forward, input and weight gradient of qkv, projection, up and down, in units of one up
+  // Forward, input gradient and weight gradient of qkv, projection, up and down. The unit is one
+  // product of `up`.
   const double per_step = 3 * static_cast<double>(layers) * (0.75 + 0.25 + 1 + 1);
   std::vector<float> x(static_cast<std::size_t>(rows * channels)),
       w(static_cast<std::size_t>(4 * channels * channels)),
@@ -43,13 +45,13 @@ double products(const char* shape_text) {
   return per_step * one;
 }
 
-/// How many of the steps fit into about a third of a second.
+/// Returns how many steps fit into about a third of a second.
 int steps_of(StepPeer& peer, bool quick) {
   const double one = peer.measure(1);
   return quick ? 1 : std::max(3, static_cast<int>(0.3 / one));
 }
 
-/// Milliseconds of a step on one thread; the floor is the time of its products.
+/// Milliseconds of a step on one thread. The floor is the time of its products.
 Reading step_alone(bool quick) {
   const char* shape = quick ? kQuickShape : kShape;
   StepPeer peer(shape, 1, 0);
@@ -58,8 +60,9 @@ Reading step_alone(bool quick) {
   return {.value = seconds * 1e3, .floor = products(shape) * 1e3};
 }
 
-/// How much faster `measure` makes steps than one thread alone, and what two independent processes
-/// make of two CPUs, `share` of which is all that it can have. `more`: as StepPeer's.
+/// Measures how much faster `measure` makes steps than one thread alone. The floor is the
+/// speed-up of two independent processes, times `share`, the largest part of it that can be
+/// reached. `more` is passed to StepPeer.
 template <class F>
 Reading gain(bool quick, const char* shape, const std::vector<std::string>& more, double share,
              F&& measure) {
@@ -84,7 +87,8 @@ Reading threads(bool quick) {
   return gain(quick, shape, {}, 1, [&](int steps) { return two.measure(steps); });
 }
 
-/// Elements of the gradient of train_step's GPT-2, whose head is the embedding of 256 tokens.
+/// Returns the number of gradient elements of train_step's GPT-2, whose head is its embedding of
+/// 256 tokens.
 std::int64_t parameters(const char* shape_text) {
   std::int64_t layers = 0, c = 0, context = 0, batch = 0;
   expect(std::sscanf(shape_text, "%" SCNd64 "x%" SCNd64 "x%" SCNd64 "x%" SCNd64, &layers, &c,
@@ -93,8 +97,8 @@ std::int64_t parameters(const char* shape_text) {
   return (256 + context) * c + layers * (12 * c * c + 13 * c) + 2 * c;
 }
 
-/// Milliseconds of a step on two ranks. Its floor: a step of two ranks that do not talk, and behind
-/// it the sum of their gradients by a plain loop, both CPUs at work in each.
+/// Milliseconds of a step on two ranks. The floor is a step of two independent processes,
+/// followed by the sum of their gradients in a plain loop. Both CPUs work in each part.
 Reading two_ranks(bool quick) {
   const char* shape = quick ? kQuickShape : kShape;
   StepPeer one(shape, 1, 0), other(shape, 1, 1);
@@ -112,7 +116,7 @@ Reading two_ranks(bool quick) {
   return {.value = middle(times), .floor = middle(floors), .ratio = middle(ratios)};
 }
 
-/// Two ranks of a mesh.
+/// Measures the gain of two ranks of a mesh.
 Reading divided(bool quick, const char* mesh, int micro, double share) {
   const char* shape = quick ? kQuickShape : kWideShape;
   StepRanks ranks(shape, 2, mesh, micro);
@@ -124,7 +128,8 @@ Reading tensor_parallel(bool quick) {
   return divided(quick, "tp=2", 1, 1);
 }
 
-/// Of m micro-batches the last one leaves a stage idle for as long as one takes.
+/// With m micro-batches, each stage is idle for the time of one, so at most m / (m + 1) can be
+/// reached.
 Reading pipeline(bool quick) {
   return divided(quick, "pp=2", kMicros, static_cast<double>(kMicros) / (kMicros + 1));
 }

@@ -1,7 +1,8 @@
-// train_step SHAPE THREADS [FIRST_CPU [MICRO [MESH]]]: makes training steps when it is told to, for
-// the benchmarks. SHAPE is layers x channels x context x batch of a GPT-2, MICRO how many
-// micro-batches the batch is divided into, MESH like tp=2. Prints a line that names the device,
-// then reads how many steps to make, a line each, and prints their median in milliseconds.
+// train_step SHAPE THREADS [FIRST_CPU [MICRO [MESH]]]: makes training steps on command, for the
+// benchmarks. SHAPE is layers x channels x context x batch of a GPT-2. MICRO is the number of
+// micro-batches, and MESH is a text like tp=2. The program prints a line that names the device.
+// Then it reads numbers of steps, one a line, and prints the median time of each series in
+// milliseconds.
 #include "training.hpp"
 
 #include <algorithm>

@@ -51,7 +51,7 @@ void pin_to_cpus(int first, int count) {
   cpu_set_t set;
   CPU_ZERO(&set);
   for (int cpu = first; cpu < first + count; ++cpu) CPU_SET(cpu, &set);
-  sched_setaffinity(0, sizeof set, &set);  // a machine with fewer CPUs measures where it can
+  sched_setaffinity(0, sizeof set, &set);  // with fewer CPUs, it measures where it can
 }
 
 Training::Training(const TrainShape& shape, int threads, const train::Layout& layout,

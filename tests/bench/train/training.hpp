@@ -1,4 +1,4 @@
-/// One rank that trains a GPT-2 on made-up tokens: what the benchmarks of training measure.
+/// One rank that trains a GPT-2 on random tokens, for the benchmarks of training.
 ///
 ///     Training training(shape_of("4x128x64x12"), /*threads=*/1);
 ///     training.step();
@@ -16,18 +16,19 @@ namespace troupe::bench {
 
 struct TrainShape {
   std::int64_t layers = 4, channels = 128, context = 64, batch = 12;
-  /// 32 channels a head in small models, 64 from 384 channels on.
+  /// 32 channels per head in small models, 64 from 384 channels on.
   std::int64_t heads() const noexcept { return channels / (channels < 384 ? 32 : 64); }
 };
-/// Of "4x128x64x12". Throws InvalidArgument.
+/// Parses a text like "4x128x64x12". Throws InvalidArgument.
 TrainShape shape_of(std::string_view text);
 
-/// Lets the calling thread, and those that it starts, use these CPUs only.
+/// Restricts the calling thread, and threads that it starts later, to these CPUs.
 void pin_to_cpus(int first, int count);
 
 class Training {
  public:
-  /// Alone, or as a rank of the layout's mesh. layout.micro must divide the batch.
+  /// Trains alone, or as a rank of the layout's mesh. Precondition: layout.micro divides the
+  /// batch.
   Training(const TrainShape& shape, int threads, const train::Layout& layout = {},
            collective::Mesh mesh = {});
   train::StepResult step();
