@@ -1,4 +1,4 @@
-// The main of each group: runs the program that its first argument names.
+// The main of each group's executable. It runs the program that its first argument names.
 #include "tests/programs/program.hpp"
 
 #include <clocale>
@@ -11,13 +11,14 @@
 namespace programs {
 namespace {
 
-/// In no particular order; constructors of several files fill it before main.
+/// All programs of the executable, in no particular order. Constructors in several files fill the
+/// list before main.
 std::vector<const Program*>& all() {
   static std::vector<const Program*> programs;
   return programs;
 }
 
-/// One line, so that tabs and line ends inside are spelled out.
+/// Returns the text in one line, with tabs and line ends spelled out.
 std::string spelled(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -43,8 +44,8 @@ int list() {
   return std::fflush(stdout) == 0 ? 0 : 1;
 }
 
-/// Passes on what the program writes to std::cout and remembers it, since nobody can read a
-/// standard output that is closed.
+/// Passes on what the program writes to std::cout and remembers it, for surroundings in which
+/// standard output is closed.
 class Remembering final : public std::streambuf {
  public:
   explicit Remembering(std::streambuf& to) : to_(&to) {}
@@ -70,14 +71,14 @@ class Remembering final : public std::streambuf {
   std::string text_;
 };
 
-/// A comma in numbers, for streams that are made from here on.
+/// Makes streams that are created from here on write numbers with a comma.
 struct Comma final : std::numpunct<char> {
   char do_decimal_point() const override { return ','; }
   char do_thousands_sep() const override { return '.'; }
   std::string do_grouping() const override { return "\3"; }
 };
 
-/// What a program does that honours its user's language.
+/// Sets the locale as a program does that honours its user's language.
 void honour_locale() {
   const char* name = std::getenv("PROGRAMS_LOCALE");
   if (name == nullptr) return;

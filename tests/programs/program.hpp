@@ -1,4 +1,4 @@
-/// A program as a user writes it, with what is right of it. The runner starts it in a process of
+/// A program as a user writes it, with its expected results. The runner starts it in a process of
 /// its own and compares (tests/programs/README.md).
 ///
 ///     const programs::Program hello{
@@ -6,8 +6,9 @@
 ///         {.expect = "42\n", .seconds = 5},
 ///         [](troupe::Context& ctx) { std::cout << ctx.get(ctx.submit<twice>(21)) << '\n'; }};
 ///
-/// A file of a group's folder holds some programs in a namespace of its own. A body is what a user
-/// hands to troupe::run, or a whole main for a program that begins in another way.
+/// A file in a group's folder holds some programs in a namespace of its own. A body is the
+/// function that a user hands to troupe::run. A program that begins in another way gives a whole
+/// main.
 #pragma once
 
 #include "troupe/troupe.hpp"
@@ -19,20 +20,20 @@
 
 namespace programs {
 
-/// What is right of a program.
+/// The expected results of a program.
 struct Right {
   std::string_view expect = {};  ///< its standard output, byte for byte
-  double seconds = 10;           ///< it ends within this, its cluster's start and end included
-  int exit_code = 0;             ///< 128 + n: ended by signal n
-  std::string_view says = {};    ///< a part of its standard error; empty: anything may stand there
-  int nodes = 0;                 ///< 1 or 3: it runs on so many only; 0: on one and on three
-  bool everywhere = false;       ///< one of the few that run in every surrounding in CI
+  double seconds = 10;           ///< bound, with the cluster's start and end
+  int exit_code = 0;             ///< 128 + n: signal n ended it
+  std::string_view says = {};    ///< part of its standard error; empty: not compared
+  int nodes = 0;                 ///< 1 or 3: runs on that many only; 0: on one and on three
+  bool everywhere = false;       ///< CI runs it in every surrounding
   bool plain_only = false;       ///< makes its own surroundings, so it runs in no other
 };
 
 class Program {
  public:
-  /// The body of troupe::run, and a whole main. It has no `name` in argv any more.
+  /// The body of troupe::run, or a whole main. The program's name is already removed from argv.
   using Body = void (*)(troupe::Context&);
   using CountingBody = int (*)(troupe::Context&);
   using Main = int (*)(int& argc, char** argv);

@@ -1,3 +1,4 @@
+// Proves the basics of actors: methods, calls between actors, names, ends and restarts.
 #include "tests/programs/program.hpp"
 
 #include <unistd.h>
@@ -42,6 +43,7 @@ void order(Context& ctx) {
   ctx.get(sums);
   std::cout << ctx.get(troupe::call<&Counter::get>(counter)) << '\n';
 }
+/// Proves that calls and tells of one caller run in order, and that suspended methods all finish.
 const Program counter{"a_counter", {.expect = "16\n1016 1066\n", .everywhere = true}, order};
 
 // --- what can be a method ---
@@ -72,6 +74,8 @@ void methods(Context& ctx) {
             << ' ' << ctx.get(square.call<&Square::scaled<int>>(3)) << ' '
             << ctx.get(square.call<&Square::with_context>("life")) << '\n';
 }
+/// Proves that virtual, inherited, template, ref-qualified and context-taking methods can be
+/// called.
 const Program method{"methods_of_all_kinds", {.expect = "9 shape 9 life first\n"}, methods};
 
 // --- actors that know each other ---
@@ -91,6 +95,7 @@ void ping_pong(Context& ctx) {
   std::cout << ctx.get(a.call<&Player::play>(b, 50)) << ' ' << ctx.get(a.call<&Player::count>())
             << ' ' << ctx.get(b.call<&Player::count>()) << '\n';
 }
+/// Proves that two actors can await each other's methods in turns, 50 levels deep.
 const Program pong{"two_actors_play", {.expect = "50 26 25\n"}, ping_pong};
 
 struct Selfish {
@@ -117,6 +122,7 @@ void selves(Context& ctx) {
   std::cout << ctx.get(one.call<&Selfish::get>()) << ' ' << ctx.get(one.call<&Selfish::ask>(), 5s)
             << '\n';
 }
+/// Proves that an actor can call itself, through self() and through a handle that it was given.
 const Program self{"an_actor_calls_itself", {.expect = "3 3\n"}, selves};
 
 struct Parent {
@@ -154,6 +160,7 @@ void families(Context& ctx) {
             << ctx.get(ctx.submit<size_of>(Team{"t", {child, child}})) << ' '
             << (child == ctx.get(parent.call<&Parent::child>(3))) << '\n';
 }
+/// Proves that actors can spawn actors and hand out their handles, alone and inside values.
 const Program family{"actors_make_actors", {.expect = "5 10 13 13 2 1\n", .seconds = 20}, families};
 
 // --- names ---
@@ -174,10 +181,11 @@ void names(Context& ctx) {
   }
   std::cout << '\n';
 }
+/// Proves find, get_if_exists, and the refusal of a name that is taken.
 const Program named{"named_actors", {.expect = "11101 1\n"}, names};
 
 void name_again(Context& ctx) {
-  // Handles come and go: each spawn is answered by a live actor, the old one or a new one.
+  // Handles come and go. Each spawn must get a live actor, either the old one or a new one.
   const troupe::ActorOptions shared{.name = "shared", .get_if_exists = true};
   int right = 0;
   for (int i = 0; i < 20; ++i) {
@@ -186,6 +194,7 @@ void name_again(Context& ctx) {
   }
   std::cout << right << '\n';
 }
+/// Proves that a name can be used again as soon as its last handle is gone.
 const Program again{"a_name_again_and_again", {.expect = "20\n", .seconds = 20}, name_again};
 
 // --- a Ref that is not ready ---
@@ -207,6 +216,7 @@ void not_ready(Context& ctx) {
   std::cout << ctx.get(sum) << '\n';
   std::remove(file.c_str());
 }
+/// Proves that spawn returns at once and the constructor waits for its argument.
 const Program unready{"spawn_with_a_ref_that_is_not_ready", {.expect = "06\n"}, not_ready};
 
 // --- ends ---
@@ -238,6 +248,7 @@ void destructors(Context& ctx) {
   std::cout << content(file) << '\n';
   std::remove(file.c_str());
 }
+/// Proves that an actor without handles answers its calls and runs its destructor.
 const Program destructor{
     "the_last_handle_ends_an_actor", {.expect = "1 made destroyed \n"}, destructors};
 
@@ -275,6 +286,7 @@ void deaths(Context& ctx) {
   }
   std::remove(file.c_str());
 }
+/// Proves the errors after an exception, a death and a kill, and that restarts make new lives.
 const Program death{"actors_die_and_restart", {.expect = "111 ActorDied 10\n122 killed\n"}, deaths};
 
 struct Refuses {
@@ -298,6 +310,7 @@ void constructors(Context& ctx) {
     std::cout << " empty handle\n";
   }
 }
+/// Proves the errors of an actor that cannot be made, and of a call through an empty handle.
 const Program constructor{"constructors_that_throw", {.expect = "10 empty handle\n"}, constructors};
 
 struct Busy {
@@ -313,8 +326,10 @@ void busy(Context& ctx) {
   std::cout << ctx.get(r) << '\n';
   auto b = ctx.spawn<Busy>();
   b.tell<&Busy::work>(60'000);
-  b = {};  // nobody holds a result: the program does not wait for it
+  b = {};  // no result is held, so the program does not wait for it
 }
+/// Proves that a held result is computed after the last handle is gone, and that a result which
+/// nobody holds does not delay the program's end.
 const Program busies{"the_last_handle_of_a_busy_actor", {.expect = "200\n"}, busy};
 
 void forty(Context& ctx) {
@@ -324,6 +339,7 @@ void forty(Context& ctx) {
   for (auto& one : all) sum += ctx.get(one.call<&Counter::add>(1));
   std::cout << sum << '\n';
 }
+/// Proves that more actors than CPUs live at the same time.
 const Program many{"forty_actors", {.expect = "820\n", .seconds = 20}, forty};
 
 void detached(Context& ctx) {
@@ -331,6 +347,7 @@ void detached(Context& ctx) {
   auto found = ctx.find<Counter>("stays");
   std::cout << (found ? ctx.get(found->call<&Counter::get>()) : -1) << '\n';
 }
+/// Proves that a detached actor stays without handles and is found by its name.
 const Program stays{"a_detached_actor", {.expect = "4\n"}, detached};
 
 }  // namespace

@@ -1,3 +1,4 @@
+// Proves what methods may use: the context, coroutines, threads of their own, and large state.
 #include "tests/programs/program.hpp"
 
 #include <algorithm>
@@ -57,6 +58,7 @@ void verbs(Context& ctx) {
   // 9 + 10 + 4 + 4 + 1 + 4 + 100 + 1000 + 10000
   std::cout << ctx.get(worker.call<&Worker::uses_all>()) << '\n';
 }
+/// Proves that every verb of a context works inside an actor's method.
 const Program all{"every_verb_of_an_actor_context", {.expect = "11132\n", .seconds = 20}, verbs};
 
 // --- coroutine methods ---
@@ -106,6 +108,8 @@ void coroutines(Context& ctx) {
     }
   std::cout << ' ' << ctx.get(gate.call<&Gate::counts>()).second << '\n';
 }
+/// Proves that many methods of an actor can be suspended at once, and that each gets its own
+/// result or error.
 const Program coroutine{"coroutine_methods", {.expect = "190 20 20 5 11 20\n"}, coroutines};
 
 // --- many callers ---
@@ -129,7 +133,7 @@ void callers(Context& ctx) {
     seen = ctx.get(log.call<&Log::all>());
     std::this_thread::sleep_for(1ms);
   }
-  // Those of each caller came in its order, and once.
+  // The calls of each caller arrived in its order, each once.
   bool ordered = seen.size() == 400;
   for (int caller = 0; caller < 4; ++caller) {
     int next = 0;
@@ -139,6 +143,7 @@ void callers(Context& ctx) {
   }
   std::cout << ordered << '\n';
 }
+/// Proves that the calls of each of four callers run in the caller's order, each once.
 const Program order{"calls_of_each_caller_in_order", {.expect = "1\n", .seconds = 20}, callers};
 
 // --- an actor's own threads and large state ---
@@ -173,6 +178,7 @@ void stores(Context& ctx) {
     std::cout << e.is<std::out_of_range>() << '\n';
   }
 }
+/// Proves that an actor may hold large state and use threads of its own.
 const Program large{"an_actor_with_large_state", {.expect = "1e+06 50000 1\n"}, stores};
 
 }  // namespace

@@ -1,4 +1,5 @@
-// How actors end: what was asked of them, what their destructors do, and at the end of the program.
+// Proves how actors end: results that are held are still computed, destructors run, and all
+// actors end with the program.
 #include "tests/programs/program.hpp"
 
 #include <sys/wait.h>
@@ -53,6 +54,7 @@ void finish_for_who_waits(Context& ctx) {
   one = {};
   std::cout << ctx.get(first) + ctx.get(result) + ctx.get(last) << '\n';
 }
+/// Proves that an actor whose handle is gone runs for 13 s, since its results are held.
 const Program long_job{"a_result_that_is_held_keeps_a_busy_actor",
                        {.expect = "13003\n", .seconds = 40},
                        finish_for_who_waits};
@@ -67,10 +69,11 @@ void finish_a_coroutine(Context& ctx) {
   one = {};
   std::cout << ctx.get(result) << '\n';
 }
+/// Proves that a held result of a suspended method is computed after the last handle is gone.
 const Program coroutine{
     "a_held_result_of_a_coroutine_method", {.expect = "2\n", .seconds = 20}, finish_a_coroutine};
 
-/// Actors that have all CPUs, twice.
+/// Fills all CPUs with busy actors, drops them, and fills all CPUs again.
 void free_the_cpus(Context& ctx) {
   const auto cluster = ctx.cluster();
   const double all = cluster.nodes.front().cpus;
@@ -92,8 +95,10 @@ void free_the_cpus(Context& ctx) {
   }
   std::cout << '\n';
 }
+/// Proves that busy actors without handles and held results give their CPUs back, on one node.
 const Program unwanted_one{
     "a_busy_actor_that_nobody_wants", {.expect = "1\n", .seconds = 40, .nodes = 1}, free_the_cpus};
+/// The same on three nodes.
 const Program unwanted_three{
     "busy_actors_that_nobody_wants", {.expect = "111\n", .seconds = 40, .nodes = 3}, free_the_cpus};
 
@@ -127,11 +132,11 @@ std::string of_lines(int n) {
   return text + "end\n";
 }
 
-/// What the program still has when it ends.
+/// Handles that still exist when the program ends.
 std::vector<Actor<Log>> g_logs;
 std::vector<Actor<Teller>> g_tellers;
 
-/// The program, and then what is in its actors' files.
+/// Runs the program, then prints the files that its actors wrote.
 int files_of(int& argc, char** argv, void (*body)(Context&, const std::string& file)) {
   const std::string file = scratch("log");
   const int code = troupe::run(argc, argv, [&](Context& ctx) { body(ctx, file); });
@@ -143,6 +148,7 @@ int files_of(int& argc, char** argv, void (*body)(Context&, const std::string& f
   return code;
 }
 
+/// Proves that destructors of actors run at the program's end and write their files.
 const Program answered{
     "files_of_actors_at_the_end", {.expect = "whole\n"}, [](int& argc, char** argv) {
       return files_of(argc, argv, [](Context& ctx, const std::string& file) {
@@ -151,6 +157,7 @@ const Program answered{
       });
     }};
 
+/// Proves that tells which are under way at the program's end are executed.
 const Program told{"tells_at_the_end", {.expect = "whole\n"}, [](int& argc, char** argv) {
                      return files_of(argc, argv, [](Context& ctx, const std::string& file) {
                        g_logs.push_back(ctx.spawn<Log>(file));
@@ -158,6 +165,7 @@ const Program told{"tells_at_the_end", {.expect = "whole\n"}, [](int& argc, char
                      });
                    }};
 
+/// Proves that destructors and tells run when the body ends in an exception.
 const Program thrown{"files_of_actors_after_an_error",
                      {.expect = "whole\n", .exit_code = 1, .says = "on purpose"},
                      [](int& argc, char** argv) {
@@ -168,6 +176,7 @@ const Program thrown{"files_of_actors_after_an_error",
                        });
                      }};
 
+/// Proves that an actor's destructor can tell another actor at the program's end.
 const Program destructors_tell{
     "destructors_tell_at_the_end", {.expect = "whole\n"}, [](int& argc, char** argv) {
       return files_of(argc, argv, [](Context& ctx, const std::string& file) {
@@ -177,6 +186,7 @@ const Program destructors_tell{
       });
     }};
 
+/// Proves that actors that hold handles to each other end with the program.
 const Program circle{"actors_that_hold_each_other_at_the_end",
                      {.expect = "whole\nwhole\n"},
                      [](int& argc, char** argv) {
@@ -189,11 +199,11 @@ const Program circle{"actors_that_hold_each_other_at_the_end",
                        });
                      }};
 
-/// Its own cluster goes with it, at once: nobody writes anything.
+/// Proves that a killed driver's own cluster ends at once, without destructors of actors.
 const Program killed{"files_of_actors_of_a_killed_driver",
                      {.expect = "0\n", .seconds = 20},
                      [](int& argc, char** argv) {
-                       troupe::enter(argc, argv);  // only the program itself comes here
+                       troupe::enter(argc, argv);  // workers do not come past it
                        const std::string file = scratch("log"), pids = scratch("pids");
                        const pid_t child = ::fork();
                        if (child == 0) {
@@ -235,6 +245,7 @@ void leave_the_endless(Context& ctx) {
   for (auto& one : held) std::cout << ctx.get(one.call<&Endless::get>());
   std::cout << '\n';
 }
+/// Proves that a destructor which never returns does not keep the program.
 const Program endless{"destructors_without_end", {.expect = "111\n"}, leave_the_endless};
 
 }  // namespace

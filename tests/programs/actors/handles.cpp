@@ -1,4 +1,4 @@
-// Where handles of actors may lie, and what becomes of calls when one ends.
+// Proves where handles of actors may lie, and how calls end when an actor ends.
 #include "tests/programs/program.hpp"
 
 #include <sys/wait.h>
@@ -58,17 +58,18 @@ void in_arguments(Context& ctx) {
   counter = {};
   std::cout << ctx.get(user.call<&User::ask>()) << ' ';
   auto second = ctx.spawn<Counter>();
-  auto late = ctx.spawn<Late>(second, ctx.submit<slow>(6));  // is made when the task has ended
+  auto late = ctx.spawn<Late>(second, ctx.submit<slow>(6));  // is made once the task has ended
   second = {};
   std::cout << ctx.get(late.call<&Late::ask>()) << '\n';
 }
+/// Proves that an actor lives on when only the arguments of a constructor hold its handle.
 const Program arguments{"a_handle_in_a_constructors_arguments", {.expect = "5 6\n"}, in_arguments};
 
 // --- in values, in tasks' results, nowhere for a while ---
 
 Actor<Counter> makes(Context& ctx, int n) {
   auto counter = ctx.spawn<Counter>();
-  ctx.get(counter.call<&Counter::add>(n));  // others' calls follow no order of ours
+  ctx.get(counter.call<&Counter::add>(n));  // calls of other processes have no order with it
   return counter;
 }
 struct Box {
@@ -88,7 +89,7 @@ void in_values(Context& ctx) {
   auto one = ctx.get(ctx.submit<makes>(3));
   std::cout << ctx.get(one.call<&Counter::get>()) << ' ';
   auto box = ctx.submit<fill>(10);
-  std::cout << ctx.get(ctx.submit<sum_of>(box)) << ' ';  // never opened here
+  std::cout << ctx.get(ctx.submit<sum_of>(box)) << ' ';  // the driver never opens it
   auto kept = ctx.put(one);
   one = {};
   std::this_thread::sleep_for(50ms);
@@ -99,6 +100,7 @@ void in_values(Context& ctx) {
   kept = {};
   std::cout << ctx.get(ctx.get(ctx.get(deep)).call<&Counter::get>()) << '\n';
 }
+/// Proves that handles in results, in values and in refs of refs keep their actors alive.
 const Program values{"handles_in_values", {.expect = "3 45 3 3\n", .seconds = 30}, in_values};
 
 // --- kills ---
@@ -129,6 +131,7 @@ void kill_of_many(Context& ctx) {
   }
   std::cout << died << ' ' << (maybe >= 1) << '\n';
 }
+/// Proves that a kill from several sides ends all calls of an actor with an error.
 const Program killed{
     "a_kill_of_an_actor_with_10000_calls", {.expect = "10001 1\n", .seconds = 30}, kill_of_many};
 
@@ -149,9 +152,11 @@ void ends(Context& ctx) {
   auto named = ctx.with({.name = "slow end"}).spawn<EndsSlowly>();
   std::cout << ctx.get(named.call<&EndsSlowly::fine>());
   named = {};
-  auto next = ctx.with({.name = "slow end"}).spawn<EndsSlowly>();  // when the name is free
+  auto next = ctx.with({.name = "slow end"}).spawn<EndsSlowly>();  // waits until the name is free
   std::cout << ctx.get(next.call<&EndsSlowly::fine>()) << '\n';
 }
+/// Proves that a throwing destructor harms nobody, and that a name is free once a slow destructor
+/// has ended.
 const Program end{"destructors_that_throw_or_are_slow", {.expect = "122\n", .seconds = 20}, ends};
 
 // --- an actor and itself ---
@@ -174,13 +179,14 @@ void loops(Context& ctx) {
   auto one = ctx.spawn<Loops>();
   one.tell<&Loops::step>(5000);
   int last = 0;
-  for (int i = 0; i < 4000 && last < 5001; ++i) {  // others get their turn meanwhile
+  for (int i = 0; i < 4000 && last < 5001; ++i) {  // our calls get their turn meanwhile
     last = ctx.get(one.call<&Loops::get>());
     std::this_thread::sleep_for(1ms);
   }
   std::cout << last << ' ' << ctx.get(one.call<&Loops::own>()) << ' '
             << ctx.get(one.call<&Loops::in_turn>(300)) << '\n';
 }
+/// Proves that an actor which keeps calling itself still serves other callers.
 const Program itself{
     "an_actor_that_goes_on_by_itself", {.expect = "5001 5001 5001\n", .seconds = 20}, loops};
 
@@ -210,6 +216,7 @@ void shells(Context& ctx) {
             << ctx.get(one.call<&Shell::forks>()) << ' ' << ctx.get(one.call<&Shell::threads>())
             << '\n';
 }
+/// Proves that methods may run commands, fork and start threads.
 const Program shell{"an_actor_that_forks_and_runs_commands", {.expect = "3 7 4\n"}, shells};
 
 // --- arguments that wait ---
@@ -219,7 +226,7 @@ int fails() {
 }
 void waiting_arguments(Context& ctx) {
   auto one = ctx.spawn<Counter>();
-  auto first = one.call<&Counter::add>(ctx.submit<slow>(1));  // holds back those behind it
+  auto first = one.call<&Counter::add>(ctx.submit<slow>(1));  // holds back the calls behind it
   auto second = one.call<&Counter::add>(10);
   auto never = one.call<&Counter::add>(ctx.submit<fails>());
   auto third = one.call<&Counter::add>(100);
@@ -235,6 +242,8 @@ void waiting_arguments(Context& ctx) {
   const auto killed = ctx.try_get(waits, 10s);
   std::cout << ' ' << (killed ? "ran" : name_of(killed.error().code())) << '\n';
 }
+/// Proves that a call which waits for an argument holds back later calls, and that it ends with a
+/// failed argument or with its actor.
 const Program late{
     "calls_whose_arguments_wait", {.expect = "1 11 111 1 actor_died\n"}, waiting_arguments};
 

@@ -1,4 +1,5 @@
-// Actors as in bug reports of other runtimes: odd lives, odd messages, odd waits.
+// Proves unusual lives, messages and waits of actors, such as those in bug reports about other
+// runtimes.
 #include "tests/programs/program.hpp"
 
 #include <unistd.h>
@@ -24,7 +25,7 @@ using troupe::Context;
 using troupe::Ref;
 using troupe::Task;
 
-/// A file that the actors of a program write words to.
+/// A file to which the actors of a program append words.
 class Words {
  public:
   explicit Words(const char* what) : path_("/tmp/" + std::to_string(::getpid()) + "." + what) {
@@ -81,10 +82,11 @@ void crash_in_the_middle(Context& ctx) {
     const auto value = ctx.try_get(calls[i], 20s);
     if (!value) ends += std::to_string(i) + ' ' + std::string(name_of(value.error().code()));
     if (value && i == 39) values += *value;
-    if (value && i == 99) values += *value;  // a new life counts anew
+    if (value && i == 99) values += *value;  // the new life counts from 0
   }
   std::cout << ends << ' ' << values << '\n';
 }
+/// Proves that a crash ends the crashing call only. The calls behind it run in the next life.
 const Program middle{
     "a_crash_among_100_calls", {.expect = "40 actor_died 99\n"}, crash_in_the_middle};
 
@@ -100,6 +102,7 @@ void ends_itself(Context& ctx) {
     std::cout << '\n';
   }
 }
+/// Proves that calls queued behind an actor's own end are reported as not executed.
 const Program exits{"an_actor_ends_itself_with_calls_queued",
                     {.expect = "3 actor_died? actor_died actor_died actor_died actor_died "
                                "actor_died\n3 actor_died? actor_died actor_died actor_died "
@@ -130,6 +133,7 @@ void killed_while_made(Context& ctx) {
   ctx.kill(two, true);
   std::cout << ' ' << ctx.get(waits) << ' ' << ctx.get(two.call<&SlowToMake::fine>()) << '\n';
 }
+/// Proves that an actor can be killed while it is made, with and without a restart.
 const Program made{"killed_in_its_constructor",
                    {.expect = "1 actor_died actor_died 1 7 7\n", .seconds = 20},
                    killed_while_made};
@@ -173,9 +177,10 @@ void through_three(Context& ctx) {
   std::this_thread::sleep_for(50ms);
   std::cout << words.text() << ' ';
   relays[0].tell<&Relay::add>();
-  relays[0].tell<&Relay::drop>();  // what was told before is done first
+  relays[0].tell<&Relay::drop>();  // the call before it runs first
   std::cout << words.comes("destroyed") << ' ' << words.text() << '\n';
 }
+/// Proves that an actor ends once the last of three actors drops its handle.
 const Program hands{"a_handle_through_three_actors_and_dropped",
                     {.expect = "1 1 destroyed-after-11\n", .seconds = 20},
                     through_three};
@@ -227,6 +232,7 @@ void uncopied(Context& ctx) {
             << end_of(ctx, one.call<&Thrower::throws_a_pointer>()) << ", "
             << ctx.get(one.call<&Thrower::fine>()) << '\n';
 }
+/// Proves that exceptions which cannot be copied, are nested or are pointers arrive as errors.
 const Program copies{"exceptions_that_cannot_be_copied",
                      {.expect = "only moved!, outer, after a wait!, task_failed?, 5\n"},
                      uncopied};
@@ -245,7 +251,7 @@ struct Gate {
     auto answer = other.call<&Gate::blocks>();
     co_return co_await answer;
   }
-  /// Never ends by itself: each waits for the other's next answer.
+  /// Cannot end while the other actor's answer waits for this one.
   Task<int> blocks() {
     auto answer = partner->call<&Gate::blocks_too>();
     co_return co_await answer;
@@ -268,13 +274,13 @@ void cycles(Context& ctx) {
   auto a = ctx.spawn<Gate>(), b = ctx.spawn<Gate>();
   a.tell<&Gate::knows>(a);
   b.tell<&Gate::knows>(b);
-  // What a asks of b has no order with what b is told from here.
+  // The calls that `a` makes to `b` have no order with those that the driver makes to `b`.
   (void)ctx.get(b.call<&Gate::fine>());
   std::cout << ctx.get(a.call<&Gate::of>(b, 200)) << ' ';  // 100 methods of each are suspended
   a.tell<&Gate::meets>(b);
   b.tell<&Gate::meets>(a);
   (void)ctx.get(b.call<&Gate::fine>());
-  auto waits = a.call<&Gate::waits>(b);  // a for b, b for a, a for its own door
+  auto waits = a.call<&Gate::waits>(b);  // a waits for b, b for a, and a for its own door
   std::cout << end_of(ctx, waits, 200ms) << ' ' << ctx.get(a.call<&Gate::fine>()) << ' ';
   a.tell<&Gate::opens>(true);
   std::cout << ctx.get(waits) << ' ';
@@ -287,6 +293,8 @@ void cycles(Context& ctx) {
   b.tell<&Gate::parts>();
   std::cout << ctx.get(b.call<&Gate::fine>()) << '\n';
 }
+/// Proves that actors which wait for each other still serve calls, and that a kill ends the
+/// cycle.
 const Program cycle{"actors_that_wait_in_a_cycle",
                     {.expect = "200 timed_out? 1 9 timed_out? actor_died? 1\n", .seconds = 20},
                     cycles};
@@ -320,6 +328,7 @@ void mix(Context& ctx) {
   Words::add(first.path(), "go");
   std::cout << ctx.get(slow_x) << ctx.get(one.call<&Mixed::look>()) << '\n';
 }
+/// Proves that a suspended method does not hold back later methods.
 const Program mixed{
     "methods_that_wait_beside_others", {.expect = "b1 b1b2 2b1b2e2 1b1b2e2e1\n"}, mix};
 
@@ -348,6 +357,7 @@ void many_handles(Context& ctx) {
   for (const int right : ctx.get(users)) there += right;
   std::cout << there << ' ' << here << ' ' << ctx.get(base.call<&Fragile::add>(0)) << '\n';
 }
+/// Proves that tasks and threads which use one name at once all get the same actor.
 const Program names{
     "many_handles_to_one_name", {.expect = "200 100 300\n", .seconds = 30}, many_handles};
 
@@ -368,6 +378,7 @@ void outlives(Context& ctx) {
   ctx.kill(maker);
   std::cout << ctx.get(big).size() << ' ' << ctx.get(small).size() << ' ' << ctx.get(ref) << '\n';
 }
+/// Proves that objects which an actor made are readable after it was killed.
 const Program made_by{
     "what_an_actor_made_outlives_it", {.expect = "200000 3 11\n", .seconds = 20}, outlives};
 
@@ -410,6 +421,7 @@ void families(Context& ctx) {
     std::this_thread::sleep_for(2ms);
   std::cout << ctx.get(parent.call<&Parent::all>()) << '\n';
 }
+/// Proves that an actor can tell its parent from its constructor, a method and its destructor.
 const Program family{"a_child_speaks_to_its_parent",
                      {.expect = "born here born here gone \n", .seconds = 20},
                      families};

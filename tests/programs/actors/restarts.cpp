@@ -1,4 +1,5 @@
-// Actors whose lives are short: constructors that throw or crash, processes that die right after.
+// Proves the limits on short lives: constructors that throw or crash, and processes that die at
+// once.
 #include "tests/programs/program.hpp"
 
 #include <sys/stat.h>
@@ -18,7 +19,7 @@ using programs::Program;
 using troupe::ActorOptions;
 using troupe::Context;
 
-/// A file that counts lives by its bytes.
+/// A file whose size is the number of lives.
 class Lives {
  public:
   explicit Lives(const char* what)
@@ -65,6 +66,8 @@ void crash_for_ever(Context& ctx) {
             << '\n';
   if (lives.count() > 9) std::cerr << lives.count() << " lives\n";
 }
+/// Proves that lives which end in a crashing constructor are paced, and that a timeout names the
+/// reason.
 const Program crash{
     "a_constructor_that_always_crashes", {.expect = "TimedOut 1111 few lives\n"}, crash_for_ever};
 
@@ -90,6 +93,7 @@ void die_soon(Context& ctx) {
   std::cout << (lives.count() >= 3 && lives.count() <= 9 ? "few lives" : "too many or too few")
             << '\n';
 }
+/// Proves that lives which end right after their constructor are paced.
 const Program soon{"an_actor_that_dies_right_after_birth", {.expect = "few lives\n"}, die_soon};
 
 // --- the constructor throws ---
@@ -104,7 +108,7 @@ struct Throws {
   void dies() { ::_exit(4); }
 };
 void throw_at_first(Context& ctx) {
-  // The first life says whether the actor can be made at all.
+  // The first life decides whether the actor can be made at all.
   const Lives lives("throws_at_first");
   auto one = ctx.with(ActorOptions{.max_restarts = -1}).spawn<Throws>(lives.path(), 0L, 100L);
   try {
@@ -114,11 +118,13 @@ void throw_at_first(Context& ctx) {
   }
   std::cout << ' ' << lives.count() << '\n';
 }
+/// Proves that an actor whose first constructor throws is not restarted.
 const Program at_first{
     "a_first_constructor_that_throws", {.expect = "ActorDied 10 1\n"}, throw_at_first};
 
 void throw_later(Context& ctx) {
-  // Later lives may meet what passes: five of them do, and the calls that wait are answered.
+  // Later lives may fail for passing reasons. Five lives fail here, and the waiting calls are
+  // still answered.
   const Lives lives("throws_later");
   auto one = ctx.with(ActorOptions{.max_restarts = -1}).spawn<Throws>(lives.path(), 1L, 6L);
   std::cout << ctx.get(one.call<&Throws::fine>());
@@ -132,6 +138,8 @@ void throw_later(Context& ctx) {
   }
   std::cout << ' ' << ctx.get(waits) << ' ' << lives.count() << '\n';
 }
+/// Proves that later constructors may throw, and that waiting calls are answered in the first
+/// good life.
 const Program later{"later_constructors_that_throw", {.expect = "1 TimedOut 1 1 7\n"}, throw_later};
 
 void throw_to_the_limit(Context& ctx) {
@@ -153,6 +161,7 @@ void throw_to_the_limit(Context& ctx) {
   }
   std::cout << ' ' << lives.count() << '\n';
 }
+/// Proves that restarts which end in a throwing constructor count towards max_restarts.
 const Program limit{
     "constructors_that_throw_to_the_limit", {.expect = "1 ActorDied 110 5\n"}, throw_to_the_limit};
 

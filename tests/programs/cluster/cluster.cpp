@@ -1,3 +1,5 @@
+// Proves programs on several nodes: placement, values and actors between nodes, resources, and a
+// node that dies.
 #include "tests/programs/program.hpp"
 
 #include <unistd.h>
@@ -47,7 +49,9 @@ void nodes(Context& ctx) {
   std::cout << all.size() << ids.size() << sane << ids.count(ctx.node()) << ctx.gpu_ids().size()
             << '\n';
 }
+/// Proves that the list of nodes is complete and sensible.
 const Program three_nodes{"three_nodes", {.expect = "33110\n", .nodes = 3}, nodes};
+/// The same on one node.
 const Program one_node{"one_node", {.expect = "11110\n", .nodes = 1}, nodes};
 
 void placed(Context& ctx) {
@@ -68,6 +72,8 @@ void placed(Context& ctx) {
   const auto soft = Placement::on(NodeId{}, true);
   std::cout << (ctx.get(ctx.with({.placement = soft}).submit<here>()) == NodeId{}) << '\n';
 }
+/// Proves that tasks and actors run on the node that they name. An unknown node is infeasible,
+/// unless the placement is soft.
 const Program placement{"placed_on_a_node", {.expect = "12\ninfeasible\n0\n", .nodes = 3}, placed};
 
 void spread(Context& ctx) {
@@ -79,9 +85,10 @@ void spread(Context& ctx) {
   for (auto& actor : actors) nodes.insert(ctx.get(actor.call<&Sitting::where>()));
   std::cout << nodes.size() << '\n';
 }
+/// Proves that spread actors which reserve CPUs lie on all nodes.
 const Program spreads{"actors_spread", {.expect = "3\n", .nodes = 3}, spread};
 
-/// They take nothing that would tell the nodes apart: two on each.
+/// These actors reserve nothing by which nodes would differ. Two must be on each.
 void spread_free(Context& ctx) {
   std::map<NodeId, int> nodes;
   std::vector<troupe::Actor<Sitting>> actors;
@@ -92,6 +99,7 @@ void spread_free(Context& ctx) {
   for (const auto& [node, count] : nodes) std::cout << count;
   std::cout << '\n';
 }
+/// Proves that spread actors which reserve nothing lie on all nodes in equal numbers.
 const Program spreads_free{
     "actors_that_reserve_nothing_spread", {.expect = "222\n", .nodes = 3}, spread_free};
 
@@ -104,7 +112,7 @@ double sum(const std::vector<double>& all) {
   return total;
 }
 void between(Context& ctx) {
-  // Each node makes a value, and each other one reads it.
+  // Each node makes a value, and each node reads all values.
   const auto all = ctx.cluster().nodes;
   long total = 0;
   std::vector<Ref<double>> sums;
@@ -118,6 +126,7 @@ void between(Context& ctx) {
   for (const double x : ctx.get(sums)) total += static_cast<long>(x);
   std::cout << total << '\n';
 }
+/// Proves that large values are read on nodes other than their own.
 const Program transfer{
     "values_between_nodes", {.expect = "2250000\n", .seconds = 20, .nodes = 3}, between};
 
@@ -130,6 +139,7 @@ void actors_between(Context& ctx) {
   for (int i = 0; i < 9; ++i) x = actors[static_cast<std::size_t>(i) % 3].call<&Sitting::twice>(x);
   std::cout << ctx.get(x) << '\n';
 }
+/// Proves that results pass from actor to actor between nodes.
 const Program chain{
     "a_chain_of_actors_on_three_nodes", {.expect = "512\n", .nodes = 3}, actors_between};
 
@@ -150,7 +160,7 @@ int described(int& argc, char** argv) {
             << ctx.get(ctx.with({.labels = {{"kind", "fast"}}}).submit<same>(1)) << ' '
             << ctx.get(ctx.with({.gpus = 2}).submit([](Context& c) { return c.gpu_ids().size(); }))
             << ' ';
-  // One licence: one at a time, and all get it.
+  // With one licence the tasks run one at a time, and all of them run.
   std::vector<Ref<int>> refs;
   for (int i = 0; i < 5; ++i)
     refs.push_back(ctx.with({.resources = {{"licence", 1}}}).submit<waits>(i));
@@ -159,13 +169,14 @@ int described(int& argc, char** argv) {
   std::cout << total << '\n';
   return 0;
 }
+/// Proves that a session's resources, labels and GPUs are those of its options.
 const Program descriptions{"resources_and_labels", {.expect = "4 2 1 2 10\n"}, described};
 
 int two_cpus(int& argc, char** argv) {
   troupe::enter(argc, argv);
   troupe::Session session({.cpus = 2});
   Context ctx = session.context();
-  // Two that hold a CPU each leave none.
+  // One such actor leaves too little for the second.
   const troupe::ActorOptions one{.cpus = 1.5};
   auto a = ctx.with(one).spawn<Sitting>();
   std::cout << ctx.get(a.call<&Sitting::twice>(1));
@@ -176,6 +187,7 @@ int two_cpus(int& argc, char** argv) {
   std::cout << ctx.get(late) << '\n';
   return 0;
 }
+/// Proves that an actor waits while another reserves the CPUs that it needs.
 const Program reserved{"actors_reserve_cpus", {.expect = "204\n", .nodes = 1}, two_cpus};
 
 int explicit_one(int& argc, char** argv) {
@@ -191,9 +203,11 @@ int explicit_one(int& argc, char** argv) {
   std::cout << ctx.get(late) << '\n';
   return 0;
 }
+/// The same for an actor that reserves the only CPU.
 const Program one_cpu{"an_actor_reserves_one_cpu", {.expect = "204\n", .nodes = 1}, explicit_one};
 
-/// Options that serve every verb: an actor of them reserves what they say, and nothing by default.
+/// Options without a type serve every verb. An actor with them reserves what they say, and
+/// nothing by default.
 int any_options(int& argc, char** argv) {
   troupe::enter(argc, argv);
   troupe::Session session({.cpus = 1});
@@ -211,6 +225,8 @@ int any_options(int& argc, char** argv) {
   std::cout << ctx.get(task) << '\n';
   return 0;
 }
+/// Proves that actors reserve nothing by default, and that a task waits for an actor that
+/// reserves the CPU.
 const Program by_default{
     "actors_reserve_nothing_by_default", {.expect = "22222405\n", .nodes = 1}, any_options};
 
@@ -244,6 +260,7 @@ void node_dies(Context& ctx) {
   }
   std::cout << ctx.get(ctx.submit<sum>(safe)) << '\n';
 }
+/// Proves the error of a task whose node dies, and that a replica is read afterwards.
 const Program node_death{
     "a_node_dies", {.expect = "WorkerDied 1 5000\n", .seconds = 20, .nodes = 3}, node_dies};
 

@@ -1,4 +1,4 @@
-// A node that says nothing and is not known to be dead, and one that is dead.
+// Proves what callers hear of a silent node that is not known to be dead, and of a dead node.
 #include "tests/programs/program.hpp"
 
 #include <unistd.h>
@@ -34,7 +34,7 @@ int parent_of(int pid) {
   return parent;
 }
 
-/// The processes of the actor's node: worker, zygote, agent.
+/// The processes of the actor's node: worker, zygote and agent.
 struct Node {
   explicit Node(int pid) : worker(pid), zygote(parent_of(worker)), agent(parent_of(zygote)) {}
   void hit(int signal) const {
@@ -70,13 +70,14 @@ void stops_and_goes_on(Context& ctx) {
   std::cout << end_of(ctx, slow, 50ms) << '\n';  // busy is not silent
   node.hit(SIGSTOP);
   auto call = counter.call<&Counter::add>(1);
-  std::cout << end_of(ctx, call, 0s) << '\n';  // a look is no wait
+  std::cout << end_of(ctx, call, 0s) << '\n';  // a look does not wait
   std::cout << end_of(ctx, call, 3s) << '\n';
   std::cout << end_of(ctx, slow, 10ms) << '\n';
   node.hit(SIGCONT);
-  std::cout << end_of(ctx, call, 3s) << '\n';  // the same call goes on, and counts once
+  std::cout << end_of(ctx, call, 3s) << '\n';  // the same call continues, and counts once
   std::cout << end_of(ctx, counter.call<&Counter::add>(1), 3s) << '\n';
 }
+/// Proves that calls to a silent node end as ActorUnavailable, and go on when the node does.
 const Program stops{"a_node_that_stops_for_3_s",
                     {.expect = "TimedOut\nTimedOut\nActorUnavailable maybe\nActorUnavailable "
                                "maybe\n2\n3\n",
@@ -95,6 +96,7 @@ void dies(Context& ctx) {
   std::cout << end_of(ctx, call, 10s) << '\n';
   std::cout << end_of(ctx, counter.call<&Counter::add>(1), 10s) << '\n';
 }
+/// Proves that the death of a silent node turns its calls into ActorDied.
 const Program death{
     "a_node_that_stops_and_dies",
     {.expect = "ActorUnavailable maybe\nActorDied\nActorDied\n", .seconds = 25, .nodes = 3},

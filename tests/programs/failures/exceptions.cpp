@@ -1,4 +1,4 @@
-// Whatever a program throws, who waits is told what it was.
+// Proves that the process which waits learns the type and text of anything that a program throws.
 #include "tests/programs/program.hpp"
 
 #include <exception>
@@ -29,7 +29,7 @@ struct Thrower {
   int call(int which) { return throws(which); }
 };
 
-/// The name of its code and, without the place, its message.
+/// Prints the name of the error's code and its message without the place.
 template <class Work>
 void tell(const Work& work) {
   try {
@@ -45,6 +45,8 @@ void tell(const Work& work) {
   }
 }
 
+/// Proves that exceptions of a task without text, and thrown numbers and texts, arrive as errors
+/// with their type.
 const Program anything_out_of_a_task{
     "anything_out_of_a_task",
     {.expect = "task_failed: an exception of type Wordless without a message\n"
@@ -58,6 +60,7 @@ const Program anything_out_of_a_task{
       std::cout << ctx.get(ctx.submit<throws>(5)) << '\n';
     }};
 
+/// Proves the same for methods of an actor, which goes on afterwards.
 const Program anything_out_of_an_actor{
     "anything_out_of_an_actor",
     {.expect = "task_failed: an exception of type Wordless without a message\n"
@@ -69,13 +72,16 @@ const Program anything_out_of_an_actor{
       std::cout << ctx.get(actor.call<&Thrower::call>(7)) << '\n';
     }};
 
+/// Proves that an int which leaves the body gives code 1 and its type.
 const Program an_int_out_of_the_body{"an_int_out_of_the_body",
                                      {.expect = "", .exit_code = 1, .says = "type int"},
                                      [](Context&) { throw 42; }};
+/// Proves that an exception without text which leaves the body gives code 1 and its type.
 const Program nothing_said_out_of_the_body{
     "nothing_said_out_of_the_body",
     {.expect = "", .exit_code = 1, .says = "Wordless without a message"},
     [](Context&) { throw Wordless(); }};
+/// Proves that a thrown text which leaves the body gives code 1 and its type.
 const Program no_words_out_of_the_body{
     "no_words_out_of_the_body",
     {.expect = "", .exit_code = 1, .says = "type char const* left the body"},

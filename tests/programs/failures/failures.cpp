@@ -1,3 +1,5 @@
+// Proves how tasks and programs fail: exceptions, dying workers, requests that cannot be met, and
+// exit codes.
 #include "tests/programs/program.hpp"
 
 #include <unistd.h>
@@ -17,7 +19,7 @@ using troupe::Context;
 using troupe::Outcome;
 using troupe::Ref;
 
-/// A file that counts how often something ran, whichever process it ran in.
+/// A file whose size is the number of runs, in whichever process they happen.
 std::string own_file() {
   return "/tmp/" + std::to_string(::getpid()) + ".runs";
 }
@@ -58,9 +60,9 @@ void exceptions(Context& ctx) {
               << (e.message().find("no route") != std::string::npos) << (e.where().pid > 0)
               << (e.outcome() == Outcome::executed) << '\n';
   }
-  told([&] { ctx.get(bad); });  // again, and the same
+  told([&] { ctx.get(bad); });  // the same error, again
   std::cout << '\n';
-  told([&] { ctx.get(ctx.submit<same>(bad)); });  // what depends on it never runs
+  told([&] { ctx.get(ctx.submit<same>(bad)); });  // a task that depends on it never runs
   std::cout << '\n';
   try {
     ctx.get(ctx.submit<calls_one_that_fails>(1));
@@ -71,6 +73,8 @@ void exceptions(Context& ctx) {
   }
   std::cout << ctx.try_get(bad).ok() << ctx.wait({bad}).ready.size() << '\n';
 }
+/// Proves the error of a task that throws, of tasks that depend on it, and of tasks that await
+/// it.
 const Program exception{
     "a_task_throws",
     {.expect = "10111\ntask_failed executed\ntask_failed not_executed\n11\n01\n"},
@@ -101,6 +105,7 @@ void odd_exceptions(Context& ctx) {
   told([&] { ctx.get(ctx.submit<long_text>()); });
   std::cout << '\n' << ctx.get(ctx.submit<same>(1)) << '\n';
 }
+/// Proves that exceptions without text, other types, and very long texts arrive as errors.
 const Program odd{"odd_exceptions",
                   {.expect = "task_failed executed\ntask_failed executed\ntask_failed executed\n"
                              "task_failed executed\n1\n"},
@@ -122,6 +127,7 @@ void retries(Context& ctx) {
   std::cout << ' ' << another_run(file) - 1 << '\n';
   std::remove(file.c_str());
 }
+/// Proves that retry_on runs a task again, up to max_retries.
 const Program retry{"retry_on_an_exception", {.expect = "7 3\ntask_failed executed 2\n"}, retries};
 
 // --- a process that ends under a task ---
@@ -151,6 +157,7 @@ void deaths(Context& ctx) {
     std::remove(file.c_str());
   }
 }
+/// Proves that a task whose worker ends runs again, however the worker ends.
 const Program death{"a_worker_dies_under_a_task",
                     {.expect = "0\n1\n2\n3\n1225\n1225\n1225\n", .seconds = 20, .everywhere = true},
                     deaths};
@@ -169,6 +176,7 @@ void poison(Context& ctx) {
   std::cout << ' ' << another_run(file) - 1 << '\n' << ctx.get(ctx.submit<same>(1)) << '\n';
   std::remove(file.c_str());
 }
+/// Proves that a task which keeps killing its workers is given up as a poison task.
 const Program poisons{"a_task_that_kills_workers",
                       {.expect = "worker_died unknown 1\npoison_task unknown 3\n1\n"},
                       poison};
@@ -190,6 +198,7 @@ void infeasible(Context& ctx) {
   }
   std::cout << ctx.get(ctx.with({.cpus = 0}).submit<same>(3)) << '\n';
 }
+/// Proves that impossible demands end as infeasible or as invalid arguments.
 const Program infeasibles{
     "requests_that_cannot_be_met",
     {.expect = "infeasible not_executed\ninfeasible not_executed\ninfeasible not_executed\n"
@@ -204,6 +213,7 @@ void amounts(Context& ctx) {
   }
   std::cout << ctx.get(ctx.submit<same>(1)) << '\n';
 }
+/// Proves that extreme amounts of memory are infeasible and do not overflow.
 const Program amount{"amounts_at_their_extremes",
                      {.expect = "infeasible not_executed\ninfeasible not_executed\n"
                                 "infeasible not_executed\ninfeasible not_executed\n1\n"},
@@ -219,10 +229,11 @@ void inner(Context& ctx) {
   std::cout << ' ' << another_run(file) - 1 << '\n';
   std::remove(file.c_str());
 }
+/// Proves that an inner infeasible error does not claim that the outer task did not run.
 const Program inners{"an_inner_error_leaves_a_task", {.expect = "task_failed executed 1\n"}, inner};
 
 void too_large(Context& ctx) {
-  // 1 TiB in a store that has less: an error, and the node goes on.
+  // 1 TiB exceeds the store. The program gets an error, and the node goes on.
   try {
     ctx.create<double>(std::size_t{1} << 37);
     std::cout << "there was room\n";
@@ -233,6 +244,7 @@ void too_large(Context& ctx) {
   }
   std::cout << ctx.get(ctx.submit<same>(1)) << '\n';
 }
+/// Proves that a value larger than the store is an error.
 const Program large{"a_value_larger_than_memory", {.expect = "OutOfMemory 1\n"}, too_large};
 
 // --- how a program ends ---
@@ -240,17 +252,21 @@ const Program large{"a_value_larger_than_memory", {.expect = "OutOfMemory 1\n"},
 int throws_error(int& argc, char** argv) {
   return troupe::run(argc, argv, [](Context& ctx) { ctx.get(ctx.submit<fails>(1)); });
 }
+/// Proves that an error that leaves the body is printed and gives code 1.
 const Program leaves{
     "an_error_leaves_the_body", {.exit_code = 1, .says = "no route"}, throws_error};
 int throws_standard(int& argc, char** argv) {
   return troupe::run(argc, argv, [](Context&) { throw std::logic_error("my own mistake"); });
 }
+/// The same for any exception.
 const Program standard{
     "an_exception_leaves_the_body", {.exit_code = 1, .says = "my own mistake"}, throws_standard};
 int throws_42(int& argc, char** argv) {
   return troupe::run(argc, argv, [](Context&) { throw 42; });
 }
+/// The same for a thrown number.
 const Program number_leaves{"a_number_leaves_the_body", {.exit_code = 1, .says = ": "}, throws_42};
+/// Proves that the body's result is the program's exit code.
 const Program code{
     "the_body_returns_a_code", {.expect = "1\n", .exit_code = 7}, [](Context& ctx) -> int {
       std::cout << ctx.get(ctx.submit<same>(1)) << '\n';
@@ -263,6 +279,7 @@ int early(int& argc, char** argv) {
     std::exit(5);
   });
 }
+/// Proves that exit() in the body ends the program at once and leaves nothing behind.
 const Program exits{"exit_inside_the_body", {.expect = "2\n", .exit_code = 5}, early};
 int crash(int& argc, char** argv) {
   return troupe::run(argc, argv, [](Context& ctx) {
@@ -270,6 +287,7 @@ int crash(int& argc, char** argv) {
     ::raise(SIGKILL);
   });
 }
+/// Proves that a killed driver leaves nothing behind.
 const Program crashes{"the_driver_is_killed", {.expect = "2\n", .exit_code = 128 + SIGKILL}, crash};
 int bad_flag(int&, char** argv) {
   char flag[] = "--troupe-cpus=many";
@@ -277,8 +295,10 @@ int bad_flag(int&, char** argv) {
   int count = 2;
   return troupe::run(count, arguments, [](Context&) {});
 }
+/// Proves that a senseless flag of troupe gives code 2 and names the flag.
 const Program flag{
     "a_flag_that_makes_no_sense", {.exit_code = 2, .says = "--troupe-cpus", .nodes = 1}, bad_flag};
+/// Proves that tasks whose results are dropped do not delay the program's end.
 const Program abandoned{"work_that_nobody_awaits", {.expect = "bye\n"}, [](Context& ctx) {
                           for (int i = 0; i < 20; ++i)
                             ctx.submit([] { std::this_thread::sleep_for(60s); });

@@ -1,4 +1,4 @@
-// An error of something inner leaves user code that has run: the caller is told that it has.
+// Proves that an inner error which leaves user code does not hide that the user's code has run.
 #include "tests/programs/program.hpp"
 
 #include <unistd.h>
@@ -20,7 +20,7 @@ Ref<int> impossible(Context& ctx) {
   return ctx.with({.cpus = 1e6}).submit<same>(1);
 }
 
-/// The error, whether its work took place, and the innermost error behind it.
+/// Prints the error, whether its work was executed, and the innermost cause.
 template <class Work>
 void tell(const Work& work) {
   try {
@@ -70,6 +70,8 @@ struct NeverMade {
   int one() { return 1; }
 };
 
+/// Proves that inner errors of tasks, coroutines, methods, constructors and errors thrown by hand
+/// become causes of the outer error.
 const Program inner_error_kinds{
     "an_inner_error_of_every_kind",
     {.expect = "task_failed executed infeasible told\n"
@@ -94,9 +96,11 @@ const Program inner_error_kinds{
       auto unmade = ctx.spawn<NeverMade>(1);
       tell([&] { ctx.get(unmade.call<&NeverMade::one>()); });
       tell([&] { ctx.get(ctx.submit<nothing>()); });
-      tell([&] { ctx.get(ctx.submit<same>(never)); });  // an argument: it never runs
+      tell([&] { ctx.get(ctx.submit<same>(never)); });  // an argument: the task never runs
     }};
 
+/// Proves that an error through 12 levels of tasks keeps its origin, and that its chain and text
+/// stay short.
 const Program deep_errors{"an_inner_error_from_far_below",
                           {.expect = "infeasible 1 1\n", .seconds = 20},
                           [](Context& ctx) {
@@ -117,6 +121,7 @@ int counts(Context& ctx, std::string file) {
   std::ofstream(file, std::ios::app) << 'x';
   return task(ctx);
 }
+/// Proves that retry_on compares the type of the inner error.
 const Program retried_by_type{
     "an_inner_error_is_retried_by_its_type", {.expect = "1 3\n"}, [](Context& ctx) {
       const std::string file = "/tmp/" + std::to_string(::getpid()) + ".inner";

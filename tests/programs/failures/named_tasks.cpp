@@ -1,4 +1,4 @@
-// Errors of a task that the program has given a name say that name.
+// Proves that errors of a task with a name give that name.
 #include "tests/programs/program.hpp"
 
 #include <csignal>
@@ -23,6 +23,7 @@ int dies(int) {
   ::raise(SIGKILL);
   return 0;
 }
+/// Proves that inner errors, exceptions, deaths and infeasible requests give the task's name.
 const Program named_tasks{
     "errors_name_the_task",
     {.expect = "nightly: 1\nnightly: 1\nnightly: 1\nnightly: 1\n0\n"},

@@ -1,3 +1,5 @@
+// Proves objects: put, get, views, builders, refs inside values, names, replicas, and memory that
+// comes back.
 #include "tests/programs/program.hpp"
 
 #include <algorithm>
@@ -41,6 +43,7 @@ void large(Context& ctx) {
   const Ref<Array<double>> filled = std::move(room).seal();
   std::cout << static_cast<long>(ctx.get(ctx.submit<sum>(filled))) << '\n';
 }
+/// Proves that large values are equal whether a task, put or a builder makes them.
 const Program larges{"large_values", {.expect = "1\n500000\n", .everywhere = true}, large};
 
 void views(Context& ctx) {
@@ -53,7 +56,7 @@ void views(Context& ctx) {
   std::cout << total << '\n';
   const Ref<std::map<std::string, int>> map = ctx.put(std::map<std::string, int>{{"a", 1}});
   std::cout << ctx.view(map)->at("a") << '\n';
-  // What is shown stays when the Ref is gone.
+  // A view keeps its value after the Ref is gone.
   Ref<std::vector<double>> gone = ctx.submit<numbers>(100'000);
   const auto kept = ctx.view(gone);
   const Array<double> shared = ctx.get(ctx.put(Array<double>(numbers(100'000))));
@@ -61,6 +64,7 @@ void views(Context& ctx) {
   for (int i = 0; i < 50; ++i) ctx.put(numbers(100'000));
   std::cout << kept[99'999] << ' ' << shared[99'999] << '\n';
 }
+/// Proves that views show values of all kinds in place and keep them after the Ref is gone.
 const Program view{"views", {.expect = "shown in place 14\n12\n1\n99999 99999\n"}, views};
 
 void builders(Context& ctx) {
@@ -76,7 +80,7 @@ void builders(Context& ctx) {
   } catch (const troupe::Error&) {
     std::cout << " too large";
   }
-  for (int i = 0; i < 200; ++i) {  // dropped: the memory comes back
+  for (int i = 0; i < 200; ++i) {  // dropped builders return their memory
     auto dropped = ctx.create<double>(1'000'000);
     dropped[0] = 1;
   }
@@ -86,6 +90,8 @@ void builders(Context& ctx) {
   const auto array = ctx.get(to.seal());
   std::cout << ' ' << array[0] << array[1] << array[2] << '\n';
 }
+/// Proves that a builder seals once, refuses impossible sizes, and returns its memory when it is
+/// dropped.
 const Program builder{"builders", {.expect = "0 sealed once too large 123\n"}, builders};
 
 // --- arrays and tensors inside values ---
@@ -119,6 +125,7 @@ void tensors(Context& ctx) {
     std::cout << "not five\n";
   }
 }
+/// Proves that tensors and arrays travel as members of a struct, and that slices and shapes work.
 const Program tensor{"tensors_in_values", {.expect = "100007 2 0.25 4\nnot five\n"}, tensors};
 
 // --- handles inside values ---
@@ -148,12 +155,13 @@ void nested(Context& ctx) {
   std::cout << ctx.get(ctx.submit<total>(ctx.submit<grow>(3))) << '\n';
   const Ref<Ref<int>> twice = ctx.put(ctx.put(5));
   std::cout << ctx.get(ctx.get(twice)) << '\n';
-  // More handles than a message carries.
+  // More refs than one value can carry without bundles.
   std::vector<Ref<int>> many;
   for (int i = 0; i < 2000; ++i) many.push_back(ctx.put(i));
   std::cout << ctx.get(ctx.submit<how_many>(many)) << ' ' << ctx.get(ctx.get(ctx.put(many))[1999])
             << '\n';
 }
+/// Proves that values may carry refs, nested and in great numbers.
 const Program nest{"refs_inside_values", {.expect = "165\n5\n2000 1999\n", .seconds = 20}, nested};
 
 // --- many small values, and more than fits into memory at once ---
@@ -169,6 +177,7 @@ void churn(Context& ctx) {
   for (int i = 0; i < 100; ++i) ctx.put(std::vector<char>(8 << 20));  // 800 MB in all
   std::cout << "done\n";
 }
+/// Proves that memory of dropped values is used again.
 const Program churns{"values_come_and_go", {.expect = "99990\ndone\n", .seconds = 20}, churn};
 
 // --- names ---
@@ -176,7 +185,7 @@ const Program churns{"values_come_and_go", {.expect = "99990\ndone\n", .seconds 
 void names(Context& ctx) {
   const Ref<std::string> text = ctx.put(std::string("weights"));
   ctx.detach(text, "model");
-  ctx.detach(text, "model");  // doing it twice is doing it once
+  ctx.detach(text, "model");  // the second call changes nothing
   ctx.detach(text, "also");
   std::cout << ctx.get(*ctx.find_object<std::string>("model"))
             << ctx.find_object<std::string>("nobody").has_value();
@@ -198,6 +207,7 @@ void names(Context& ctx) {
   std::cout << ' ' << ctx.forget_object("model") << ctx.forget_object("model") << ' '
             << ctx.get(*ctx.find_object<std::string>("also")) << '\n';
 }
+/// Proves names of objects: they are found, typed, unique, and can be forgotten.
 const Program named{
     "named_objects", {.expect = "weights0 no int taken nameless 10 weights\n"}, names};
 
@@ -212,6 +222,7 @@ void places(Context& ctx) {
             << (where[1].size.count >= 800'000) << where[1].nodes.size()
             << ctx.locations(std::vector<Ref<int>>{}).size() << '\n';
 }
+/// Proves that locations() tells small values from large ones, with their nodes and sizes.
 const Program located{"locations", {.expect = "11110\n"}, places};
 
 // --- copies on several nodes ---
@@ -232,6 +243,7 @@ void replicas(Context& ctx) {
   }
   std::cout << '\n';
 }
+/// Proves that a put with replicas lies on three nodes, and that impossible numbers are refused.
 const Program replica{
     "replicas", {.expect = "3 4.9995e+07 not four not none\n", .nodes = 3}, replicas};
 void alone(Context& ctx) {
@@ -241,6 +253,7 @@ void alone(Context& ctx) {
     std::cout << "one node cannot hold two copies\n";
   }
 }
+/// Proves that one node refuses to hold two replicas.
 const Program replica_alone{
     "replicas_of_one_node", {.expect = "one node cannot hold two copies\n", .nodes = 1}, alone};
 
@@ -266,6 +279,7 @@ int outlive(int& argc, char** argv) {
   });
   return first != 0 ? first : second;
 }
+/// Proves that a Ref of an ended session is refused, and can be assigned a new value.
 const Program left{"a_ref_outlives_its_session", {.expect = "4 invalid_argument 5\n"}, outlive};
 
 }  // namespace

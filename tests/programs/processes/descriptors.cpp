@@ -1,4 +1,4 @@
-// Standard input, output and error belong to the program, also when they are closed.
+// Proves that standard input, output and error belong to the program, even when they are closed.
 #include "tests/programs/program.hpp"
 
 #include <fcntl.h>
@@ -12,13 +12,14 @@ namespace {
 using programs::Program;
 using troupe::Context;
 
-/// Empty when it is closed.
+/// Returns the target of the descriptor, or an empty text when it is closed.
 std::string what_is_at(int fd) {
   char path[64] = {};
   const std::string link = "/proc/self/fd/" + std::to_string(fd);
   return ::readlink(link.c_str(), path, sizeof path - 1) < 0 ? "" : path;
 }
-/// What a program may find there: nothing, /dev/null, a terminal, or what it was given.
+/// Returns whether the descriptor is none of troupe's: closed, /dev/null, a terminal, or what the
+/// program was given.
 bool is_no_descriptor_of_troupe(int fd) {
   const std::string to = what_is_at(fd);
   return to.rfind("socket:", 0) != 0 && to.rfind("/memfd:", 0) != 0 &&
@@ -29,8 +30,9 @@ bool standard_ones_are_free_of_troupe() {
          is_no_descriptor_of_troupe(2);
 }
 
-/// Garbage for whoever reads there, as a program writes it that does not know that they are closed.
-/// (Not into the runner's pipes, which workers of some of these programs have.)
+/// Writes garbage to the standard descriptors, as a program does that does not know that they are
+/// closed. It must not reach one of troupe's descriptors. Pipes are left out, since some workers
+/// have the runner's.
 void write_everywhere() {
   const std::string garbage(5000, 'x');
   for (const int fd : {0, 1, 2})
@@ -46,7 +48,7 @@ long noisy_sum(std::vector<long> values) {
 
 struct Closing {
   long sum = 0;
-  /// What comes for this process afterwards gets the lowest number that is free.
+  /// Descriptors that this process gets afterwards get the lowest free numbers.
   bool close_standard_ones() {
     for (const int fd : {0, 1, 2}) ::close(fd);
     return true;
@@ -58,7 +60,7 @@ struct Closing {
   }
 };
 
-/// Shared memory, workers, an actor: each brings descriptors.
+/// Uses shared memory, workers and an actor, each of which brings descriptors.
 long work(Context& ctx) {
   const auto actor = ctx.spawn<Closing>();
   if (!ctx.get(actor.call<&Closing::close_standard_ones>())) return -1;
@@ -75,7 +77,7 @@ long work(Context& ctx) {
   return sum;
 }
 
-/// Keeps the runner's standard output, and closes all three.
+/// Saves the runner's standard output, and runs a `main` that closes all three descriptors.
 int closed_until(int (*main)(int&, char**, long&), int& argc, char** argv) {
   const int output = ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 10);
   long sum = -2;
@@ -88,6 +90,7 @@ int closed_until(int (*main)(int&, char**, long&), int& argc, char** argv) {
 
 long* g_sum = nullptr;
 
+/// Proves that troupe uses no standard descriptor which is closed before troupe::run.
 const Program closed_before_run{
     "closed_before_run", {.expect = "400000\n", .plain_only = true}, [](int& argc, char** argv) {
       return closed_until(
@@ -99,6 +102,7 @@ const Program closed_before_run{
           argc, argv);
     }};
 
+/// Proves that troupe uses no standard descriptor which is closed inside the body.
 const Program closed_in_the_body{
     "closed_in_the_body", {.expect = "400000\n", .plain_only = true}, [](int& argc, char** argv) {
       return closed_until(
@@ -112,7 +116,7 @@ const Program closed_in_the_body{
           argc, argv);
     }};
 
-/// A file that the program has opened as its standard input stays there.
+/// Proves that a file which the program opened as its standard input stays there.
 const Program own_standard_input{
     "own_standard_input", {.expect = "100000\n", .plain_only = true}, [](int& argc, char** argv) {
       return closed_until(

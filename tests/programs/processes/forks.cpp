@@ -1,4 +1,4 @@
-// A program that forks: the session stays the parent's.
+// Proves that a program may fork: the session stays the parent's.
 #include "tests/programs/program.hpp"
 
 #include <fcntl.h>
@@ -21,7 +21,7 @@ using programs::Program;
 using troupe::Context;
 using troupe::Ref;
 
-constexpr unsigned kSeconds = 8;  // of a child that hangs
+constexpr unsigned kSeconds = 8;  // until a child that hangs is ended
 
 int after_a_while(int x) {
   std::this_thread::sleep_for(300ms);
@@ -35,7 +35,7 @@ struct Counter {
   int add(int k) { return n += k; }
 };
 
-/// Forks; 0 in the child, which ends when it hangs.
+/// Forks. Returns 0 in the child, which an alarm ends if it hangs.
 pid_t fork_bounded() {
   std::cout.flush();
   const pid_t child = ::fork();
@@ -49,7 +49,8 @@ std::string end_of(pid_t child) {
                            : "signal " + std::to_string(WTERMSIG(status));
 }
 
-/// The child leaves the body as a whole program does: destructors, exit handlers.
+/// Proves that a forked child may leave the body, with destructors and exit handlers, without
+/// harm to the parent's session.
 const Program a_child_leaves_the_body{
     "a_child_leaves_the_body", {.expect = "code 7\n42\n100000\n2\n"}, [](Context& ctx) -> int {
       const Ref<int> under_way = ctx.submit<after_a_while>(41);
@@ -77,6 +78,7 @@ bool is_told(const Use& use) {
   return false;
 }
 
+/// Proves that every verb in a forked child is refused with an error that says why.
 const Program a_child_is_told{
     "a_child_is_told", {.expect = "code 99\n42\n"}, [](Context& ctx) -> int {
       const Ref<int> under_way = ctx.submit<after_a_while>(41);
@@ -116,14 +118,15 @@ int forks_inside(int how) {
   return 100 + WEXITSTATUS(status);
 }
 
-/// A child that comes out of a task ends there: its worker goes on once.
+/// Proves that a child that returns or throws out of a task ends there, and that its worker goes
+/// on once.
 const Program a_task_forks{"a_task_forks", {.expect = "100 101 100\n"}, [](Context& ctx) {
                              std::cout << ctx.get(ctx.submit<forks_inside>(0)) << ' '
                                        << ctx.get(ctx.submit<forks_inside>(1)) << ' '
                                        << ctx.get(ctx.submit<forks_inside>(0)) << '\n';
                            }};
 
-/// The first ends while the child of its time lives, which then has a session of its own.
+/// Proves that a forked child can have a session of its own after the parent's has ended.
 const Program a_session_after_another{
     "a_session_after_another", {.expect = "42 code 42\n"}, [](int& argc, char** argv) {
       troupe::enter(argc, argv);
@@ -143,14 +146,14 @@ const Program a_session_after_another{
     }};
 
 int agent_of_worker() {
-  std::ifstream stat("/proc/" + std::to_string(::getppid()) + "/stat");  // the zygote's
+  std::ifstream stat("/proc/" + std::to_string(::getppid()) + "/stat");  // of the zygote
   std::string pid, name, state;
   int agent = 0;
   stat >> pid >> name >> state >> agent;
   return agent;
 }
 
-/// Waits until the process has ended, at most 5 s.
+/// Waits up to 5 s for the end of the process. Returns whether it has ended.
 bool ends(int pid) {
   const int life = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
   if (life < 0) return true;
@@ -160,7 +163,8 @@ bool ends(int pid) {
   return ended;
 }
 
-/// A driver with a helper that never uses troupe and lives on: the session ends with the driver.
+/// Runs a driver with a forked helper that never uses troupe and lives on. The session must end
+/// with the driver.
 int driver_with_helper(bool killed) {
   int report[2], helper_lives[2];
   if (::pipe(report) != 0 || ::pipe(helper_lives) != 0) return 3;
@@ -170,7 +174,7 @@ int driver_with_helper(bool killed) {
       troupe::Session session;
       Context ctx = session.context();
       const int agent = ctx.get(ctx.submit<agent_of_worker>());
-      if (::fork() == 0) {  // the helper waits for the end of the pipe
+      if (::fork() == 0) {  // the helper waits until the pipe closes
         ::close(helper_lives[1]);
         char c = 0;
         (void)!::read(helper_lives[0], &c, 1);
@@ -192,20 +196,23 @@ int driver_with_helper(bool killed) {
   return 0;
 }
 
+/// Proves that the session of a killed driver ends although a forked helper lives.
 const Program killed_beside_a_helper{
     "killed_beside_a_helper", {.expect = "signal 9 gone\n"}, [](int& argc, char** argv) {
       troupe::enter(argc, argv);
       return driver_with_helper(true);
     }};
+/// The same for a driver that ends normally.
 const Program ends_beside_a_helper{
     "ends_beside_a_helper", {.expect = "code 0 gone\n"}, [](int& argc, char** argv) {
       troupe::enter(argc, argv);
       return driver_with_helper(false);
     }};
 
-int g_answer = -1;  // of the daemon, to whoever started it
+int g_answer = -1;  // where the daemon writes its answer
 
-/// Also the copy of the program from which workers are forked becomes one.
+/// Proves that a program may become a daemon before troupe::run. The zygote, which runs the same
+/// program, becomes one too.
 const Program a_daemon{"a_daemon", {.expect = "42\n"}, [](int& argc, char** argv) {
                          constexpr const char* kInside = "PROGRAMS_A_DAEMON";
                          if (std::getenv(kInside) == nullptr) {

@@ -1,4 +1,5 @@
-/// Many processes at once, more than fit, and what they inherit and leave behind.
+/// Proves what happens with more processes than fit, with low limits, and with children of
+/// workers.
 #include "tests/programs/program.hpp"
 
 #include <grp.h>
@@ -38,6 +39,7 @@ bool ends_within(int pid, std::chrono::seconds limit) {
   return !is_running(pid);
 }
 
+/// Proves that the deaths of 600 actors at once all reach their callers.
 const Program many_die_at_once{"many_die_at_once",
                                {.expect = "600\n", .seconds = 60, .nodes = 1, .plain_only = true},
                                [](Context& ctx) {
@@ -54,7 +56,7 @@ const Program many_die_at_once{"many_die_at_once",
                                  int ended = 0;
                                  for (const Ref<int>& call : calls) try {
                                      (void)ctx.get(call, 30s);
-                                     ++ended;  // it was answered before the signal came
+                                     ++ended;  // answered before the signal arrived
                                    } catch (const troupe::TimedOut&) {
                                    } catch (const troupe::Error&) {
                                      ++ended;
@@ -62,7 +64,8 @@ const Program many_die_at_once{"many_die_at_once",
                                  std::cout << ended << '\n';
                                }};
 
-/// Those for whom there is no room are refused by the name of what bounds it, and the others live.
+/// Spawns more actors than fit. The actors without room are refused with the name of the limit,
+/// and the others live.
 void spawn_beyond(Context& ctx, int wanted, std::initializer_list<std::string_view> limits) {
   std::vector<Actor<Worker>> actors;
   std::vector<Ref<int>> calls;
@@ -88,6 +91,7 @@ void spawn_beyond(Context& ctx, int wanted, std::initializer_list<std::string_vi
     std::cout << "first answers\n";
 }
 
+/// Proves that actors beyond a node's number of processes are refused by name.
 const Program more_actors_than_fit{
     "more_actors_than_fit",
     {.expect = "refused by name\nfirst answers\n", .seconds = 60, .nodes = 1, .plain_only = true},
@@ -100,14 +104,16 @@ bool limit(__rlimit_resource which, rlim_t to) {
   return ::setrlimit(which, &limits) == 0;
 }
 
-/// Another user's processes do not count, and the limit does not hold for root.
+/// Becomes another user, without other processes and without the privileges of root, for whom the
+/// limit does not hold.
 bool be_somebody_else() {
   if (::geteuid() != 0) return true;
   const auto user = static_cast<uid_t>(700'000 + ::getpid());
   return ::setgroups(0, nullptr) == 0 && ::setgid(user) == 0 && ::setuid(user) == 0;
 }
 
-/// Two threads each, and those of the agent and of control.
+/// Proves that actors beyond `ulimit -u` are refused by name. Each actor has two threads, and
+/// agent and control have some.
 const Program more_actors_than_processes{
     "more_actors_than_processes",
     {.expect = "refused by name\nfirst answers\n", .seconds = 60, .plain_only = true},
@@ -116,6 +122,7 @@ const Program more_actors_than_processes{
       return troupe::run(argc, argv, [](Context& ctx) { spawn_beyond(ctx, 80, {"ulimit -u"}); });
     }};
 
+/// Proves that actors beyond `ulimit -n` are refused by name.
 const Program more_actors_than_descriptors{
     "more_actors_than_descriptors",
     {.expect = "refused by name\nfirst answers\n", .seconds = 60, .nodes = 1, .plain_only = true},
@@ -124,7 +131,7 @@ const Program more_actors_than_descriptors{
       return troupe::run(argc, argv, [](Context& ctx) { spawn_beyond(ctx, 60, {"ulimit -n"}); });
     }};
 
-/// No code of a program's own means anything else.
+/// Proves that no exit code of a task has a special meaning.
 const Program a_code_of_its_own{
     "a_task_exits_with_75", {.expect = "exited with code 75\n"}, [](Context& ctx) {
       try {
@@ -137,7 +144,8 @@ const Program a_code_of_its_own{
       }
     }};
 
-/// It bounds files in memory, too. No signal ends anybody.
+/// Proves that `ulimit -f`, which also bounds files in memory, is named in an error and that no
+/// signal ends the program.
 const Program files_are_small{"files_are_small",
                               {.exit_code = 1, .says = "ulimit -f", .plain_only = true},
                               [](int& argc, char** argv) {
@@ -150,14 +158,15 @@ int run_in_shell(const std::string& command) {
   return std::system(command.c_str());
 }
 
-/// How it ended nobody can know who ignores SIGCHLD.
+/// Proves that SIGPIPE ends a writer in a task's pipeline. Its exit status is not compared, since
+/// a process that ignores SIGCHLD cannot know it.
 const Program a_pipe_in_a_task{
     "a_pipe_in_a_task", {.expect = "ended\n"}, [](Context& ctx) {
       (void)ctx.get(ctx.submit<run_in_shell>("yes 2>/dev/null | head -1 >/dev/null"), 8s);
       std::cout << "ended\n";
     }};
 
-/// The program ignores the end of children, for reasons of its own.
+/// Proves that deaths of workers are noticed although the program ignores SIGCHLD.
 const Program children_are_ignored{
     "children_are_ignored", {.expect = "died\n", .seconds = 20}, [](int& argc, char** argv) {
       std::signal(SIGCHLD, SIG_IGN);
@@ -189,6 +198,7 @@ struct Starter {
   int pid() { return ::getpid(); }
 };
 
+/// Proves that the children of a killed worker end, even in a session of their own.
 const Program what_a_worker_started_ends_with_it{
     "what_a_worker_started_ends_with_it",
     {.expect = "runs\nended\n", .seconds = 20},

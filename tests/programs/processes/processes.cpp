@@ -1,3 +1,5 @@
+// Proves that tasks and drivers may use processes, signals, files and standard streams as usual,
+// and that sessions may follow each other.
 #include "tests/programs/program.hpp"
 
 #include <fcntl.h>
@@ -27,7 +29,8 @@ int same(int x) {
 
 // --- other programs ---
 
-/// What the command writes. How it ended is not asked: whoever ignores SIGCHLD cannot know.
+/// Returns the output of a command. Its exit status is not used, since a process that ignores
+/// SIGCHLD cannot know it.
 std::string shell(const std::string& command) {
   FILE* pipe = ::popen(command.c_str(), "r");
   if (pipe == nullptr) return "no pipe";
@@ -43,6 +46,7 @@ void commands(Context& ctx) {
     std::cout << ctx.get(ctx.submit<shell>("yes 2>/dev/null | head -1"))
               << ctx.get(ctx.submit<shell>("(exit 3); echo $?"));
 }
+/// Proves that tasks may run shell commands and read their output.
 const Program command{
     "tasks_run_commands",
     {.expect = "from a shell\ny\n3\ny\n3\ny\n3\ny\n3\ny\n3\n", .everywhere = true},
@@ -62,6 +66,7 @@ void forking(Context& ctx) {
   std::cout << ctx.get(ctx.submit<forks>(5)) << ' ' << forks(5) << ' '
             << ctx.get(ctx.submit<same>(1)) << '\n';
 }
+/// Proves that tasks and drivers may fork and wait for their children.
 const Program fork_wait{"fork_and_wait", {.expect = "10 10 1\n"}, forking};
 
 int leaves_a_child(int) {
@@ -70,6 +75,7 @@ int leaves_a_child(int) {
 void left_behind(Context& ctx) {
   std::cout << ctx.get(ctx.submit<leaves_a_child>(0)) << '\n';
 }
+/// Proves that a process which a task leaves behind ends with the program.
 const Program left{"a_task_leaves_a_process_behind", {.expect = "0\n"}, left_behind};
 
 // --- the driver's own processes and signals ---
@@ -85,6 +91,7 @@ void child_in_flight(Context& ctx) {
   ::waitpid(child, &status, 0);
   std::cout << ctx.get(late) << ' ' << ctx.get(ctx.submit<same>(4)) << '\n';
 }
+/// Proves that a fork does not disturb calls in flight.
 const Program flight{"fork_with_a_call_in_flight", {.expect = "3 4\n"}, child_in_flight};
 
 void child_exits(Context& ctx) {
@@ -97,6 +104,7 @@ void child_exits(Context& ctx) {
   std::cout << ctx.get(kept) << ' ' << ctx.get(ctx.submit<same>(6)) << ' ' << WIFEXITED(status)
             << '\n';
 }
+/// Proves that a child's exit handlers do not end the parent's session.
 const Program exits{"a_forked_child_exits", {.expect = "5 6 1\n"}, child_exits};
 
 void child_uses(Context& ctx) {
@@ -114,6 +122,7 @@ void child_uses(Context& ctx) {
   ::waitpid(child, &status, 0);
   std::cout << WEXITSTATUS(status) << ' ' << ctx.get(ctx.submit<same>(2)) << '\n';
 }
+/// Proves that a forked child cannot use its parent's session.
 const Program uses{"a_forked_child_uses_its_parents_session", {.expect = "9 2\n"}, child_uses};
 
 int daemonised(int& argc, char** argv) {
@@ -121,7 +130,7 @@ int daemonised(int& argc, char** argv) {
   return troupe::run(argc, argv,
                      [](Context& ctx) { std::cout << ctx.get(ctx.submit<same>(8)) << std::endl; });
 }
-// What was started ends at once, so the output comes from a child of nobody.
+// The process that is started ends at once, so the output comes from an orphan.
 int waits_for_a_daemon(int& argc, char** argv) {
   const char* marked = std::getenv("PROGRAMS_DAEMON");
   if (marked != nullptr) return daemonised(argc, argv);
@@ -144,6 +153,7 @@ int waits_for_a_daemon(int& argc, char** argv) {
   std::cout << text;
   return 0;
 }
+/// Proves that a program may become a daemon before troupe::run.
 const Program daemon_first{
     "daemon_before_run", {.expect = "8\n", .plain_only = true}, waits_for_a_daemon};
 
@@ -163,6 +173,7 @@ int own_handlers(int& argc, char** argv) {
     std::cout << sum << '\n';
   });
 }
+/// Proves that signals with the user's handlers do not break calls.
 const Program handlers{
     "signals_interrupt_the_driver", {.expect = "500\n", .plain_only = true}, own_handlers};
 
@@ -176,6 +187,7 @@ int child_handler(int& argc, char** argv) {
               << ctx.get(ctx.submit<same>(1)) << '\n';
   });
 }
+/// Proves that a driver which ignores SIGCHLD still learns of a worker's death.
 const Program ignoring{"a_driver_that_ignores_sigchld",
                        {.expect = "worker_died 1\n", .plain_only = true},
                        child_handler};
@@ -197,6 +209,7 @@ int three_sessions(int& argc, char** argv) {
   std::cout << '\n';
   return 0;
 }
+/// Proves that sessions may follow each other, one at a time.
 const Program sessions{"three_sessions_in_turn",
                        {.expect = "0 one at a time 1 one at a time 2 one at a time \n"},
                        three_sessions};
@@ -209,10 +222,11 @@ int no_enter(int&, char**) {
   }
   return 0;
 }
+/// Proves that a session without troupe::enter is refused.
 const Program unentered{"a_session_without_enter", {.expect = "1\n"}, no_enter};
 
 int own_arguments(int& argc, char** argv) {
-  // The program's own arguments are left alone, and what is behind -- is never ours.
+  // The program keeps its own arguments. Arguments behind -- are never troupe's.
   char own[] = "--mine", cpus[] = "--troupe-cpus", two[] = "2", end[] = "--",
        theirs[] = "--troupe-nonsense";
   char* arguments[] = {argv[0], own, cpus, two, end, theirs, nullptr};
@@ -223,6 +237,7 @@ int own_arguments(int& argc, char** argv) {
               << arguments[2] << ' ' << arguments[3] << '\n';
   });
 }
+/// Proves that only troupe's own arguments are removed from argv.
 const Program arguments{"a_programs_own_arguments",
                         {.expect = "1 4 --mine -- --troupe-nonsense\n", .nodes = 1},
                         own_arguments};
@@ -243,11 +258,12 @@ std::string environment(const std::string& name) {
 int globals(int& argc, char** argv) {
   ::setenv("PROGRAMS_OWN", "handed on", 1);
   return troupe::run(argc, argv, [](Context& ctx) {
-    g_started = 100;  // of this process only
+    g_started = 100;  // in this process only
     std::cout << (ctx.get(ctx.submit<started>()) < 100) << ' '
               << ctx.get(ctx.submit<environment>("PROGRAMS_OWN")) << '\n';
   });
 }
+/// Proves that workers have globals of their own and the driver's environment.
 const Program own{"globals_and_environment", {.expect = "1 handed on\n"}, globals};
 
 int changes_folder(int) {
@@ -266,9 +282,10 @@ void files(Context& ctx) {
   std::remove(file.c_str());
   std::cout << text << ' ' << ctx.get(ctx.submit<same>(2)) << '\n';
 }
+/// Proves that a task may write files, and change its folder without harm to others.
 const Program file{"tasks_write_files", {.expect = "written by a task 2\n"}, files};
 
-/// How many of 0, 1 and 2 are something that can be read or written like a file.
+/// Returns how many of the descriptors 0, 1 and 2 can be read or written like files.
 int standard_descriptors(int) {
   int usable = 0;
   for (const int fd : {0, 1, 2}) {
@@ -292,14 +309,16 @@ void descriptors(Context& ctx) {
   }
   std::cout << "quiet\n";
 }
+/// Proves that standard descriptors are usable in tasks and in the driver.
 const Program standard{
     "standard_descriptors", {.expect = "33\nquiet\n", .everywhere = true}, descriptors};
 
 void reads_input(Context& ctx) {
-  // The runner gives an empty input; a task must not wait for what is typed.
+  // The runner gives an empty input. A task must not wait for typed input.
   const int c = ctx.get(ctx.submit([] { return std::getchar(); }));
   std::cout << (c == EOF) << (std::getchar() == EOF) << '\n';
 }
+/// Proves that an empty standard input ends at once in tasks and in the driver.
 const Program input{"standard_input", {.expect = "11\n"}, reads_input};
 
 void prints(Context& ctx) {
@@ -309,6 +328,7 @@ void prints(Context& ctx) {
   }));
   std::cout << "from the driver" << std::endl;
 }
+/// Proves that tasks write to the program's standard output, in order.
 const Program printing{"tasks_print", {.expect = "from a task\nfrom the driver\n"}, prints};
 
 }  // namespace

@@ -1,9 +1,10 @@
-// programs_run: what ctest starts.
+// programs_run: the program that ctest starts.
 //   programs_run EXECUTABLE PROGRAM [nodes3] [SURROUNDING]     one run
 //   programs_run --together LIST SURROUNDING [nodes3] EXECUTABLE...
-//                                             the programs for everywhere, all at once
-//   programs_run --tests LIST EXECUTABLE...   the tests, as a script of ctest
-// LIST names the tests that are left out: a pattern, a row of the list of faults, and why.
+//   programs_run --together LIST SURROUNDING [nodes3] EXECUTABLE...
+//                                             all programs for `everywhere`, at once
+//   programs_run --tests LIST EXECUTABLE...   prints the tests as a script for ctest
+// LIST names the tests that are left out: a pattern, a row of the list of faults, and the reason.
 #include "tests/programs/run/run.hpp"
 
 #include <fnmatch.h>
@@ -39,7 +40,7 @@ std::vector<Disabled> read_disabled(const std::string& path) {
   return all;
 }
 
-/// The row because of which the test is left out; empty: it is not.
+/// Returns the row of the list of faults for which the test is left out, or an empty text.
 std::string row_of(const std::vector<Disabled>& all, const std::string& name) {
   for (const Disabled& one : all)
     if (::fnmatch(one.pattern.c_str(), name.c_str(), 0) == 0) return one.row;

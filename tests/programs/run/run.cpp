@@ -26,7 +26,7 @@ using std::chrono::milliseconds;
 using Seconds = std::chrono::duration<double>;
 
 constexpr auto kStandstill = std::chrono::seconds(12);
-constexpr auto kAfterwards = std::chrono::seconds(5);  ///< in which all of its processes end
+constexpr auto kAfterwards = std::chrono::seconds(5);  ///< after it, no process may be left
 
 std::string file_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -65,7 +65,7 @@ struct Pipe {
   void close_write() {
     if (write >= 0) ::close(std::exchange(write, -1));
   }
-  /// What has come; never blocks.
+  /// Appends what has arrived. Never blocks.
   void take(std::string& into) const {
     pollfd entry{read, POLLIN, 0};
     char buffer[4096];
@@ -83,7 +83,8 @@ struct Process {
   std::string name;
 };
 
-/// All processes below this one, by number. One that has ended and is not reaped counts.
+/// Returns all processes below this one, by pid. Ended processes that are not reaped are
+/// included.
 std::map<pid_t, Process> descendants() {
   std::map<pid_t, Process> everybody;
   DIR* folder = ::opendir("/proc");
@@ -132,7 +133,8 @@ void signal_all(int number) {
     if (process.state != 'Z') ::kill(pid, number);
 }
 
-/// Until there is no process below this one. Result: those that were there after `patience`.
+/// Waits until no process is left below this one, and kills those that are left after `patience`.
+/// Returns the killed ones.
 std::map<pid_t, Process> reap(milliseconds patience) {
   std::map<pid_t, Process> late;
   const auto until = Clock::now() + patience;
@@ -168,7 +170,7 @@ class Folder {
   std::string path_;
 };
 
-/// A program under way.
+/// A program that is running.
 class Running {
  public:
   Running(const Job& job, const Facts& facts, const Setting& setting)
@@ -180,8 +182,8 @@ class Running {
     err_.close_write();
   }
 
-  /// Until the program has ended; stops it for a while if that is its surrounding.
-  /// Result: empty, or what went wrong.
+  /// Waits until the program has ended, and stops it for a while in the surrounding `stopped`.
+  /// Returns an empty text, or what went wrong.
   std::string wait() {
     if (child_ < 0) return "it could not be started";
     bool to_stop = job_->surrounding != nullptr && job_->surrounding->stopped;
@@ -201,7 +203,7 @@ class Running {
     if (to_stop) return "it ended before it could be stopped: let it write a line sooner";
     return {};
   }
-  /// 128 + the number of the signal that ended it.
+  /// Returns the exit code, or 128 + the number of the signal that ended the program.
   int code() const { return WIFSIGNALED(status_) ? 128 + WTERMSIG(status_) : WEXITSTATUS(status_); }
   void take() {
     out_.take(output);
@@ -232,7 +234,7 @@ class Running {
   }
   void stand_still() {
     const auto from = Clock::now();
-    // Twice, since a process that is being made when the first one comes is missed by it.
+    // Two signals, since the first one misses a process that is being forked.
     signal_all(SIGSTOP);
     std::this_thread::sleep_for(milliseconds(20));
     signal_all(SIGSTOP);
@@ -256,7 +258,8 @@ std::string framed(const std::string& title, std::string text) {
   return "---- " + title + "\n" + text + (text.empty() || text.back() == '\n' ? "" : "\\\n");
 }
 
-/// Whether it ended with an error that says why: ours, or an exception that nobody caught.
+/// Returns whether the program ended with an error that gives a reason: troupe's own, or an
+/// exception that was not caught.
 bool refused(int code, const std::string& errors) {
   if (code == 128 + SIGABRT) return errors.find("what():") != std::string::npos;
   return code == 1 && errors.find(": ") != std::string::npos;
@@ -337,7 +340,7 @@ Report run(const Job& job) {
   const auto late = reap(ended ? kAfterwards : milliseconds(0));
   running.take();
   if (!ended) {
-    // Its time or its start was wrong: what it left says nothing.
+    // A program that timed out or did not start proves nothing by what it left.
   } else if (!late.empty()) {
     wrong = "processes were left 5 s after its end:\n" + described(late);
   } else if (job.surrounding != nullptr && job.surrounding->may_refuse &&

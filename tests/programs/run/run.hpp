@@ -1,4 +1,5 @@
-/// One run of one program: starts it, bounds it, looks for what it leaves, and compares.
+/// One run of one program: starts it, bounds its time, looks for processes that it leaves, and
+/// compares its results.
 #pragma once
 
 #include "tests/programs/run/surroundings.hpp"
@@ -8,7 +9,7 @@
 
 namespace programs {
 
-/// What an executable's --list says of one program.
+/// A program's entry in the output of an executable's --list.
 struct Facts {
   std::string name;
   double seconds = 0;
@@ -19,14 +20,14 @@ struct Facts {
   std::string says;
   std::string expect;
 };
-/// Empty when the executable cannot be run.
+/// Returns an empty vector when the executable cannot be run.
 std::vector<Facts> programs_of(const std::string& executable);
 
 struct Job {
   std::string executable;
   std::string program;
   int nodes = 1;
-  const Surrounding* surrounding = nullptr;  ///< plain
+  const Surrounding* surrounding = nullptr;  ///< null: no special surrounding
 };
 
 enum class Verdict { right = 0, wrong = 1, skipped = 77 };
@@ -35,11 +36,12 @@ struct Report {
   std::string text;
 };
 
-/// PROGRAMS_PATIENCE: by how much bounds are longer on this machine. Default 1.
+/// Returns PROGRAMS_PATIENCE, the factor by which bounds are longer on this machine. The default
+/// is 1.
 double patience();
 
-/// Blocks until the program and all its processes have ended, which it sees to. The calling process
-/// must have no other children; it becomes the parent of what its children leave behind.
+/// Runs a program and ends all its processes. Blocks until they have ended. The calling process
+/// must have no other children, and it adopts orphaned descendants.
 Report run(const Job& job);
 
 }  // namespace programs

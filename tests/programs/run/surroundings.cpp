@@ -39,7 +39,7 @@ void limit(__rlimit_resource which, rlim_t to) {
   if (::setrlimit(which, &limits) != 0) give_up("setrlimit");
 }
 
-/// Whether a child that does `work` ends with 0.
+/// Returns whether `work` returns true in a child process.
 template <class Work>
 bool in_a_child(const Work& work) {
   const pid_t child = ::fork();
@@ -64,7 +64,7 @@ std::string no_other_user(Setting& setting) {
   return runs ? "" : "other users may not run " + setting.executable;
 }
 
-/// A language whose numbers have a comma: one that is here, else one made for this run.
+/// Finds a locale whose numbers have a comma, or makes one for this run.
 std::string no_comma_locale(Setting& setting) {
   const std::string made = setting.folder + "/de_DE.UTF-8";
   const bool here = in_a_child([] {
@@ -81,7 +81,7 @@ std::string no_comma_locale(Setting& setting) {
       ::execlp("localedef", "localedef", "-i", "de_DE", "-f", "UTF-8", made.c_str(), nullptr);
       return false;
     });
-    // Without one, C++'s own streams still have the comma.
+    // Without such a locale, the streams of C++ have the comma all the same.
     if (!done) return {};
     ::setenv("LOCPATH", setting.folder.c_str(), 1);
   }

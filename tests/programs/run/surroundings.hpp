@@ -1,4 +1,5 @@
-/// The surroundings in which programs run: what somebody's shell, container or parent hands on.
+/// The surroundings in which programs run: what a shell, a container or a parent process may hand
+/// on to them.
 #pragma once
 
 #include <string>
@@ -7,27 +8,28 @@
 
 namespace programs {
 
-/// What a run needs to know of its surroundings.
+/// What a surrounding needs to know of a run.
 struct Setting {
   std::string executable;
-  std::string folder;       ///< empty, this run's own, open to every user; the working folder
-  unsigned own_user = 0;    ///< a user that no other process has
+  std::string folder;       ///< a folder for this run, open to all users; the working folder
+  unsigned own_user = 0;    ///< a user without other processes
   std::string locale = {};  ///< found by missing() of comma_locale
 };
 
 struct Surrounding {
   const char* name;
-  /// Sets the calling process up, just before it becomes the program. May not be undone.
+  /// Changes the calling process, just before it becomes the program. The change need not be
+  /// reversible.
   void (*enter)(const Setting& setting);
-  /// Empty, or why there is no such surrounding here.
+  /// Returns an empty text, or why this machine cannot provide the surrounding.
   std::string (*missing)(Setting& setting) = nullptr;
   bool no_output = false;   ///< standard output is closed
-  bool stopped = false;     ///< all processes are stopped for a while, and continued
-  bool may_refuse = false;  ///< an error that says why, and code 1, is as right as the result
+  bool stopped = false;     ///< all processes are stopped for a while, then continued
+  bool may_refuse = false;  ///< code 1 with an error that gives a reason is right, too
 };
 
 const std::vector<Surrounding>& surroundings();
-/// Nullptr: there is none of that name.
+/// Returns nullptr when there is no surrounding of that name.
 const Surrounding* surrounding(std::string_view name);
 
 }  // namespace programs

@@ -1,3 +1,4 @@
+// Proves the basics of tasks: submit, get, arguments that are refs, and map.
 #include "tests/programs/program.hpp"
 
 #include <numeric>
@@ -19,22 +20,26 @@ double area(double r) {
   return 3.0 * r * r;
 }
 
+/// Proves that the smallest program works.
 const Program hello{"hello", {.expect = "42\n"}, [](Context& ctx) {
                       std::cout << ctx.get(ctx.submit<twice>(21)) << '\n';
                     }};
 
+/// Proves that results are passed as arguments without get.
 const Program a_chain_of_refs{"a_chain_of_refs", {.expect = "1024\n"}, [](Context& ctx) {
                                 Ref<int> x = ctx.submit<twice>(1);
                                 for (int i = 0; i < 9; ++i) x = ctx.submit<twice>(x);
                                 std::cout << ctx.get(x) << '\n';
                               }};
 
+/// Proves that arguments convert to the parameter's type, also from a Ref of another type.
 const Program arguments_convert{"arguments_convert", {.expect = "12 12\n"}, [](Context& ctx) {
                                   std::cout << ctx.get(ctx.submit<area>(2)) << ' '
                                             << ctx.get(ctx.submit<area>(ctx.submit<twice>(1)))
                                             << '\n';
                                 }};
 
+/// Proves that map runs a function over a vector, many times in a row.
 const Program map_and_sum{
     "map_and_sum", {.expect = "9900\n990000\n", .everywhere = true}, [](Context& ctx) {
       std::vector<int> numbers(100);
@@ -49,6 +54,7 @@ const Program map_and_sum{
       std::cout << sum << '\n';
     }};
 
+/// Proves a reduction in the form of a tree of refs.
 const Program a_tree_of_sums{"a_tree_of_sums", {.expect = "2016\n"}, [](Context& ctx) {
                                std::vector<Ref<int>> level;
                                for (int i = 0; i < 64; ++i) level.push_back(ctx.put(i));

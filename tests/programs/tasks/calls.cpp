@@ -1,3 +1,4 @@
+// Proves which functions can be tasks and which values can be arguments and results.
 #include "tests/programs/program.hpp"
 
 #include <array>
@@ -66,6 +67,7 @@ void what_can_be_called(Context& ctx) {
   static_cast<void>(a);
   std::cout << b << ' ' << c << '\n';
 }
+/// Proves that functions, static members, templates, overloads and lambdas can be tasks.
 const Program called{
     "what_can_be_called", {.expect = "123456789\nabab 1.51\n3 2.5\n"}, what_can_be_called};
 
@@ -95,6 +97,7 @@ void split(Context& ctx) {
             << ctx.get(ctx.submit<open_it>(nullptr)) << ' '
             << ctx.get(ctx.submit<open_it>(ctx.submit<own>(9))) << '\n';
 }
+/// Proves tasks with several results, and values that can only be moved.
 const Program splits{
     "submit_split_and_move_only", {.expect = "3 xxx 100000 0.5\n7 8 -1 9\n"}, split};
 
@@ -159,6 +162,7 @@ void values(Context& ctx) {
             << end.time.count() << ' ' << end.z << ' ' << end.own->n << '\n'
             << ctx.get(ctx.submit<next>(ctx.submit<next>(Secret(40)))).x() << '\n';
 }
+/// Proves that structs, containers, variants and classes with private members arrive unchanged.
 const Program cross{
     "values_of_all_kinds", {.expect = "n! 2 0.25 2 3 text 1 3 42 (2,-2) 5\n42\n"}, values};
 
@@ -174,7 +178,7 @@ std::size_t letters(std::string_view text) {
   return text.size();
 }
 void sizes(Context& ctx) {
-  // Around the limits of what travels inside a message (4 and 8 KiB) and a page.
+  // Sizes around the limits of a message (4 and 8 KiB) and of a page.
   bool same = true;
   for (const std::size_t n : {0, 1, 63, 64, 4095, 4096, 4097, 8191, 8192, 8193, 65536, 1 << 20}) {
     const std::string text(n, static_cast<char>('a' + n % 26));
@@ -187,6 +191,7 @@ void sizes(Context& ctx) {
   same = same && ctx.get(ctx.submit<echo>(zeros)) == zeros;
   std::cout << (same ? "all the same" : "something differs") << '\n';
 }
+/// Proves that values of every size around the limits of transport arrive unchanged.
 const Program strange{"strange_sizes", {.expect = "all the same\n"}, sizes};
 
 // --- many ---
@@ -197,9 +202,10 @@ void ten_thousand(Context& ctx) {
   long sum = 0;
   for (const int x : ctx.get(refs)) sum += x;
   std::cout << sum << '\n';
-  for (int i = 0; i < 10'000; ++i) ctx.submit<plain_one>(i);  // nobody wants these
+  for (int i = 0; i < 10'000; ++i) ctx.submit<plain_one>(i);  // their results are dropped
   std::cout << ctx.get(ctx.submit<plain_one>(0)) << '\n';
 }
+/// Proves that many tasks run, also when their results are dropped.
 const Program thousands{"ten_thousand_tasks", {.expect = "50005000\n1\n"}, ten_thousand};
 
 // --- nothing at all ---
@@ -222,6 +228,7 @@ void empty(Context& ctx) {
     std::cout << ", and as an argument\n";
   }
 }
+/// Proves that empty lists are fine, and that an empty Ref is refused.
 const Program nothing_at_all{
     "nothing_at_all",
     {.expect = "0000\nan empty Ref is refused by get, and as an argument\n"},

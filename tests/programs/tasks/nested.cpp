@@ -1,3 +1,4 @@
+// Proves tasks that wait for tasks, and every way to wait: timeouts, coroutines and threads.
 #include "tests/programs/program.hpp"
 
 #include <unistd.h>
@@ -26,6 +27,7 @@ void fibonacci(Context& ctx) {
   std::cout << ctx.get(ctx.submit<fib>(5)) << std::endl;
   std::cout << ctx.get(ctx.submit<fib>(9)) << '\n';
 }
+/// Proves that tasks can wait for tasks in a binary recursion.
 const Program fibonaccis{"fibonacci", {.expect = "5\n34\n", .seconds = 20}, fibonacci};
 
 long tree(Context& ctx, long low, long high) {
@@ -38,10 +40,12 @@ long tree(Context& ctx, long low, long high) {
 void leaves_256(Context& ctx) {
   std::cout << ctx.get(ctx.submit<tree>(0, 256)) << '\n';
 }
+/// The same as a tree of ranges.
 const Program small_tree{"a_tree_of_256_leaves", {.expect = "32640\n", .seconds = 20}, leaves_256};
 void leaves_20_000(Context& ctx) {
   std::cout << ctx.get(ctx.submit<tree>(0, 20'000)) << '\n';
 }
+/// The same with far more waiting tasks than processes.
 const Program large_tree{"a_tree_of_20000_leaves", {.expect = "199990000\n"}, leaves_20_000};
 
 int deep(Context& ctx, int depth) {
@@ -50,6 +54,7 @@ int deep(Context& ctx, int depth) {
 void depth_100(Context& ctx) {
   std::cout << ctx.get(ctx.submit<deep>(100)) << '\n';
 }
+/// Proves that a chain of 100 waiting tasks finishes.
 const Program chain{"a_task_waits_100_deep", {.expect = "100\n", .seconds = 20}, depth_100};
 
 int slow(int x) {
@@ -67,6 +72,7 @@ void fan_out(Context& ctx) {
   auto a = ctx.submit<many>(100), b = ctx.submit<many>(100);
   std::cout << ctx.get(a) + ctx.get(b) << '\n';
 }
+/// Proves that two tasks can share all CPUs for their children and take results as they complete.
 const Program fans{"two_tasks_fan_out", {.expect = "9900\n"}, fan_out};
 
 // --- results that are handles ---
@@ -91,11 +97,12 @@ void handles(Context& ctx) {
   std::cout << ctx.get(refs[3]) << ' ' << ctx.get(ctx.submit<sum_of>(refs)) << ' '
             << ctx.get(ctx.submit<sum_of>(ctx.submit<several>(10))) << '\n';
 }
+/// Proves that a task may return refs, which flatten or travel in values.
 const Program handle{"results_that_are_refs", {.expect = "5 9 285 285\n"}, handles};
 
 // --- waiting ---
 
-/// Ends when the file is there, or after a while.
+/// Ends when the file exists, or after 8 s.
 int until(const std::string& file) {
   for (int i = 0; i < 4000; ++i) {
     if (FILE* there = std::fopen(file.c_str(), "r"); there != nullptr) return std::fclose(there);
@@ -131,11 +138,12 @@ void waits(Context& ctx) {
   const auto all = ctx.wait(mixed, {.count = 3});
   std::cout << all.ready.size() << ' ' << ctx.get(mixed[1].as<std::string>()) << '\n';
 }
+/// Proves wait, try_get and get with timeouts, with refs of several types.
 const Program waiting{
     "wait_and_timeouts", {.expect = "21122\ntimed_out TimedOut 0 0\n3 x\n"}, waits};
 
 void times(Context& ctx) {
-  // Durations at their extremes: the past is now, and the end of time is no time out.
+  // Extreme durations: a negative one only looks, and the longest one has no limit.
   const Ref<int> ready = ctx.put(1);
   std::cout << ctx.get(ready, troupe::forever) << ctx.get(ready, 0s) << ctx.get(ready, -1s)
             << ctx.get(ready, troupe::Duration::min()) << ctx.get(ready, troupe::Duration::max())
@@ -151,6 +159,7 @@ void times(Context& ctx) {
   ctx.get(late);
   std::remove(own_file("never").c_str());
 }
+/// Proves get and wait with the extreme values of a duration.
 const Program extremes{"timeouts_at_their_extremes", {.expect = "1111112000000\n"}, times};
 
 // --- coroutines ---
@@ -170,6 +179,7 @@ void coroutines(Context& ctx) {
   std::cout << ctx.get(ctx.submit<plus>(ctx.submit<slow>(1), ctx.put(2))) << ' '
             << ctx.get(ctx.submit<both>(ctx.submit<slow>(10))) << '\n';
 }
+/// Proves that tasks may be coroutines.
 const Program coroutine{"coroutine_tasks", {.expect = "3 40\n"}, coroutines};
 
 // --- threads of the driver ---
@@ -184,6 +194,7 @@ void threads(Context& ctx) {
   for (std::thread& one : all) one.join();
   std::cout << *std::min_element(sums.begin(), sums.end()) << '\n';
 }
+/// Proves that a driver's threads may share one context.
 const Program threaded{
     "eight_threads_share_a_context", {.expect = "100\n", .seconds = 20}, threads};
 
@@ -198,6 +209,7 @@ int threads_within(Context& ctx, int n) {
 void threads_of_a_task(Context& ctx) {
   std::cout << ctx.get(ctx.submit<threads_within>(8)) << '\n';
 }
+/// Proves that a task's threads may share its context.
 const Program within{"threads_inside_a_task", {.expect = "28\n"}, threads_of_a_task};
 
 }  // namespace

@@ -1,3 +1,4 @@
+// Proves the options of tasks, and that encoded values can be decoded.
 #include "tests/programs/program.hpp"
 
 #include <limits>
@@ -21,7 +22,7 @@ int brief(int x) {
 }
 
 void bound(Context& ctx) {
-  // What with() returns holds its own copy, and may be kept and used many times.
+  // The result of with() owns its options, so it can be kept and used many times.
   const auto half = [&] {
     const std::string name = "a name that goes away";
     return ctx.with({.name = name, .cpus = 0.5});
@@ -38,6 +39,7 @@ void bound(Context& ctx) {
     sum += ctx.get(ctx.with({.cpus = cpus}).submit<same>(1));
   std::cout << sum << '\n';
 }
+/// Proves that bound options can be kept, and that all options of a task are accepted.
 const Program options{"options_kept_and_used_again", {.expect = "155\n"}, bound};
 
 void refused(Context& ctx) {
@@ -58,13 +60,14 @@ void refused(Context& ctx) {
                })
             << '\n';
 }
+/// Proves that senseless options are refused when they are given.
 const Program refuses{
     "options_that_make_no_sense",
     {.expect = "invalid_argument\ninvalid_argument\ninvalid_argument\ninvalid_argument\n"},
     refused};
 
 void more_than_there_are(Context& ctx) {
-  // Far more work than CPUs, in two shapes; all of it is done.
+  // There is far more work than CPUs, in two shapes, and all of it runs.
   const double cpus = ctx.cluster().nodes.at(0).cpus;
   std::vector<Ref<int>> refs;
   for (int i = 0; i < 200; ++i) {
@@ -75,6 +78,7 @@ void more_than_there_are(Context& ctx) {
   for (const int x : ctx.get(refs)) sum += x;
   std::cout << sum << '\n';
 }
+/// Proves that tasks with unequal demands all run when they wait for the same CPUs.
 const Program shapes{
     "two_shapes_of_tasks", {.expect = "220\n", .seconds = 20}, more_than_there_are};
 
@@ -102,6 +106,7 @@ void codec(Context&) {
     }
   std::cout << (refused == static_cast<int>(bytes.size())) << '\n';
 }
+/// Proves encode and decode, and that every truncated text is refused.
 const Program codecs{"values_as_bytes", {.expect = "111101\n", .nodes = 1}, codec};
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Tasks that await tasks of their own: what runs in place, and what does not.
+// Proves which awaited tasks run in place, and that running in place changes no result.
 #include "tests/programs/program.hpp"
 
 #include <unistd.h>
@@ -20,7 +20,7 @@ using troupe::Ref;
 
 struct Sum {
   long sum = 0;
-  std::vector<int> processes;  ///< that ran a part of it
+  std::vector<int> processes;  ///< the processes that ran a part of it
 };
 
 Sum add(Sum a, const Sum& b) {
@@ -39,6 +39,7 @@ Sum tree(Context& ctx, long low, long high) {
   return add(ctx.get(left), ctx.get(right));
 }
 
+/// Proves that a deep recursion runs in few processes.
 const Program a_tree_in_few_processes{
     "a_tree_in_few_processes", {.expect = "199990000 few\n", .seconds = 20}, [](Context& ctx) {
       const Sum all = ctx.get(ctx.submit<tree>(0L, 20'000L));
@@ -47,7 +48,8 @@ const Program a_tree_in_few_processes{
                 << '\n';
     }};
 
-/// Nobody else can have taken what was submitted a moment ago: no other CPU is free.
+/// The task was submitted a moment ago and no other CPU is free, so no other worker can have
+/// taken it.
 int pid_of(Context&) {
   return ::getpid();
 }
@@ -68,6 +70,8 @@ int elsewhere_with_less(Context& ctx) {
   return ctx.get(submitted) == ::getpid() ? 1 : 0;
 }
 
+/// Proves that the awaiting worker runs the task, but not if it is isolated, awaited with a
+/// timeout, or needs more than the waiter's lease.
 const Program who_awaits_runs_it{
     "who_awaits_runs_it", {.expect = "1 0 0 0\n", .seconds = 20, .nodes = 1}, [](Context& ctx) {
       const double all = std::max(1.0, ctx.cluster().nodes.front().cpus);
@@ -77,7 +81,7 @@ const Program who_awaits_runs_it{
                 << ctx.get(ctx.with({.cpus = 0.5}).submit<elsewhere_with_less>()) << '\n';
     }};
 
-/// Takes its process along, once or always.
+/// Kills its process, either once or always.
 int crash(Context&, const std::string& once) {
   if (!once.empty()) {
     if (std::filesystem::exists(once)) return 7;
@@ -94,6 +98,7 @@ int awaits_a_crash(Context& ctx, const std::string& once) {
   }
 }
 
+/// Proves that a task which crashes in place is identified, and that its waiter is run again.
 const Program the_guilty_child_is_found{
     "the_guilty_child_is_found", {.expect = "-1\n7\n", .seconds = 30}, [](Context& ctx) {
       std::cout << ctx.get(ctx.submit<awaits_a_crash>(std::string{})) << '\n';
@@ -104,7 +109,7 @@ const Program the_guilty_child_is_found{
       std::filesystem::remove(once);
     }};
 
-// Results of every kind pass as they do from another process.
+// Results of every kind must pass as they do from another process.
 std::vector<double> large(Context&, int n) {
   return std::vector<double>(static_cast<std::size_t>(n), 0.5);
 }
@@ -121,7 +126,7 @@ Ref<int> later(Context& ctx) {
 int seven(Context&) {
   return 7;
 }
-/// Its value is that of a task that nobody has begun when it ends.
+/// Its result is the result of a task that has not begun when this one ends.
 Ref<int> passes_on(Context& ctx) {
   return ctx.submit<seven>();
 }
@@ -155,13 +160,14 @@ std::string kinds(Context& ctx) {
   const auto view = ctx.view(ctx.submit<large>(2'000));
   return text + ' ' + std::to_string(view.size());
 }
-/// What it has computed in place is awaited by others.
+/// Other tasks await a value that this one has computed in place.
 std::vector<Ref<std::vector<double>>> for_others(Context& ctx) {
   auto values = ctx.submit<large>(50'000);
   ctx.get(values);
   return {values};
 }
 
+/// Proves that results of tasks in place are the same as from another process.
 const Program results_of_every_kind{
     "results_of_every_kind",
     {.expect = "50000\n", .seconds = 20, .says = "executed two 1 11 7 3 2000"},
@@ -175,13 +181,14 @@ int down(Context& ctx, int depth) {
   if (depth == 0) return 0;
   return 1 + ctx.get(ctx.submit<down>(depth - 1));
 }
+/// Proves that a recursion of 3,000 levels does not overflow the stack.
 const Program as_deep_as_a_stack{
     "as_deep_as_a_stack", {.expect = "3000\n", .seconds = 30}, [](Context& ctx) {
       std::cout << ctx.get(ctx.submit<down>(3'000)) << '\n';
     }};
 
-/// Another worker begins the next level meanwhile. So each level needs a process, until there are
-/// no more: the rest runs in place.
+/// Another worker begins the next level in the meantime. Each level needs a process, until no
+/// more can start. The remaining levels run in place.
 int slowly_down(Context& ctx, int depth) {
   if (depth == 0) return 0;
   const auto below = ctx.submit<slowly_down>(depth - 1);
@@ -190,6 +197,7 @@ int slowly_down(Context& ctx, int depth) {
   }
   return 1 + ctx.get(below);
 }
+/// Proves that a recursion in which each level starts elsewhere finishes.
 const Program work_before_each_wait{
     "work_before_each_wait", {.expect = "200\n", .seconds = 30}, [](Context& ctx) {
       std::cout << ctx.get(ctx.submit<slowly_down>(200)) << '\n';

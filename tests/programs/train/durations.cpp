@@ -1,4 +1,4 @@
-// Every wait that a user bounds, at the ends of what a duration can say.
+// Proves every bounded wait at the extremes of what a duration can express.
 #include "tests/programs/program.hpp"
 
 #include <stdexcept>
@@ -28,11 +28,12 @@ struct Counter {
   int add(int k) { return n += k; }
 };
 
-/// As long as it takes, or so long that it cannot be counted from now.
+/// No limit, or so long that its end cannot be computed from now.
 constexpr Duration kEndless[] = {troupe::forever, troupe::forever - 1ns, Duration(100 * 365 * 24h)};
-/// Only looks.
+/// Only a look.
 constexpr Duration kNone[] = {Duration(0), Duration(-1), Duration(-1h), Duration::min()};
 
+/// Proves get, view, wait and try_get with endless and with past durations.
 const programs::Program waits_at_their_ends{
     "waits_at_their_ends",
     {.expect = "5 5 2 1\n5 5 2 1\n5 5 2 1\nlooked\nlooked\nlooked\nlooked\n", .seconds = 20},
@@ -67,6 +68,7 @@ const programs::Program waits_at_their_ends{
       }
     }};
 
+/// Proves put, detach and restart windows with endless and with negative durations.
 const programs::Program options_at_their_ends{
     "options_at_their_ends",
     {.expect = "kept\nkept\nkept\nrefused\nrefused\nrefused\n1\n1\n1\n1\n", .seconds = 20},

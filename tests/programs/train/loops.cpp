@@ -1,4 +1,4 @@
-// Training loops: what ranks share, report, save and restore, and how a run ends.
+// Proves training loops: what ranks share, report, save and restore, and how a run ends.
 #include "tests/programs/program.hpp"
 #include "troupe/train/train.hpp"
 
@@ -26,7 +26,7 @@ Numbers numbers() {
   return made;
 }
 
-/// Adds up what it is shown.
+/// Adds up its batches.
 struct Total {
   double sum = 0;
   long batches = 0;
@@ -55,17 +55,19 @@ void add_up_and_say(troupe::Context& ctx, const train::FitOptions& options) {
             << " restarts\n";
 }
 
+/// Proves that a loop of one worker shards, reports, saves and restores.
 const programs::Program one_worker{
     "one_worker",
     {.expect = "6 steps, sum 132, restored 132 of 6 batches, 0 restarts\n", .seconds = 15},
     [](troupe::Context& ctx) { add_up_and_say(ctx, {.workers = 1}); }};
 
+/// Proves that a run with a killed worker restarts and ends with the same result.
 const programs::Program a_killed_worker{
     "a_killed_worker",
     {.expect = "6 steps, sum 132, restored 132 of 6 batches, 1 restarts\n", .seconds = 20},
     [](troupe::Context& ctx) { add_up_and_say(ctx, {.workers = 2, .max_restarts = 1}); }};
 
-/// The text of the TaskFailed in which a run ends.
+/// Runs a loop and prints the error in which it ends.
 template <auto loop>
 void ends_in(troupe::Context& ctx, const train::FitOptions& options) {
   try {
@@ -88,6 +90,7 @@ void sums(train::Worker& w, std::size_t odd) {
 void differs(train::Worker& w) {
   sums(w, 7);
 }
+/// Proves that ranks with vectors of different sizes get an error that names step and rank.
 const programs::Program sizes_that_differ{
     "sizes_that_differ",
     {.expect = "task_failed, invalid_argument: at step 10, rank 1 gave another size\n",
@@ -114,6 +117,7 @@ void throws(train::Worker& w) {
     w.all_reduce_mean(std::span(&x, 1));
   }
 }
+/// Proves that an exception of one rank ends the run with its worker, step and text.
 const programs::Program a_loop_that_throws{
     "a_loop_that_throws",
     {.expect = "task_failed: train: the loop of worker 1 threw at step 10: a bug of mine\n",
@@ -128,6 +132,7 @@ void leaves(train::Worker& w) {
     w.all_reduce_mean(std::span(&x, 1));
   }
 }
+/// Proves that a rank that returns before the others is named.
 const programs::Program a_rank_that_returns_early{
     "a_rank_that_returns_early",
     {.expect = "task_failed: train: worker 1 returned from the loop at step 10, and worker 0 waits "
@@ -141,6 +146,7 @@ void meets_a_loss(train::Worker& w) {
   w.next_step();
   w.report({.step = w.step()});
 }
+/// Proves that a lost object restarts a run instead of ending it.
 const programs::Program a_lost_object_is_a_restart{
     "a_lost_object_is_a_restart",
     {.expect = "1 restarts, 1 steps\n", .seconds = 15},
@@ -150,6 +156,7 @@ const programs::Program a_lost_object_is_a_restart{
     }};
 
 void does_nothing(train::Worker&) {}
+/// Proves that workers which fit on no node are infeasible at once.
 const programs::Program more_cpus_than_a_node_has{
     "more_cpus_than_a_node_has",
     {.expect = "infeasible\ninfeasible\n", .seconds = 15},
@@ -164,7 +171,8 @@ const programs::Program more_cpus_than_a_node_has{
         }
     }};
 
-/// One CPU: two workers that reserve one each fit nowhere, one does, and two that reserve none.
+/// One CPU. Two workers that reserve a CPU each do not fit, one does, and two that reserve none
+/// do.
 int on_one_cpu(int& argc, char** argv) {
   troupe::enter(argc, argv);
   troupe::Session session({.cpus = 1});
@@ -178,6 +186,7 @@ int on_one_cpu(int& argc, char** argv) {
             << train::fit<does_nothing>(ctx, {.workers = 2}).restarts() << std::endl;
   return 0;
 }
+/// Proves that workers reserve exactly the CPUs that their options give.
 const programs::Program workers_that_reserve_a_cpu{
     "workers_that_reserve_a_cpu",
     {.expect = "infeasible\n00\n", .seconds = 15, .nodes = 1},
@@ -193,6 +202,7 @@ void finds(train::Worker& w) {
               .extra = {{"accuracy", 0.1 * (i == 2) + 0.5}}});
   }
 }
+/// Proves that the best checkpoint follows rank 0's loss, or the metric that was chosen.
 const programs::Program the_best_checkpoint{
     "the_best_checkpoint",
     {.expect = "step 2, loss 2\nstep 3, accuracy 0.6\n", .seconds = 15},
@@ -210,6 +220,7 @@ void short_one(train::Worker& w, int steps) noexcept {
   for (int i = 0; i < steps; ++i) w.next_step();
   w.report({.step = w.step()});
 }
+/// Proves that loops may be noexcept functions and lambdas.
 const programs::Program noexcept_loops_and_lambdas{
     "noexcept_loops_and_lambdas", {.expect = "3 4 5\n", .seconds = 15}, [](troupe::Context& ctx) {
       constexpr auto lambda = [](train::Worker& w, int steps) { short_one(w, steps); };
@@ -218,6 +229,7 @@ const programs::Program noexcept_loops_and_lambdas{
                 << train::fit(ctx, {}, lambda, 5).last().step << '\n';
     }};
 
+/// Proves fit's timeout with an endless and with senseless durations.
 const programs::Program timeouts_at_their_ends{
     "timeouts_at_their_ends",
     {.expect = "12\nrefused\nrefused\n", .seconds = 15},

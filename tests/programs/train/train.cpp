@@ -1,3 +1,4 @@
+// Proves the basics of training: two workers, epochs, and options that are refused.
 #include "troupe/train/train.hpp"
 
 #include "tests/programs/program.hpp"
@@ -24,7 +25,7 @@ Numbers numbers() {
   for (int i = 0; i < 64; ++i) made.values.push_back(static_cast<float>(i % 8));
   return made;
 }
-/// One weight that moves towards the mean.
+/// A model of one weight, which moves towards the mean of the data.
 struct Mean {
   std::vector<float> weight = {0}, slope = {0};
   double forward_backward(const std::vector<float>& batch) {
@@ -61,6 +62,7 @@ void fits(Context& ctx) {
   std::cout << fit.history().size() << ' ' << fit.last().step << ' ' << fit.latest_checkpoint().step
             << ' ' << fit.restarts() << ' ' << (model.weight[0] > 2.0f) << '\n';
 }
+/// Proves that two workers train a model, save it and report every step.
 const Program fit_two{"two_workers", {.expect = "20 20 20 0 1\n", .seconds = 20}, fits};
 
 void epochs(train::Worker& w, int) {
@@ -75,6 +77,7 @@ void three_epochs(Context& ctx) {
   const auto fit = train::fit<epochs>(ctx, {.workers = 1}, 0);
   std::cout << fit.last().loss << '\n';
 }
+/// Proves that each epoch shows every sample once.
 const Program epoch{"a_loop_over_epochs", {.expect = "192\n", .seconds = 20}, three_epochs};
 
 void bad_options(Context& ctx) {
@@ -90,6 +93,7 @@ void bad_options(Context& ctx) {
     std::cout << troupe::name_of(e.code()) << '\n';
   }
 }
+/// Proves that senseless numbers of workers and CPUs are refused.
 const Program bad{"options_that_make_no_sense",
                   {.expect = "refused\nrefused\ninfeasible\n", .seconds = 20},
                   bad_options};

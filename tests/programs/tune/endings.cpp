@@ -1,4 +1,4 @@
-// Trials and experiments that end in odd ways.
+// Proves trials and experiments that end in unusual ways.
 #include "troupe/tune/tune.hpp"
 
 #include "tests/programs/program.hpp"
@@ -37,7 +37,7 @@ bool exact(Context& ctx, const B& best) {
   return net.weight[0] == best.score;
 }
 
-/// The best state is in the middle of each trial.
+/// The best state of a trial is in its middle.
 void hill(tune::Trial& t, Hp, int ending) {
   Net net;
   for (int step = 1; step <= 9; ++step) {
@@ -59,6 +59,7 @@ void every_way(Context& ctx) {
       {.goal = tune::minimize, .trials = 2, .fail_fast = true, .max_steps = 50, .show = false}, 1);
   std::cout << exact(ctx, failing) << '\n';
 }
+/// Proves that the best model is kept when its trial stops, throws or is killed later.
 const Program ends{
     "the_best_model_however_a_trial_ends", {.expect = "51 51 51 1\n", .seconds = 60}, every_way};
 
@@ -80,6 +81,7 @@ void ignoring(Context& ctx) {
   for (const auto& trial : best.board.trials) std::cout << ' ' << trial.score() << trial.failures;
   std::cout << '\n';
 }
+/// Proves that a trial which ignores its stop is ended, and that its later scores do not count.
 const Program ignores{
     "a_trial_ignores_the_stop", {.expect = "941 940 940\n", .seconds = 30}, ignoring};
 
@@ -94,6 +96,7 @@ void limited(Context& ctx) {
   std::cout << exact(ctx, best) << ' '
             << (best.board.why_over.find("time limit") != std::string::npos) << '\n';
 }
+/// Proves that a time limit ends an experiment and leaves its best model.
 const Program limit{"a_time_limit_strikes", {.expect = "1 1\n", .seconds = 30}, limited};
 
 void no_model(tune::Trial& t, Hp hp) {
@@ -121,6 +124,7 @@ void named(Context& ctx) {
   }
   std::cout << '\n';
 }
+/// Proves that an experiment without models says so, and that PBT refuses it.
 const Program missing{"a_missing_model_is_named", {.expect = "1111\n", .seconds = 60}, named};
 
 std::string content(const std::string& path) {
@@ -130,7 +134,7 @@ std::string content(const std::string& path) {
   return out.str();
 }
 void folders(Context& ctx) {
-  std::setlocale(LC_ALL, "de_DE.UTF-8");  // where there is one: commas in none of the files
+  std::setlocale(LC_ALL, "de_DE.UTF-8");  // no file may contain decimal commas
   const std::string folder = "/tmp/" + std::to_string(::getpid()) + ".ends";
   const tune::Options<> options{
       .goal = tune::minimize, .trials = 1, .max_steps = 3, .show = false, .results = folder};
@@ -152,6 +156,7 @@ void folders(Context& ctx) {
             << '\n';
   std::filesystem::remove_all(folder);
 }
+/// Proves that a folder of results is not overwritten, is free of locale, and can be restored.
 const Program folder{"two_runs_in_one_folder", {.expect = "114161\n", .seconds = 30}, folders};
 
 }  // namespace

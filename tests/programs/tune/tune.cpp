@@ -1,3 +1,4 @@
+// Proves the basics of tuning: searchers, schedulers, targets, failing trials, and spaces.
 #include "troupe/tune/tune.hpp"
 
 #include "tests/programs/program.hpp"
@@ -20,7 +21,7 @@ namespace tune = troupe::tune;
 struct Hp {
   double rate = 0.1;
 };
-/// One weight that falls towards 0 at the trial's rate.
+/// A model of one weight, which falls towards 0 at the trial's rate.
 struct Net {
   std::vector<double> weight = {1.0};
   [[maybe_unused]] friend auto fields(Net& n) { return std::tie(n.weight); }
@@ -47,6 +48,7 @@ void search(Context& ctx) {
   std::cout << best.board.trials.size() << ' ' << is_least << ' ' << (net.weight[0] == best.score)
             << '\n';
 }
+/// Proves that a random search finds the best of its trials and restores its model.
 const Program random{"random_search", {.expect = "4 1 1\n", .seconds = 30}, search};
 
 void population(Context& ctx) {
@@ -61,10 +63,11 @@ void population(Context& ctx) {
   best.restore(ctx, net);
   std::cout << (best.score < 1) << (net.weight[0] == best.score) << '\n';
 }
+/// Proves that population based training restores the model of its best score.
 const Program pbt{"population_based", {.expect = "11\n", .seconds = 30}, population};
 
 void until_target(Context& ctx) {
-  // Whatever ends a run, the best model is the one of the best score.
+  // However a run ends, the best model is the one with the best score.
   const auto best = tune::optimize<falls, Hp>(ctx, space(),
                                               {.goal = tune::minimize,
                                                .trials = 2,
@@ -76,6 +79,7 @@ void until_target(Context& ctx) {
   best.restore(ctx, net);
   std::cout << (best.score <= 0.5) << (net.weight[0] == best.score) << '\n';
 }
+/// Proves that a run ends at its target with the model of that score.
 const Program target{"a_target_is_reached", {.expect = "11\n", .seconds = 30}, until_target};
 
 void returns_early(tune::Trial& t, Hp hp) {
@@ -93,6 +97,7 @@ void by_itself(Context& ctx) {
   best.restore(ctx, net);
   std::cout << (net.weight[0] == best.score) << ' ' << best.board.trials[0].step() << '\n';
 }
+/// Proves that a trial may return before its last step.
 const Program itself{"a_trial_returns_by_itself", {.expect = "1 5\n", .seconds = 30}, by_itself};
 
 void never_reports(tune::Trial&, Hp) {}
@@ -102,6 +107,7 @@ void silent(Context& ctx) {
   std::cout << tune::name_of(best.board.trials[0].state) << ' ' << best.board.trials[0].note.empty()
             << ' ' << std::isnan(best.score) << '\n';
 }
+/// Proves that a trial without a report fails with a note.
 const Program unreported{
     "a_trial_without_a_report", {.expect = "failed 0 1\n", .seconds = 30}, silent};
 
@@ -118,6 +124,7 @@ void one_throws(Context& ctx) {
             << (first.note.find("a bug of the trial") != std::string::npos) << ' '
             << tune::name_of(best.board.trials[1].state) << '\n';
 }
+/// Proves that one throwing trial fails and the others complete.
 const Program thrown{
     "a_trial_throws", {.expect = "failed 1 completed\n", .seconds = 30}, one_throws};
 
@@ -141,6 +148,7 @@ void dying(Context& ctx) {
   std::cout << tune::name_of(second.state) << ' ' << second.failures << ' ' << second.step()
             << '\n';
 }
+/// Proves that a killed trial resumes from its saved model.
 const Program dies{"a_trial_dies", {.expect = "completed 1 12\n", .seconds = 30}, dying};
 
 void near(tune::Trial& t, Hp) {
@@ -155,6 +163,7 @@ void pictures(Context& ctx) {
   std::cout << (best.score <= 0.1 + 0.2) << !std::filesystem::is_empty(folder) << '\n';
   std::filesystem::remove_all(folder);
 }
+/// Proves that scores which differ in the last bit do not break the pictures of the results.
 const Program picture{"scores_one_ulp_apart", {.expect = "11\n", .seconds = 20}, pictures};
 
 struct Small {
@@ -177,6 +186,7 @@ void refusals(Context&) {
             << refused([] { tune::uniform(1, 0); }) << refused([] { tune::log_uniform(0, 1); })
             << refused([&] { small.with(&Small::width, tune::uniform(0, 1)); }) << '\n';
 }
+/// Proves that senseless domains are refused when they are made.
 const Program refuses{"spaces_that_make_no_sense", {.expect = "11111\n"}, refusals};
 
 void kinds(tune::Trial& t, Small hp) {
@@ -195,6 +205,7 @@ void grids(Context& ctx) {
                                                   .show = false});
   std::cout << best.score << ' ' << static_cast<int>(best.params.width) << best.params.kind << '\n';
 }
+/// Proves that a grid search tries every combination.
 const Program grid{"a_grid", {.expect = "2.5 2b\n", .seconds = 30}, grids};
 
 }  // namespace
