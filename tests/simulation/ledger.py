@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Runs seeds of the simulated clusters and adds what came of them to ledger.json.
+"""Runs seeds of the simulated clusters and adds the results to ledger.json.
 
-    ./dev simulate --ledger --seeds 100000        # in slices, each written down when it is done
-    ./dev simulate --ledger --show                # what these sources have behind them; --all: all sources
+    ./dev simulate --ledger --seeds 100000        # in slices, each of which is written when it is done
+    ./dev simulate --ledger --show                # the runs of these sources; --all: of all sources
 
-An entry holds for the sources that it names by their hash: the cores and the simulator. A run goes on where the same
-sources got to, and may be ended at any time: what is lost is the slice under way. The file is a list of entries
+An entry names the sources that it ran by their hash: the cores and the simulator. A run continues after the last seed of
+the same sources. It may be ended at any time, and only the slice under way is lost then. The file is a list of entries
 {hash, world, from, seeds, counted, calls, kinds, violations, failed, faults}; `failed` names the seeds that broke a
 promise, `faults` says how often each kind struck.
 """
@@ -42,7 +42,7 @@ def read():
 
 
 def add(sources, slice_):
-    """Extends the entry that ends where the slice begins, or makes one; whole or not at all."""
+    """Extends the entry that ends where the slice begins, or adds one. The file is replaced as a whole."""
     ledger = read()
     entry = next((e for e in ledger if e["hash"] == sources and "faults" in e
                   and e["from"] + e["seeds"] == slice_["from"]), None)
@@ -103,7 +103,7 @@ def main():
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
     with tempfile.TemporaryDirectory(prefix="troupe-ledger-") as folder:
-        # A copy: the build folder may get another while this runs.
+        # Runs a copy, since the build folder may get another program meanwhile.
         program = shutil.copy2(options.program, folder)
         report = pathlib.Path(folder) / "report.json"
         while left > 0:

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 """Plants each bug of this folder in the simulated clusters, which must find it.
 
-    ./dev simulate --mutants                      # all of them, a table at the end
+    ./dev simulate --mutants                      # all mutants, with a table at the end
     ./dev simulate --mutants calls_out_of_order   # one
-    ./dev simulate --mutants --unit-tests         # and which of them the unit tests find as well
+    ./dev simulate --mutants --unit-tests         # also says which of them the unit tests find
 
-A patch is one small mistake in one unit of one core. That unit alone is compiled, as the build folder compiles it, and
-linked before the archive that has the right one, in a folder of the mutant's own in the build folder; nothing else
-there or in the tree changes. A mutant counts as found when a seed breaks a promise that all seeds keep without it. The
-line "Seed: N" at the head of a patch names the first that did; it is tried before the others, --search leaves it out.
-"Seed: rare" says that it takes too many: such a mutant is planted only when it is named.
+A patch is one small mistake in one unit of one core. Only that unit is compiled, in the way of the build folder. Its object
+is linked before the archive with the correct one, in a folder of the mutant in the build folder. Nothing else changes, in
+the build folder or in the tree. A mutant counts as found when a seed breaks a promise that all seeds keep without it. The
+line "Seed: N" at the head of a patch names the first such seed. That seed is tried before the others, unless --search is
+given. "Seed: rare" marks a mutant that needs too many seeds: it is planted only when it is named.
 
-With --unit-tests every unit test that links the core is run with the mutant in it. They find it when a test fails twice
-that passes without it.
+With --unit-tests, every unit test that links the core runs with the mutant in it. The tests find a mutant when a test fails
+twice with it and passes without it.
 """
 import argparse
 import concurrent.futures
@@ -38,7 +38,7 @@ def run(command, **more):
 
 
 def link_command(build, program):
-    """How the program is linked, and where from."""
+    """Returns the command that links the program, and the folder in which it runs."""
     makefile = build / "tests" / "CMakeFiles" / f"{program}.dir" / "link.txt"
     if makefile.exists():
         return makefile.read_text().strip(), build / "tests"
@@ -54,7 +54,7 @@ def compile_command(build, source):
 
 
 def plant(patch, build, folder):
-    """The unit with the bug, compiled, and its source's name; an error in words instead."""
+    """Compiles the unit with the bug. Returns its object and its source's name, or None and an error in words."""
     unit = re.search(r"^\+\+\+ b/(\S+)", patch.read_text(), re.M)[1]
     copy = folder / unit
     copy.parent.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ def plant(patch, build, folder):
     planted = folder / "unit.o"
     command[command.index("-o") + 1] = str(planted)
     command = [str(copy) if word == str(ROOT / unit) else word for word in command]
-    if shutil.which("ccache"):  # a mutant of a unit that has not changed since is there at once
+    if shutil.which("ccache"):  # makes a mutant of an unchanged unit available at once
         command.insert(0, "ccache")
     built = run(command + ["-w"], cwd=directory)
     if built.returncode != 0:
@@ -74,7 +74,7 @@ def plant(patch, build, folder):
 
 
 def link(build, planted, name, program):
-    """The program with the planted unit; an error in words instead."""
+    """Links the program with the planted unit. Returns it, or None and an error in words."""
     line, directory = link_command(build, name)
     line, replaced = re.subn(r"-o \S*" + name + r"\b", f"{planted} -o {program}", line)
     linked = run(["sh", "-c", line], cwd=directory)
@@ -84,7 +84,7 @@ def link(build, planted, name, program):
 
 
 def failing(program, folder, only="*"):
-    """The tests of this program that fail, or in which it crashes or hangs."""
+    """Returns the tests of this program that fail, or in which it crashes or hangs."""
     report = folder / f"{program.name}.json"
     report.unlink(missing_ok=True)
     done = run(["timeout", "300", str(program), f"--gtest_filter={only}", f"--gtest_output=json:{report}"], cwd=folder)
@@ -95,9 +95,9 @@ def failing(program, folder, only="*"):
 
 
 def in_unit_tests(build, planted, unit):
-    """What the unit tests say to it, in words."""
+    """Runs the unit tests with the mutant, and returns the result in words."""
     for name in UNIT_TESTS.get(str(pathlib.Path(unit).parent), UNIT_TESTS_OF_OTHERS):
-        # Beside the others, where it finds its plug-ins.
+        # In the folder of the other programs, where it finds its plug-ins.
         program, why = link(build, planted, name, build / "bin" / f"{name}.{planted.parent.name}")
         if not program:
             return why
@@ -115,14 +115,14 @@ def in_unit_tests(build, planted, unit):
 
 
 def look(program, first, seeds):
-    """The first of these seeds that fails, with why."""
+    """Returns a match with the first of these seeds that fails and its reason, or None."""
     done = run([str(program), "--seeds", str(seeds), "--from", str(first), "--no-shrink", "--first-failure"])
     return re.search(r"FAILED seed (\d+): ([^\n:]*)", done.stdout)
 
 
 def find(name, options, build):
-    """The seed at which it is found, or 0; the promise that it broke, or what went wrong; and what the
-    unit tests say."""
+    """Returns the seed that finds the mutant, or 0; the promise that it broke, or an error; and the result of the
+    unit tests."""
     folder = build / "mutants" / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
