@@ -194,7 +194,7 @@ void name_again(Context& ctx) {
   }
   std::cout << right << '\n';
 }
-/// Proves that a name can be used again as soon as its last handle is gone.
+/// Proves that get_if_exists always returns a live actor while handles to the name come and go.
 const Program again{"a_name_again_and_again", {.expect = "20\n", .seconds = 20}, name_again};
 
 // --- a Ref that is not ready ---

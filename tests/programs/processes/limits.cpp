@@ -39,7 +39,7 @@ bool ends_within(int pid, std::chrono::seconds limit) {
   return !is_running(pid);
 }
 
-/// Proves that the deaths of 600 actors at once all reach their callers.
+/// Proves that calls to 600 actors that die at once all end.
 const Program many_die_at_once{"many_die_at_once",
                                {.expect = "600\n", .seconds = 60, .nodes = 1, .plain_only = true},
                                [](Context& ctx) {

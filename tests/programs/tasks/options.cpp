@@ -106,7 +106,7 @@ void codec(Context&) {
     }
   std::cout << (refused == static_cast<int>(bytes.size())) << '\n';
 }
-/// Proves encode and decode, and that every truncated text is refused.
+/// Proves encode and decode, and that every truncated encoding is refused.
 const Program codecs{"values_as_bytes", {.expect = "111101\n", .nodes = 1}, codec};
 
 }  // namespace

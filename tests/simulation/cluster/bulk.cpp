@@ -1,5 +1,5 @@
-/// Transfers of large objects between simulated nodes, with faults: pieces are lost, closed off,
-/// or late.
+/// Transfers of large objects between simulated nodes, with faults: connections close or fall
+/// silent, and memory for a pull comes late.
 #include "tests/simulation/cluster/bulk.hpp"
 
 #include <algorithm>

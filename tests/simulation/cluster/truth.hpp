@@ -286,7 +286,7 @@ struct Truth {
   /// A spawn whose maker was told that there is no such actor.
   struct Refused {
     NodeId maker;
-    bool made = false;  ///< the maker had been told before that control made it
+    bool made = false;  ///< the maker was told earlier that control had made it
   };
   std::map<ActorId, Refused> refused;
   /// The newest life that each node has told control to end with a restart.
