@@ -121,8 +121,8 @@ void Process::turn() {
 
 // --- the actor lease
 
-// Stands for client/actor_lease_timer.cpp, whose alarm is a timer of the kernel here. The simulation
-// does not play that the I/O thread moves the alarm ahead while user code runs.
+// Stands for client/actor_lease_timer.cpp, whose alarm is a timer of the kernel here. The
+// simulation does not play that the I/O thread moves the alarm ahead while user code runs.
 
 void Process::begin_actor_lease() {
   if (machine_.actor_lease_word() != client::kServesAlways) interrupt();
