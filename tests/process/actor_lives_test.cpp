@@ -1,4 +1,5 @@
-// How actors begin, end and begin anew: what a handle promises meanwhile.
+// Tests how actors begin, end and restart on real processes, and what a handle promises
+// meanwhile.
 #include "tests/eventually.hpp"
 #include "tests/process/nodes.hpp"
 #include "tests/process/tally.hpp"
@@ -32,14 +33,15 @@ struct Holder {
   int value;
   int get() const { return value; }
   int pid() const { return ::getpid(); }
-  /// From its node's agent, and goes on.
+  /// Closes the connection to the node's agent; the process itself goes on.
   int hang_up() const {
     for (int fd = 3; fd < 256; ++fd) ::shutdown(fd, SHUT_RDWR);
     for (;;) ::pause();
   }
 };
 struct Maker {
-  /// Spawns with an argument that only a later method of its own gives.
+  /// Spawns an actor whose constructor argument is the result of a later method of this same
+  /// actor.
   int make(troupe::ActorContext& ctx) {
     held = ctx.spawn<Holder>(ctx.self<Maker>().call<&Maker::give>());
     return 1;
@@ -98,7 +100,7 @@ TEST(ActorLives, AnArgumentThatFailsIsTheCauseOfTheActorsDeath) {
   }
 }
 
-/// Reserves all CPUs while its argument needs one.
+/// The actor reserves all CPUs while the task that makes its argument needs one.
 TEST(ActorLives, AnActorThatWaitsForItsArgumentsLendsItsCpus) {
   troupe::Session session({.cpus = 2});
   Context ctx = session.context();
@@ -125,14 +127,14 @@ TEST(ActorLives, AfterAKillThatMayRestartTheNextLifeAnswers) {
   auto holder = ctx.with({.max_restarts = 100}).spawn<Holder>(3);
   expect_the_next_life_answers(ctx, holder);
   auto fresh = ctx.with({.max_restarts = 1}).spawn<Holder>(4);
-  ctx.kill(fresh, true);  // nobody has called it
+  ctx.kill(fresh, true);  // no call precedes this kill
   EXPECT_EQ(ctx.get(fresh.call<&Holder::get>(), kBound), 4);
   ctx.kill(fresh, true);
   EXPECT_THROW(ctx.get(fresh.call<&Holder::get>(), kBound), troupe::ActorDied);
 }
 
-/// While it lives, zygotes of sessions that begin do not report what they have forked until the
-/// tally says so.
+/// While an instance lives, the zygotes of sessions that begin hold back their reports of forked
+/// workers until the tally allows them.
 class HeldReports {
  public:
   explicit HeldReports(const std::string& path) { ::setenv(kVariable, path.c_str(), 1); }
@@ -148,7 +150,7 @@ class HeldReports {
 };
 [[maybe_unused]] const int g_after_fork = ::pthread_atfork(nullptr, &HeldReports::hold, nullptr);
 
-/// Its process serves, and its node does not know which one that is.
+/// An actor whose process serves calls although its agent does not yet know the process's id.
 struct Unreported {
   Scratch scratch;
   troupe::Session session = start();
@@ -168,7 +170,7 @@ struct Unreported {
 TEST(ActorLives, AKillBeforeTheReportOfTheProcessEndsThatLife) {
   Unreported actor;
   actor.ctx.kill(actor.holder, true);
-  (void)actor.ctx.cluster();  // answered after the kill was judged
+  (void)actor.ctx.cluster();  // the answer shows that the agent has handled the kill
   actor.report();
   EXPECT_NE(actor.ctx.get(actor.holder.call<&Holder::pid>(), kBound), actor.pid);
 }
@@ -213,7 +215,7 @@ TEST(ActorLives, ANameIsALiveActorsOrFree) {
   expect_names_come_and_go(ctx);
 }
 
-/// Ends when the file says so.
+/// Its destructor ends when the tally at `path` is no longer zero, or after 20 s.
 struct Slow {
   explicit Slow(std::string file) : path(std::move(file)) {}
   ~Slow() {
@@ -242,7 +244,7 @@ TEST(ActorLives, ANameIsKeptUntilTheProcessOfItsActorHasEnded) {
   EXPECT_EQ(ctx.get(next.call<&Holder::get>(), kBound), 2);
 }
 
-/// Its destructor never ends by itself: the process is killed within a bound.
+/// A destructor that never ends: the agent kills the process after a bounded time.
 struct Endless {
   ~Endless() {
     for (;;) ::pause();

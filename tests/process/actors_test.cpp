@@ -68,7 +68,7 @@ struct Pinned {
   void rest() { std::this_thread::sleep_for(200us); }
   int same(int x) { return x; }
 };
-/// How often this thread has gone to sleep.
+/// Returns how often this thread has given up the CPU to wait.
 long sleeps() {
   rusage used{};
   getrusage(RUSAGE_THREAD, &used);
@@ -259,7 +259,7 @@ TEST(Actors, AWorkerThatWasKilledFromOutsideIsNoticedAtOnce) {
   const int pid = ctx.get(counter.call<&Counter::pid>(), kBound);
   const auto begun = std::chrono::steady_clock::now();
   ::kill(pid, SIGKILL);
-  while (true) {  // the first calls may still meet the dead incarnation
+  while (true) {  // the first calls may still reach the dead incarnation
     const auto result = ctx.try_get(counter.call<&Counter::pid>(), kBound);
     if (result && *result != pid) break;
     ASSERT_LT(std::chrono::steady_clock::now() - begun, kBound) << "not restarted";
@@ -267,7 +267,7 @@ TEST(Actors, AWorkerThatWasKilledFromOutsideIsNoticedAtOnce) {
   EXPECT_LT(std::chrono::steady_clock::now() - begun, kLeeway * 1s);
 }
 
-/// Each of the two may use one CPU, which says nothing of where the other one is.
+/// Each side may use one CPU. Its affinity mask says nothing of the CPU on which its peer runs.
 TEST(Actors, APairThatIsPinnedToACpuEachDoesNotSleepBetweenCalls) {
   cpu_set_t all;
   ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
@@ -281,11 +281,13 @@ TEST(Actors, APairThatIsPinnedToACpuEachDoesNotSleepBetweenCalls) {
   ctx.get(actor.call<&Pinned::stay_on>(cpus[1]), kBound);
   std::thread([&] {
     go_to(cpus[0]);
-    for (int i = 0; i < 48; ++i)  // both sleep so often that they look where they may run
+    for (int i = 0; i < 48; ++i)  // both sides sleep so often that they look up on which CPU they
+                                  // may run
       ctx.get(actor.call<&Pinned::rest>(), kBound);
     constexpr int kCalls = 100;
     long fewest = kCalls;
-    for (int i = 0; i < 200 && fewest > kCalls / 4; ++i) {  // others may have one of the CPUs
+    for (int i = 0; i < 200 && fewest > kCalls / 4; ++i) {  // other programs may occupy one of the
+                                                            // CPUs
       const long before = sleeps();
       for (int k = 0; k < kCalls; ++k) ctx.get(actor.call<&Pinned::same>(k), kBound);
       fewest = std::min(fewest, sleeps() - before);
@@ -294,7 +296,7 @@ TEST(Actors, APairThatIsPinnedToACpuEachDoesNotSleepBetweenCalls) {
   }).join();
 }
 
-/// Each has a line of its own in the doorbells of those who talk to it, and there are 4,096.
+/// Each process has a slot in the doorbell of each of its peers, and a doorbell has 4,096 slots.
 TEST(Actors, MoreThanADoorbellHasSlotsOneAfterTheOther) {
   if (std::getenv("TROUPE_LONG_TESTS") == nullptr)
     GTEST_SKIP() << "starts 4,200 processes; set TROUPE_LONG_TESTS to run it";

@@ -31,7 +31,8 @@ int busy(int) {
   for (;;) std::this_thread::sleep_for(1s);
 }
 
-/// Living processes of this session and executable, by what /proc says; zombies do not count.
+/// Returns the living processes of this session and executable, according to /proc, without
+/// zombies.
 std::set<int> ours() {
   std::set<int> found;
   char self[4096], other[4096];
@@ -50,7 +51,7 @@ std::set<int> ours() {
   return found;
 }
 
-/// A driver of its own, started from this executable with one of the tests below.
+/// Starts a driver as a process of its own: this executable, running one of the tests below.
 pid_t start_driver(const char* test) {
   pid_t pid = 0;
   char program[] = "/proc/self/exe";
@@ -81,7 +82,8 @@ TEST(Driver, DISABLED_HoldsACluster) {
 
 enum class Victims { driver, all };
 
-/// Three rounds, or a hundred with TROUPE_LONG_TESTS. `all`: every process of it is killed at once.
+/// Runs three rounds, or a hundred with TROUPE_LONG_TESTS. `Victims::all` kills every process of
+/// the cluster at once.
 void nothing_is_left(const char* test, std::size_t processes, Victims victims = Victims::driver) {
   const std::set<int> before = ours();
   const int rounds = std::getenv("TROUPE_LONG_TESTS") != nullptr ? 100 : 3;
@@ -105,7 +107,7 @@ TEST(Cleanup, NothingIsLeftAfterTheDriverIsKilled) {
 }
 
 TEST(ClusterCleanup, NothingIsLeftAfterTheDriverIsKilled) {
-  nothing_is_left("HoldsACluster", 11);  // driver, control; thrice agent, zygote, worker
+  nothing_is_left("HoldsACluster", 11);  // driver and control; per node agent, zygote and worker
 }
 
 TEST(Cleanup, NothingIsLeftAfterAllOfANodeIsKilled) {
@@ -159,13 +161,13 @@ TEST(Cleanup, WithoutDescriptorsTheErrorSaysSoWithinItsBound) {
   ::getrlimit(RLIMIT_NOFILE, &before);
   const rlimit few{24, 24};
   const pid_t child = ::fork();
-  if (child == 0) {  // single-threaded: no session is open
+  if (child == 0) {  // single-threaded, since no session is open
     ::setrlimit(RLIMIT_NOFILE, &few);
     int code = 1;
     try {
       troupe::Session session({.cpus = 1});
       troupe::Context ctx = session.context();
-      std::vector<troupe::Actor<Idle>> actors;  // each needs descriptors
+      std::vector<troupe::Actor<Idle>> actors;  // each actor needs descriptors
       for (int i = 0; i < 16; ++i) actors.push_back(ctx.spawn<Idle>());
       for (auto& actor : actors) ctx.get(actor.call<&Idle::ping>(), 20s);
       code = 2;
@@ -180,7 +182,7 @@ TEST(Cleanup, WithoutDescriptorsTheErrorSaysSoWithinItsBound) {
   EXPECT_EQ(WEXITSTATUS(status), 0) << "2: it worked all the same; 3: it hung";
 }
 
-/// The child of that process with this name in /proc, or 0.
+/// Returns the child of process `of` that has this name in /proc, or 0.
 int child_named(const std::string& name, int of = ::getpid()) {
   int found = 0;
   DIR* proc = ::opendir("/proc");
@@ -195,7 +197,8 @@ int child_named(const std::string& name, int of = ::getpid()) {
   return found;
 }
 
-/// It waits for something at each of 20 looks: who waits only for a CPU is runnable.
+/// Returns whether the process sleeps at each of 20 looks. A process that waits only for a CPU is
+/// runnable, not asleep.
 bool sleeps(int pid) {
   for (int look = 0; look < 20; ++look, std::this_thread::sleep_for(2ms)) {
     std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");

@@ -1,5 +1,5 @@
-// Clusters of three nodes, each a process tree of its own, whose workers, agents and control are
-// killed and stopped: work goes on, every wait ends, and nothing is answered wrongly.
+// Kills and stops the workers, agents and control of three-node clusters of real processes. Work
+// must go on, every wait must end, and every answer must be right.
 #include "tests/eventually.hpp"
 #include "tests/leeway.hpp"
 #include "tests/process/processes.hpp"
@@ -38,7 +38,7 @@ using troupe::Ref;
 using troupe::TaskOptions;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kBound = 20s;  // of every wait; a test that needs it has failed
+constexpr auto kBound = 20s;  // the limit of each wait; a test that reaches it fails
 
 bool main_thread_sleeps() {
   return state_of(::getpid()) == 'S';
@@ -57,7 +57,7 @@ int square_after(int x, int ms) {
   std::this_thread::sleep_for(std::chrono::milliseconds(ms));
   return x * x;
 }
-/// The first attempt never ends by itself.
+/// The first attempt never ends by itself; later ones answer.
 int hang_first(const std::string& path, int x) {
   bool first = !std::ifstream(path).good();
   std::ofstream(path, std::ios::app) << ::getpid() << std::endl;
@@ -96,7 +96,7 @@ struct Cluster {
   troupe::Session session;
   Context ctx;
   std::map<NodeId, int> agents;
-  std::vector<NodeId> others;  ///< but the driver's
+  std::vector<NodeId> others;  ///< all nodes but the driver's
 
   Cluster()
       : session({.cpus = 2, .memory = {}, .nodes = 3, .address = ""}), ctx(session.context()) {
@@ -130,7 +130,7 @@ struct Cluster {
   }
 };
 
-/// The error in which it ends, or nullopt for a value.
+/// Returns the error in which the ref ends, or nullopt for a value.
 template <class T>
 std::optional<troupe::Error> error_of(Context ctx, const Ref<T>& ref) {
   const auto result = ctx.try_get(ref, kBound);
@@ -179,7 +179,7 @@ TEST_F(ClusterFailures, AnActorElsewhereRestartsAndNoCallRunsTwice) {
     EXPECT_EQ(ctx.get(queued[static_cast<std::size_t>(i)], kBound), i + 1) << "in order, once";
   std::printf("actor's worker killed: its next life had answered %.0f ms later\n", ms_since(begun));
   EXPECT_LT(Clock::now() - begun, kLeeway * 2s);
-  // It has used up its restarts.
+  // The actor has used up its restarts with the first kill.
   hit(ctx.get(counter.call<&Counter::pid>(), kBound));
   std::optional<troupe::Error> last;
   EXPECT_TRUE(eventually(
@@ -253,7 +253,7 @@ TEST_F(ClusterFailures, ControlComesBackAndNothingWaitsForIt) {
   hit(control);
   auto fresh = ctx.spawn<Counter>(5);
   auto first_answer = fresh.call<&Counter::add>(1);
-  double longest = 0;  // of an actor call
+  double longest = 0;  // the longest call of an actor, in ms
   while (ctx.wait({first_answer}, {.timeout = 0ms}).ready.empty() && ms_since(begun) < 10'000) {
     const auto called = Clock::now();
     ASSERT_EQ(ctx.get(named.call<&Counter::add>(1), kBound), ++sum);
@@ -287,7 +287,8 @@ TEST_F(ClusterFailures, ANodeThatDiesTogetherWithControlLeavesNoCallWaiting) {
   const auto begun = Clock::now();
   hit(cluster.control());
   hit(cluster.agents[victim]);
-  // The new control knows neither the actor nor how to make it: that was known to these two alone.
+  // The new control knows neither the actor nor its constructor call: only the two dead processes
+  // knew them.
   const auto first = error_of(ctx, mover.call<&Counter::add>(1));
   ASSERT_TRUE(first);
   const auto second = error_of(ctx, mover.call<&Counter::add>(1));
@@ -303,7 +304,8 @@ TEST_F(ClusterFailures, WithoutItsOwnNodeADriverGetsUnavailableFromEveryWait) {
   const NodeId elsewhere = cluster.others[0];
   auto counter = cluster.actor_on(elsewhere, 1).spawn<Counter>();
   ctx.get(counter.call<&Counter::add>(1), kBound);
-  // One CPU stays free there: the second task is at home, and the actor reserves nothing.
+  // One CPU stays free at `elsewhere`: the second task runs on the driver's node, and the actor
+  // reserves nothing.
   std::vector<Ref<int>> refs{cluster.task_on(elsewhere).submit<square_after>(1, 30'000),
                              cluster.task_on(ctx.node()).submit<square_after>(2, 30'000),
                              counter.call<&Counter::sleep>(30'000)};
@@ -312,7 +314,7 @@ TEST_F(ClusterFailures, WithoutItsOwnNodeADriverGetsUnavailableFromEveryWait) {
   const int agent = cluster.agents[ctx.node()];
   auto begun = Clock::now();
   const auto killer = std::async(std::launch::async, [agent, &begun] {
-    (void)eventually(main_thread_sleeps, 5s);  // in its wait
+    (void)eventually(main_thread_sleeps, 5s);  // the main thread is in its wait
     begun = Clock::now();
     hit(agent);
   });
@@ -326,7 +328,7 @@ TEST_F(ClusterFailures, WithoutItsOwnNodeADriverGetsUnavailableFromEveryWait) {
   EXPECT_THROW(ctx.find<Counter>("nobody"), troupe::Unavailable);
 }
 
-/// A task's answer with the process that gave it.
+/// Returns the task's answer and the id of the process that gave it.
 std::vector<int> answer_and_pid(int x) {
   std::this_thread::sleep_for(5ms);
   return {2 * x, ::getpid()};
@@ -354,8 +356,8 @@ TEST_F(ClusterFailures, ANodeThatWasStoppedIsDeclaredDeadAndEndsWhenItWakes) {
   const auto of_victim = [&](int pid) {
     return std::count(its_workers.begin(), its_workers.end(), pid) != 0;
   };
-  troupe::Waited<Ref<std::vector<int>>> known;  // just before it was declared dead
-  // Nothing else is disturbed.
+  troupe::Waited<Ref<std::vector<int>>> known;  // the last result before the node was declared dead
+  // The other nodes go on undisturbed.
   std::vector<Ref<int>> squares;
   for (int i = 0; i < 200; ++i) squares.push_back(ctx.submit<square_after>(i, 5));
   const double deadline = 12'000;
@@ -385,7 +387,7 @@ TEST_F(ClusterFailures, ANodeThatWasStoppedIsDeclaredDeadAndEndsWhenItWakes) {
     EXPECT_EQ(ctx.get(pinned[i], kBound)[0], static_cast<int>(2 * i));
   EXPECT_EQ(late, 0u) << "results of a node after its death";
   EXPECT_FALSE(known.pending.empty()) << "nothing was under way";
-  // Each call ran in the second life, in order, or ended with an outcome: never in both.
+  // Each call ran in the second life, in order, or ended with an outcome: never both.
   int count = 0, unknown = 0;
   for (const auto& call : calls) {
     const auto value = ctx.try_get(call, kBound);
@@ -414,7 +416,8 @@ TEST_F(ClusterFailures, ANodeThatWakesJustInTimeLeavesNoWaitHanging) {
   for (int i = 0; i < 300; ++i) squares.push_back(ctx.submit<square_after>(i, 10));
   hit(cluster.agents[victim], SIGSTOP);
   for (int i = 0; i < 300; ++i) calls.push_back(counter.call<&Counter::add>(1));
-  std::this_thread::sleep_for(8400ms);  // it refuses calls from 8 s on, and ends at 10 s
+  std::this_thread::sleep_for(8400ms);  // the agent refuses calls from 8 s on, and ends itself at
+                                        // 10 s
   hit(cluster.agents[victim], SIGCONT);
   for (int i = 0; i < 300; ++i)
     EXPECT_EQ(ctx.get(squares[static_cast<std::size_t>(i)], kBound), i * i);
@@ -443,13 +446,14 @@ TEST_F(ClusterFailures, ANodeThatDiesWhileItIsReadFromGivesTheValueOrObjectLost)
   const int agent = cluster.agents[cluster.others[0]];
   const auto used = [&] { return ctx.cluster().nodes.front().store_used.count; };
   const auto killer = std::async(std::launch::async, [agent, &used, before = used()] {
-    (void)eventually([&] { return used() > before; });  // one more has been read
+    (void)eventually([&] { return used() > before; });  // the driver has read one more object
     hit(agent);
     (void)eventually([&] { return !is_alive(agent); });
   });
   int lost = 0;
   for (std::size_t i = 1; i < refs.size(); ++i) {
-    if (i + 1 == refs.size()) killer.wait();  // however slow it is, one is left
+    if (i + 1 == refs.size()) killer.wait();  // one object is left even when the killer thread is
+                                              // slow
     const auto value = ctx.try_get(refs[i], kBound);
     if (value) {
       ASSERT_EQ(value->size(), n);
@@ -475,14 +479,14 @@ TEST_F(ClusterFailures, TheActorsOfANodeThatIsCutOffStandStillBeforeItEnds) {
   for (const NodeId other : cluster.others) stopped.push_back(cluster.agents[other]);
   const auto begun = Clock::now();
   for (const int one : stopped) hit(one, SIGSTOP);
-  double last = 0;  // that a call within the node was answered
+  double last = 0;  // when a call within the node was last answered, in ms
   bool stood = false;
   try {
     while (ms_since(begun) < 12'000) {
       if (ctx.try_get(counter.call<&Counter::add>(1), 50ms)) last = ms_since(begun);
       stood = stood || state_of(pid) == 'T';
     }
-  } catch (const troupe::Unavailable&) {  // the driver's node has ended
+  } catch (const troupe::Unavailable&) {  // the driver's own node has ended
   }
   std::printf("cut off: the last call was answered after %.0f ms, the node ended after %.0f ms\n",
               last, ms_since(begun));
@@ -493,7 +497,8 @@ TEST_F(ClusterFailures, TheActorsOfANodeThatIsCutOffStandStillBeforeItEnds) {
   EXPECT_TRUE(eventually([&] { return !is_alive(agent) && !is_alive(pid); }, kLeeway * 1s));
 }
 
-/// Load of tasks and actor calls whose answers are known, and what became of it.
+/// A load of tasks and actor calls whose answers are known, with a count of how each of them
+/// ended.
 class Load {
  public:
   Load(const Cluster& cluster) : ctx_(cluster.ctx) {
@@ -501,7 +506,7 @@ class Load {
       for (int i = 0; i < 2; ++i)
         actors_.push_back(cluster.actor_on(node, -1, true).spawn<Counter>());
   }
-  /// Adds some of both, and takes in what has ended.
+  /// Submits some tasks and calls, and collects those that have ended.
   void step() {
     while (tasks_.size() < 40) {
       tasks_.emplace_back(
@@ -516,7 +521,7 @@ class Load {
   void finish() { take_in(true); }
 
   int tasks = 0, calls = 0, unknown = 0, wrong = 0, hung = 0, failed = 0;
-  double longest = 0;  ///< time between two ends of tasks, in ms
+  double longest = 0;  ///< longest time between two ends of tasks, in ms
 
  private:
   void take_in(bool all) {
@@ -537,7 +542,7 @@ class Load {
       const auto [actor, ref] = calls_.front();
       calls_.pop_front();
       const auto value = ctx_.try_get(ref, 10s);
-      if (value) {  // the next of this life, or the first of a new one
+      if (value) {  // the next answer of this life, or the first of a new one
         ++calls;
         wrong += *value == last_value_[actor] + 1 || *value == 1 ? 0 : 1;
         last_value_[actor] = *value;
@@ -558,7 +563,7 @@ class Load {
   Context ctx_;
   std::vector<Actor<Counter>> actors_;
   std::deque<std::pair<int, Ref<int>>> tasks_;
-  std::deque<std::pair<std::size_t, Ref<int>>> calls_;  ///< with their actors
+  std::deque<std::pair<std::size_t, Ref<int>>> calls_;  ///< calls, each with the index of its actor
   std::map<std::size_t, int> last_value_;
   int next_ = 0;
   Clock::time_point last_ = Clock::now();

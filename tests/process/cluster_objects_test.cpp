@@ -1,4 +1,5 @@
-/// Values and refs on three nodes: real processes, agents that stand for hosts, a control process.
+/// Tests values and refs on a cluster of three nodes: real processes, one agent for each "host",
+/// and control.
 #include "tests/eventually.hpp"
 #include "tests/process/nodes.hpp"
 #include "tests/process/tally.hpp"
@@ -32,7 +33,7 @@ struct Basket {
   std::vector<Ref<Bytes>> refs;
 };
 
-constexpr auto kBound = 20s;  // of every wait; a test that needs it has failed
+constexpr auto kBound = 20s;  // the limit of each wait; a test that reaches it fails
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 Bytes pattern(std::size_t n, unsigned seed) {
@@ -48,7 +49,7 @@ Bytes echo(const Bytes& bytes) {
 NodeId here(Context& ctx) {
   return ctx.node();
 }
-/// Holds its CPU until so many of its kind run.
+/// Holds its CPU until `n` tasks of this kind run at the same time.
 NodeId meet(Context& ctx, const std::string& path, int n) {
   Tally tally(path);
   tally.add(1);
@@ -224,7 +225,7 @@ TEST_F(ClusterObjects, ARefThatARemoteTaskReturnsIsFlattened) {
             << n << " B by node " << node << " from " << far;
 }
 
-/// Goes from node to node, one level each, and blocks in all of them.
+/// Recurses along `way`, one level on each node, and blocks at every level.
 std::vector<NodeId> descend(Context& ctx, const std::vector<NodeId>& way, std::size_t at) {
   if (at + 1 == way.size()) return {ctx.node()};
   auto seen =
@@ -303,7 +304,7 @@ TEST_F(ClusterObjects, ChurnLeavesNoByteBehind) {
   EXPECT_TRUE(everything_is_freed()) << used(0) << ' ' << used(1) << ' ' << used(2);
 }
 
-/// Dies after it has read the arguments and put something, on its first attempt if `dies`.
+/// Reads its arguments and puts an object. With `dies`, the first attempt then kills itself.
 Basket mix(Context& ctx, const Basket& basket, bool dies, const std::string& path) {
   Basket mixed{"mixed", {ctx.put(pattern(10'000, 1))}};
   for (const auto& ref : basket.refs)
@@ -339,7 +340,8 @@ struct Sleeper {
   int pid() const { return ::getpid(); }
 };
 
-/// More calls than the rings on the way hold: most have not left their sender when the actor dies.
+/// The test makes more calls than the rings on the way hold, so most have not left their sender
+/// when the actor dies.
 TEST_F(ClusterObjects, CallsThatNeverLeftTheirSenderHoldNothing) {
   Scratch scratch;
   auto actor = on(1).spawn<Sleeper>();

@@ -1,13 +1,14 @@
-/// Disks that fail under the nodes of a test.
+/// Makes the disks fail under the nodes that a test starts.
 #pragma once
 
 #include <cstdlib>
 #include <filesystem>
 #include <string>
 
-/// Nodes that start meanwhile have a disk that fails so (chaos/shim.cpp): what they spill for
-/// themselves, not what they copy to shared folders. A folder that fails three times is not used
-/// again: who goes on after that names it more often.
+/// Nodes that start during this object's life have a disk that fails as `how` says
+/// (chaos/shim.cpp). It affects what they spill for themselves, not what they copy to shared
+/// folders. An agent stops using a folder that has failed three times; a test that needs more
+/// failures lists the folder more often (`folders`).
 class FailingDisk {
  public:
   explicit FailingDisk(const char* how, int folders = 1) {
@@ -25,6 +26,7 @@ class FailingDisk {
          {"LD_PRELOAD", "CHAOS_DISK", "TROUPE_SPILL", "TROUPE_SPILL_PATIENCE_MS"})
       ::unsetenv(name);
   }
-  /// Not with a sanitizer, which has to be loaded first.
+  /// Returns whether this build can preload the shim. A sanitizer must be loaded first itself, so
+  /// its builds cannot.
   static bool can_be() { return !std::string(CHAOS_SHIM).empty(); }
 };

@@ -1,4 +1,4 @@
-// Which cluster a session works on, and every way in which joining one can go wrong.
+// Tests which cluster a session joins, and every way in which joining can go wrong.
 #include "troupe/runtime/version.hpp"
 #include "troupe/troupe.hpp"
 
@@ -35,7 +35,7 @@ class Join : public testing::Test {
     std::ofstream(path()) << text;
     chmod(path().c_str(), mode);
   }
-  /// A cluster file as `troupe up` writes it.
+  /// Returns a cluster file as `troupe up` writes it.
   static std::string file(const std::string& socket,
                           std::uint32_t protocol = troupe::kProtocolVersion) {
     const std::string id(32, '1');

@@ -1,5 +1,6 @@
-// Lost objects on real clusters of three nodes: what a task computed on a node that is killed is
-// computed again, byte by byte the same; what nothing can compute again ends in ObjectLost.
+// Tests lineage on real clusters of three nodes. An object that a task computed on a killed node
+// is computed again, byte for byte the same. An object that no task can compute again ends in
+// ObjectLost.
 #include "examples/support/processes.hpp"
 #include "tests/eventually.hpp"
 
@@ -68,7 +69,7 @@ struct Maker {
   Bytes make(unsigned seed) const { return made(kLarge, seed); }
   std::uint64_t sum(const Bytes& bytes) const { return sum_of(bytes); }
 };
-/// What a worker has had computed at a node, and names to others before it ends.
+/// Refs of objects that a worker has had computed on some node, and passes on before it ends.
 struct Left {
   Ref<Bytes> chain, once, of_actor;
   int pid = 0;
@@ -78,7 +79,7 @@ Left leave(Context& ctx, std::uint64_t high, std::uint64_t low, const Actor<Make
   const auto there = ctx.with(TaskOptions{.placement = place});
   const Bytes direct = made(kLarge, 40);
   const auto first = there.submit<stirred>(direct);
-  // That one is to be lost with the node, and with no other to which it might have gone.
+  // The object `once` must be lost with its node, so its task may run on no other node.
   const auto only = Placement::on(NodeId{high, low});
   Left left{there.submit<stirred>(first),
             ctx.with(TaskOptions{.placement = only, .max_retries = 0}).submit<made>(kLarge, 41u),
@@ -105,7 +106,7 @@ class ClusterLineage : public testing::Test {
   ClusterLineage() : session({.cpus = 2, .nodes = 3}) {
     for (const auto& node : ctx.cluster().nodes) nodes.push_back(node.id);
   }
-  /// On that node, or elsewhere once it is gone.
+  /// Returns a context that places tasks on that node, or elsewhere once the node is dead.
   auto on(std::size_t node, int retries = 3) {
     return ctx.with(
         TaskOptions{.placement = Placement::on(nodes.at(node), true), .max_retries = retries});
@@ -139,7 +140,7 @@ TEST_F(ClusterLineage, AResultThatDiesWithItsNodeIsComputedAgain) {
   const auto other = there(on(1).submit<made>(kLarge, 4u));
   kill(1);
   EXPECT_TRUE(ctx.get(large, kBound) == made(kLarge, 3));
-  // As the argument of a task.
+  // The lost object is the argument of a task.
   EXPECT_EQ(ctx.get(on(2).submit<sum_of>(other), kBound), sum_of(made(kLarge, 4)));
   EXPECT_TRUE(ctx.get(other, kBound) == made(kLarge, 4));
 }
@@ -148,7 +149,8 @@ TEST_F(ClusterLineage, AChainIsComputedAgainFromItsBeginning) {
   constexpr int kSteps = 50;
   Bytes want = made(kLarge, 5);
   auto last = on(1).submit<made>(kLarge, 5u);
-  std::vector<Ref<Bytes>> held;  // every tenth, so that some are known and some are not
+  std::vector<Ref<Bytes>> held;  // every tenth ref, so that the driver still knows some objects and
+                                 // not others
   for (int i = 0; i < kSteps; ++i) {
     if (i % 10 == 0) held.push_back(last);
     last = on(1).submit<stirred>(last);
@@ -162,7 +164,7 @@ TEST_F(ClusterLineage, AChainIsComputedAgainFromItsBeginning) {
 TEST_F(ClusterLineage, WhoHoldsARefElsewhereGetsTheValueToo) {
   Basket basket{{there(on(1).submit<made>(kLarge, 6u)), there(on(1).submit<made>(kLarge, 7u))}};
   const std::uint64_t want = sum_of(made(kLarge, 6)) * 7 + sum_of(made(kLarge, 7));
-  // Read there once, so that the node knows where it was.
+  // The task reads the values on node 2 once, so that its agent knows where they were.
   EXPECT_EQ(ctx.get(on(2).submit<sum_of_basket>(basket), kBound), want);
   Basket unread{{there(on(1).submit<made>(kLarge, 8u))}};
   const auto held = ctx.put(unread);
@@ -177,7 +179,7 @@ TEST_F(ClusterLineage, WhoHoldsARefElsewhereGetsTheValueToo) {
 TEST_F(ClusterLineage, ARefThatOnlyOthersHoldIsComputedAgain) {
   Basket inner{{there(on(1).submit<made>(kLarge, 9u))}};
   const auto outer = ctx.put(inner);
-  inner.refs.clear();  // the driver names it no more
+  inner.refs.clear();  // the driver has no ref to it any more
   kill(1);
   EXPECT_EQ(ctx.get(on(2).submit<sum_of_basket>(outer), kBound), sum_of(made(kLarge, 9)));
 }
@@ -190,7 +192,8 @@ TEST_F(ClusterLineage, AnActorsArgumentIsComputedAgain) {
 }
 
 TEST_F(ClusterLineage, ArgumentsStayRebuildableWithoutAHandle) {
-  // A value that is put with the call, and one that a task made, whose handles are gone.
+  // One argument is a value that travels with the call; the other is the result of a task.
+  // Neither has a handle left.
   const Bytes direct = made(kLarge, 11);
   auto first = on(1).submit<stirred>(direct);
   const auto last = there(on(1).submit<stirred>(first));
@@ -231,9 +234,10 @@ TEST_F(ClusterLineage, WhatAWorkerThatHasEndedHadComputedIsComputedAgain) {
   const auto expect_there = [&](const Ref<Bytes>& ref, const Bytes& want) {
     EXPECT_EQ(loss([&] { EXPECT_TRUE(ctx.get(ref, kBound) == want); }), "nothing was thrown");
   };
-  // Its arguments were a result that nobody has any more, and a value that the worker had put.
+  // The arguments of this task were a result that has no holder left, and a value that the worker
+  // had put.
   expect_there(left.chain, stirred(stirred(made(kLarge, 40))));
-  expect_there(flat, made(kLarge, 43));  // whose own task may not run again
+  expect_there(flat, made(kLarge, 43));  // the task that submitted it may not run again
   for (const auto& lost : {left.once, left.of_actor}) {
     const std::string why = loss([&] { ctx.get(lost, kBound); });
     EXPECT_NE(why.find("has ended, and no call is kept"), std::string::npos) << why;
@@ -250,8 +254,10 @@ TEST_F(ClusterLineage, AWorkerThatIsDeadAndNotReapedTakesNothingOver) {
   const int zygote = processes::parent_of(ctx.get(on_one.submit(pid), kBound), name);
   ASSERT_GT(zygote, 1);
   kill_children(zygote);
-  const int other = ctx.get(on_one.submit(pid), kBound);  // their ends are known
-  ASSERT_EQ(::kill(zygote, SIGSTOP), 0);                  // the next one's will not be
+  const int other = ctx.get(on_one.submit(pid), kBound);  // the agent has learned that the killed
+                                                          // workers ended
+  ASSERT_EQ(::kill(zygote, SIGSTOP), 0);                  // it will not learn of the next worker's
+                                                          // end
   processes::kill_now(other);
   kill(2);
   EXPECT_THROW(ctx.get(flat, 500ms), troupe::TimedOut) << "nobody is there who could compute it";
@@ -265,7 +271,7 @@ TEST_F(ClusterLineage, ANodeIsKilledWhileItsValuesAreFetched) {
   for (unsigned i = 0; i < 3; ++i) values.push_back(there(on(1).submit<made>(kHuge, 20 + i)));
   const int agent = processes::agent_of(ctx, nodes[1]);
   std::thread killer([agent, this] {
-    // The first has come, and the second comes.
+    // The first value has arrived, and the second one is under way.
     (void)eventually([&] { return ctx.cluster().nodes.front().store_used.count >= kHuge; });
     processes::kill_now(agent);
   });
@@ -285,7 +291,7 @@ TEST_F(ClusterLineage, MemoryOfWhatWasComputedStepByStepIsFreed) {
 
 // --- many at once
 
-/// A value that depends on two others.
+/// Returns a value that depends on two others.
 Bytes mixed(unsigned seed, std::size_t n, const Bytes& a, const Bytes& b) {
   Bytes bytes = made(n, seed);
   for (std::size_t i = 0; i < n; ++i) {
@@ -295,8 +301,8 @@ Bytes mixed(unsigned seed, std::size_t n, const Bytes& a, const Bytes& b) {
   return bytes;
 }
 
-/// A random graph of tasks, one node of which is killed at a random moment; most refs are let go
-/// of. Every value that is asked for is as if nothing had happened.
+/// Runs a random graph of tasks and kills one node at a random moment. Most refs are dropped.
+/// Every value that is read must be as it would be without the kill.
 void graph_with_a_kill(unsigned seed, std::size_t objects) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   troupe::Session session({.cpus = 2, .nodes = 3});
@@ -341,14 +347,14 @@ TEST(ClusterLineageGraph, ManyTimes) {
   for (unsigned seed = 2; seed < 40 && !HasFailure(); ++seed) graph_with_a_kill(seed, 400);
 }
 
-/// What became of the objects of many chains.
+/// Counts how the objects of many chains ended.
 struct Ends {
   std::size_t kills = 0, right = 0, lost = 0;
 };
 
-/// Six chains of fifty tasks over four nodes, of which three are killed at random moments. What
-/// begins with a task is right; what begins with a value that was put on one of them is right or
-/// lost.
+/// Runs six chains of fifty tasks over four nodes, and kills three nodes at random moments. A
+/// chain that begins with a task gives the right values. A chain that begins with a value that
+/// was put on a killed node gives the right values or ObjectLost.
 void chains_with_kills(unsigned seed, Ends& ends) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   constexpr std::size_t kChains = 6, kDepth = 50;

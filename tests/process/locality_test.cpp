@@ -1,5 +1,6 @@
-// Work goes to its data: on three nodes a task runs where most bytes of its arguments are, if there
-// is room, and the bytes do not move; an object that all nodes want reaches them all.
+// Tests that work goes to its data. On three nodes a task runs where most bytes of its arguments
+// are, if that node has room, and the bytes stay there. An object that all nodes want reaches all
+// of them.
 #include "tests/eventually.hpp"
 #include "tests/process/nodes.hpp"
 #include "tests/process/numbers.hpp"
@@ -22,9 +23,9 @@ using troupe::NodeId;
 using troupe::Placement;
 using troupe::Ref;
 
-constexpr auto kBound = 20s;  // of every wait; a test that needs it has failed
+constexpr auto kBound = 20s;  // the limit of each wait; a test that reaches it fails
 
-/// Where it ran, and that it saw all of them.
+/// The node on which the task ran, and whether it saw all arguments.
 struct Seen {
   NodeId node;
   std::uint64_t sum = 0;
@@ -96,7 +97,7 @@ TEST_F(ClusterLocality, ATaskDoesNotWaitForANodeThatIsFull) {
   const auto start = std::chrono::steady_clock::now();
   const Seen seen = ctx.get(ctx.submit<look>(large, Numbers()), kBound);
   EXPECT_EQ(seen.sum, sum_of_numbers(1, 4 * kMiB));
-  if (std::chrono::steady_clock::now() < start + 3s) {  // else there was room again
+  if (std::chrono::steady_clock::now() < start + 3s) {  // later, there was room on the node again
     EXPECT_NE(seen.node, nodes[1]);
   }
   for (const auto& each : busy) EXPECT_EQ(ctx.get(each, kBound), 4000u);

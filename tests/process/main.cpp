@@ -1,4 +1,5 @@
-// Tests on real processes: this program is driver, agent, zygote and workers in turn.
+// Entry point of the tests on real processes. This program is driver, agent, zygote and workers
+// in turn.
 #include "troupe/troupe.hpp"
 
 #include <gtest/gtest.h>
@@ -10,7 +11,7 @@ int main(int argc, char** argv) {
   if (std::getenv("TROUPE_TEST_EXIT_EARLY") != nullptr) return 5;  // Cleanup.AProgramThatEnds…
   testing::InitGoogleTest(&argc, argv);
   if (std::getenv("TROUPE_TEST_CHILD") == nullptr)
-    (void)::setsid();  // tells our processes from other tests'
+    (void)::setsid();  // distinguishes this program's processes from those of other tests
   try {
     troupe::enter(argc, argv);
   } catch (const troupe::Error& error) {

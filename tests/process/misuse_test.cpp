@@ -1,5 +1,5 @@
-/// Objects used wrongly: whoever does it is told at once, by type and in words, and nobody else is
-/// hurt by it.
+/// Tests objects that are used wrongly. The caller gets an error at once, with a code and a
+/// sentence, and no other process is harmed.
 #include "tests/process/numbers.hpp"
 #include "troupe/troupe.hpp"
 
@@ -20,9 +20,9 @@ using troupe::Ref;
 using troupe::Session;
 using troupe::SessionOptions;
 
-constexpr auto kBound = 20s;  // of every wait; a test that needs it has failed
+constexpr auto kBound = 20s;  // the limit of each wait; a test that reaches it fails
 
-/// That it throws an error of this code, which says so.
+/// Expects that `wrong` throws an error of this code whose text contains `words`.
 template <class F>
 void expect_told(Code code, const char* words, F&& wrong) {
   try {
@@ -108,7 +108,7 @@ TEST(Misuse, OfATypeIsTold) {
               [&] { (void)ctx.view(text.as<Numbers>(), kBound); });
 }
 
-/// The new session's object lies where the old one's did.
+/// An object of the new session lies at the same place as one of the old session did.
 TEST(Misuse, OfARefOfAnEarlierSessionIsToldAndHarmsNobody) {
   Ref<Numbers> large;
   Ref<int> result, small_value;

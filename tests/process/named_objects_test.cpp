@@ -1,5 +1,5 @@
-/// Objects with names while nodes die, and where the bytes of objects are, in a cluster of real
-/// processes. What outlives its driver: tests/jobs.
+/// Tests named objects while nodes die, and the reported locations of objects, in a cluster of
+/// real processes. tests/jobs tests objects that outlive their driver.
 #include "examples/support/processes.hpp"
 #include "tests/eventually.hpp"
 #include "tests/process/nodes.hpp"
@@ -25,13 +25,13 @@ using troupe::ObjectLocation;
 using troupe::Ref;
 using State = ObjectLocation::State;
 
-constexpr auto kBound = 20s;  // of every wait; a test that needs it has failed
+constexpr auto kBound = 20s;  // the limit of each wait; a test that reaches it fails
 
 int name_it(Context& ctx, std::string name, int replicas) {
   ctx.detach(ctx.put(numbers(1, kMiB), {.replicas = replicas}), name);
   return 1;
 }
-/// By a name: its node is asked for nothing but that.
+/// Finds the object by its name, so that its node receives no other request.
 std::size_t found_sum(Context& ctx, std::string name) {
   return sum(ctx.get(ctx.find_object<Numbers>(name).value(), kBound));
 }
@@ -48,7 +48,7 @@ int wait_for_ever(int) {
   for (;;) std::this_thread::sleep_for(1s);
 }
 
-/// 64 MiB a node.
+/// A cluster whose nodes have 64 MiB each.
 struct Cluster : ClusterOfNodes {
   void start(unsigned nodes) {
     ClusterOfNodes::start(nodes, {.cpus = 1, .memory = troupe::Bytes{64 << 20}});
@@ -69,7 +69,8 @@ TEST_F(ClusterNames, LeadToACopyWhenTheNodeDiesAndWithoutOneToAnErrorAndCanBeUse
   ASSERT_EQ(::kill(agent, SIGKILL), 0);
   EXPECT_TRUE(ctx.get(nameless, kBound) == numbers(2, kMiB));
   nameless = {};
-  // A copy that nobody holds is freed after some rounds of questions; this one is held by its name.
+  // A replica without a holder is freed after some rounds of questions to all nodes. This one is
+  // held by its name.
   EXPECT_TRUE(eventually([&] { return bytes() < 3 * kMiB / 2; }, 25s)) << bytes();
   EXPECT_EQ(found_sum(ctx, "safe"), sum(numbers(1, kMiB)));
   EXPECT_EQ(ctx.get(on(1).submit<found_sum>(std::string("safe")), kBound), sum(numbers(1, kMiB)));

@@ -1,4 +1,4 @@
-/// The nodes of a cluster that a test has just started.
+/// Helpers around the nodes of a cluster that a test has just started.
 #pragma once
 
 #include "tests/eventually.hpp"
@@ -11,7 +11,8 @@
 #include <memory>
 #include <vector>
 
-/// All but this process's own, as soon as there are so many in all; none when that takes too long.
+/// Returns all nodes but this process's own, as soon as the cluster has `all` nodes. Returns none
+/// when that takes longer than `limit`.
 inline std::vector<troupe::NodeId> other_nodes(
     const troupe::Context& ctx, std::size_t all,
     std::chrono::milliseconds limit = std::chrono::seconds(20)) {
@@ -22,7 +23,7 @@ inline std::vector<troupe::NodeId> other_nodes(
   return others;
 }
 
-/// Whether there are so many nodes, and each has all its CPUs free.
+/// Returns whether the cluster has `all` nodes, each alive and with `cpus` CPUs free.
 inline bool all_idle(const troupe::Context& ctx, std::size_t all, double cpus) {
   const auto nodes = ctx.cluster().nodes;
   return nodes.size() == all && std::all_of(nodes.begin(), nodes.end(), [&](const auto& node) {
@@ -38,11 +39,11 @@ struct ClusterOfNodes : testing::Test {
     others = other_nodes(cluster->context(), nodes);
     ASSERT_EQ(others.size() + 1, nodes);
   }
-  /// Where work is placed at one of `others`.
+  /// Returns a context that places work on one of `others`.
   auto on(std::size_t node) const {
     return cluster->context().with({.placement = troupe::Placement::on(others.at(node))});
   }
-  /// In the stores of all nodes.
+  /// Returns the bytes used in the stores of all nodes.
   std::uint64_t bytes() const {
     std::uint64_t used = 0;
     for (const auto& node : cluster->context().cluster().nodes) used += node.store_used.count;

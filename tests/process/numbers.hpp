@@ -1,4 +1,4 @@
-/// Large values that can be made anywhere and are known by heart.
+/// Large values that any process can make from a seed, and whose sum it can check.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ inline Numbers numbers(std::uint64_t seed, std::uint64_t bytes) {
 inline std::uint64_t sum(const Numbers& v) {
   return std::accumulate(v.begin(), v.end(), std::uint64_t{0});
 }
-/// sum(numbers(seed, bytes)), counted.
+/// Computes sum(numbers(seed, bytes)) by its closed formula.
 inline std::uint64_t sum_of_numbers(std::uint64_t seed, std::uint64_t bytes) {
   const std::uint64_t n = bytes / 8;
   return n * (seed << 32) + n * (n - 1) / 2;

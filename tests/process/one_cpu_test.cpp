@@ -1,4 +1,5 @@
-// Where driver, agent and worker share one CPU: who is woken, and who leaves it to whom.
+// Tests a driver, an agent and a worker that share one CPU: which process is woken, and which
+// process yields the CPU to which.
 #include "tests/eventually.hpp"
 #include "tests/process/processes.hpp"
 #include "troupe/troupe.hpp"
@@ -23,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kBound = 20s;
 
-/// Uses so much CPU time of its thread.
+/// Uses `us` microseconds of its thread's CPU time.
 int burn(int us) {
   const auto used = [] {
     timespec t{};
@@ -37,19 +38,19 @@ int burn(int us) {
 struct Burner {
   int burn_for(int us) { return burn(us); }
 };
-/// How often this thread has gone to sleep.
+/// Returns how often this thread has given up the CPU to wait.
 long sleeps() {
   rusage used{};
   getrusage(RUSAGE_THREAD, &used);
   return used.ru_nvcsw;
 }
-/// CPU time that a process has had, in milliseconds.
+/// Returns the CPU time that a process has used, in milliseconds.
 double cpu_ms(int pid) {
   double ns = 0;
   std::ifstream("/proc/" + std::to_string(pid) + "/schedstat") >> ns;
   return ns / 1e6;
 }
-/// Runs it with a session of which all processes have the one CPU that this thread may use.
+/// Runs `body` with a session whose processes all share the one CPU that this thread may use.
 template <class Body>
 void on_one_cpu(Body body) {
   std::thread([&] {
@@ -59,12 +60,13 @@ void on_one_cpu(Body body) {
     ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
     troupe::Session session({.cpus = 1});
     Context ctx = session.context();
-    for (int i = 0; i < 100; ++i) ctx.get(ctx.submit<burn>(5), kBound);  // times are learnt
+    for (int i = 0; i < 100; ++i) ctx.get(ctx.submit<burn>(5), kBound);  // the engine learns the
+                                                                         // run times
     body(ctx);
   }).join();
 }
 
-/// How many share one is a matter of their pace: a reply waits up to 100 us for others.
+/// How many replies share a wake-up depends on their pace: a reply waits up to 100 us for others.
 TEST(OneCpu, RepliesOfSmallTasksShareTheWakeUpOfTheirCaller) {
   on_one_cpu([](Context& ctx) {
     constexpr int kTasks = 1000;
@@ -85,8 +87,9 @@ TEST(OneCpu, RepliesOfSmallTasksShareTheWakeUpOfTheirCaller) {
   });
 }
 
-/// Nothing says that the next one takes longer than those before it, and the caller of an actor
-/// does not look by itself. After a thousand the worker's other thread has been asleep for a while.
+/// Nothing announces that the next call takes longer than those before it, and the caller of an
+/// actor does not look at its ring unasked. After a thousand calls the worker's I/O thread has
+/// been asleep for a while.
 TEST(OneCpu, AReplyDoesNotWaitForALongCallThatFollowsSmallOnes) {
   on_one_cpu([](Context& ctx) {
     constexpr auto kLong = 200ms;
@@ -113,7 +116,7 @@ TEST(OneCpu, MemoryIsPreparedOnceTheProgramsLeaveTheCpu) {
     for (const auto until = Clock::now() + 300ms; Clock::now() < until; ++tasks)
       ctx.get(ctx.submit<burn>(1000), kBound);
     const double busy = cpu_ms(agents[0].pid) - before;
-    // Who else takes the CPU leaves it free as far as the agent can see.
+    // Another program on this CPU leaves it free as far as the agent can see.
     if (tasks + busy < 240) GTEST_SKIP() << "others took it, too: " << tasks << " tasks in 300 ms";
     EXPECT_TRUE(eventually([&] { return cpu_ms(agents[0].pid) - before > busy + 20; }))
         << "nothing was prepared, or all of it meanwhile, in " << busy << " ms";
@@ -126,7 +129,7 @@ TEST(OneCpu, PreparedMemoryThatAProgramTookIsReplaced) {
     const auto agents = our_processes("troupe-agent");
     ASSERT_EQ(agents.size(), 1u);
     const auto used = [&] { return cpu_ms(agents[0].pid); };
-    ASSERT_TRUE(eventually([&] {  // all of it is ready
+    ASSERT_TRUE(eventually([&] {  // all memory that the agent prepares is ready
       const double before = used();
       std::this_thread::sleep_for(100ms);
       return used() - before < 1;

@@ -1,5 +1,5 @@
-// A node without memory ends who takes more than it asked for; whoever waits for it hears of that,
-// and nobody else does.
+// Tests a node that runs out of memory. It ends the worker that takes more than it asked for. The
+// callers that wait for that worker get an error, and no one else does.
 #include "troupe/troupe.hpp"
 
 #include <gtest/gtest.h>
@@ -18,10 +18,11 @@ using namespace std::chrono_literals;
 using troupe::Context;
 using troupe::Ref;
 
-constexpr auto kBound = 30s;  // of every wait; a test that needs it has failed
+constexpr auto kBound = 30s;  // the limit of each wait; a test that reaches it fails
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
-/// Takes memory until it is ended: three gigabytes, and as many seconds as the test may last.
+/// Takes memory until the agent ends the process, up to 3 GB and for at most as many seconds as
+/// the test lasts.
 std::size_t hog(const std::string& attempts) {
   std::ofstream(attempts, std::ios::app) << ::getpid() << '\n';
   std::vector<std::vector<char>> taken;
@@ -70,8 +71,8 @@ TEST(OutOfMemory, WhoTakesMoreThanItAskedForEndsAndTheOthersAreRight) {
   ::unsetenv("TROUPE_NODE_MEMORY");
 }
 
-/// Neighbours of the hogs are right, and their agent lives: 200 hogs are killed with
-/// TROUPE_LONG_TESTS, else three.
+/// The neighbours of the hogs give right results, and their agent lives. The test has 200 hogs
+/// with TROUPE_LONG_TESTS, else three.
 TEST(OutOfMemory, ManyHogsInARowCostTheNodeNothing) {
   ::setenv("TROUPE_NODE_MEMORY", std::to_string(512 * kMiB).c_str(), 1);
   const int hogs = std::getenv("TROUPE_LONG_TESTS") != nullptr ? 200 : 3;

@@ -1,4 +1,4 @@
-// An actor that calls or tells itself, through ctx.self() or a handle that somebody gave it.
+// Tests an actor that calls itself, through ctx.self() or through a handle that it was given.
 #include "tests/process/nodes.hpp"
 #include "troupe/troupe.hpp"
 
@@ -38,7 +38,7 @@ struct Walker {
     for (const double x : large) s += x;
     return s;
   }
-  // Tells itself until nothing is left.
+  // Tells itself to walk on until `left` is 0.
   void walk(ActorContext& ctx, int left) {
     ++total;
     if (left > 0) ctx.self<Walker>().tell<&Walker::walk>(left - 1);
@@ -71,7 +71,7 @@ struct Walker {
   Ref<int> leave_it_to_the_caller(ActorContext& ctx, int k) {
     return ctx.self<Walker>().call<&Walker::add>(k);
   }
-  // A large argument and a ref of it, from the actor to itself.
+  // Sends a large argument, and a ref of a large object, from the actor to itself.
   troupe::Task<double> send_itself_much(ActorContext& ctx) {
     auto put = ctx.put(std::vector<double>(100'000, 2.0));
     auto kept = ctx.self<Walker>().call<&Walker::keep>(put);
@@ -99,7 +99,7 @@ struct Walker {
         .ready.size();
   }
 };
-/// Tells itself from its constructor, in which it finds itself by its name.
+/// Calls itself from its constructor, after it has found itself by its name.
 struct Eager {
   int n = 0;
   explicit Eager(int k) {
@@ -112,11 +112,11 @@ int seven() {
   return 7;
 }
 
-/// One after the other: told methods of an actor begin in the order of the telling.
+/// The methods of an actor begin in the order in which they were told.
 void expect_own_calls_work(Context& ctx, Actor<Walker> walker) {
   walker.tell<&Walker::know>(walker);
   ctx.get(walker.call<&Walker::begin_by_handle>(5), kBound);
-  // Told by itself before this was asked for.
+  // The actor had told itself `add` and `note` before this call was made.
   ASSERT_EQ(ctx.get(walker.call<&Walker::all>(), kBound),
             (std::vector<std::string>{"begin", "end", "told"}));
   EXPECT_EQ(ctx.get(walker.call<&Walker::value>(), kBound), 5);
@@ -164,7 +164,7 @@ TEST(OwnCalls, AMethodThatBlocksForItsOwnActorIsRefusedAndTheActorLivesOn) {
   walker.tell<&Walker::forget>();
 }
 
-/// Its last outside handle goes while it still tells itself.
+/// The last outside handle goes while the actor still calls itself.
 TEST(OwnCalls, WhatItHasToldItselfRunsBeforeItEnds) {
   troupe::Session session({.cpus = 2});
   Context ctx = session.context();

@@ -1,4 +1,5 @@
-// What a program says about the nodes of a cluster of its own, and what it may ask of them then.
+// Tests what a program can say about the nodes of its own cluster, and what it may then request
+// of them.
 #include "troupe/troupe.hpp"
 
 #include <gtest/gtest.h>
@@ -25,13 +26,13 @@ int twice(int x) {
   return 2 * x;
 }
 
-/// The devices that it may use, as it is told and as libraries see them.
+/// Returns the devices of the task, from `gpu_ids` and from the variable that libraries read.
 std::pair<std::vector<int>, std::string> devices(Context& ctx) {
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
   return {ctx.gpu_ids(), visible != nullptr ? visible : "not set"};
 }
 
-/// Asks for all that a node of `session` was said to have, and for a little more.
+/// Requests all that a node of `session` was said to have, and then a little more.
 void asks_for_everything(troupe::Session& session, std::size_t nodes) {
   Context ctx = session.context();
   const auto cluster = ctx.cluster();
@@ -46,12 +47,13 @@ void asks_for_everything(troupe::Session& session, std::size_t nodes) {
       .gpus = 2, .resources = {{"licence", 2}, {"tape", 0.5}}, .labels = {{"disk", "fast"}}};
   EXPECT_EQ(ctx.get(ctx.with(all).submit<devices>(), kBound),
             std::make_pair(std::vector<int>{0, 1}, std::string("0,1")));
-  // Workers that had devices have none now, or one.
+  // A worker that had devices before now has none, or one.
   EXPECT_EQ(ctx.get(ctx.submit<devices>(), kBound),
             std::make_pair(std::vector<int>{}, std::string()));
   EXPECT_EQ(ctx.get(ctx.with(troupe::TaskOptions{.gpus = 0.5}).submit<devices>(), kBound),
             std::make_pair(std::vector<int>{0}, std::string("0")));
-  std::vector<troupe::Ref<int>> too_much;  // together: each is refused after a while only
+  std::vector<troupe::Ref<int>> too_much;  // submitted together, since each is refused only after a
+                                           // while
   for (const troupe::TaskOptions& more :
        {troupe::TaskOptions{.gpus = 3}, troupe::TaskOptions{.resources = {{"licence", 3}}},
         troupe::TaskOptions{.labels = {{"disk", "slow"}}}})
@@ -76,7 +78,7 @@ TEST(ClusterOwnNodes, AProgramSaysWhatItsNodesHave) {
   asks_for_everything(session, 2);
 }
 
-/// The exit code of this program with these flags and one of its tests.
+/// Returns the exit code of this program, run with these flags and one of its tests.
 int with_flags(std::vector<std::string> flags, const char* test) {
   flags.insert(flags.begin(),
                {"process_test", std::string("--gtest_filter=OwnNodes.DISABLED_") + test,

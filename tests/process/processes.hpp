@@ -1,4 +1,4 @@
-/// Looks at the processes that a test's own clusters consist of, and sends signals to them.
+/// Inspects the processes of a test's own clusters, and sends signals to them.
 #pragma once
 
 #include <dirent.h>
@@ -14,7 +14,7 @@ struct Process {
   std::string name;
 };
 
-/// What /proc says of a process that is no zombie; pid 0: there is none.
+/// Returns what /proc says of a process; pid 0 when there is none or it is a zombie.
 inline Process look_at(int pid) {
   std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
   Process found;
@@ -30,7 +30,7 @@ inline bool is_ours(Process process) {
   return process.pid != 0;
 }
 
-/// The descendants of this test that have this name.
+/// Returns the descendants of this test that have this name.
 inline std::vector<Process> our_processes(const std::string& name) {
   std::vector<Process> found;
   DIR* proc = ::opendir("/proc");
@@ -51,7 +51,7 @@ inline bool is_alive(int pid) {
   return look_at(pid).pid != 0;
 }
 
-/// As /proc says it: 'T' when it is stopped; '-' when there is none.
+/// Returns the state in /proc: 'T' for a stopped process; '-' when there is none.
 inline char state_of(int pid) {
   std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
   std::string number, name, state;

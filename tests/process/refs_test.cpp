@@ -1,4 +1,4 @@
-// Values that hold refs, few or many, small or large, between real processes and nodes.
+// Tests values that hold refs, few or many, small or large, between real processes and nodes.
 #include "examples/support/processes.hpp"
 #include "tests/eventually.hpp"
 
@@ -50,7 +50,7 @@ TEST(Refs, InALargeValueComeAlong) {
   EXPECT_EQ(ctx.get(ctx.submit<sum>(fill(ctx, 10, 10'000)), kBound), sum_of(10, 10'000));
 }
 
-// --- everything is freed with the last handle, wherever that was
+// --- everything is freed with the last handle, wherever that handle was
 
 using Large = std::vector<double>;
 struct Held {
@@ -193,7 +193,7 @@ TEST_F(RefsAreFreed, OneInTheOtherAThousandDeep) {
   EXPECT_TRUE(all()) << used();
 }
 
-// --- what nobody holds
+// --- objects without a holder
 
 TEST(Refs, AViewMayOutliveItsSession) {
   std::optional<troupe::View<Large>> view;
@@ -204,7 +204,8 @@ TEST(Refs, AViewMayOutliveItsSession) {
       const auto made = ctx.submit<large>();
       view.emplace(ctx.view(made, kBound));
     }
-    // The node has let go of it when this has run: it is told when the view ends.
+    // The node has freed the object when this task has run: the agent learns that when the view
+    // ends.
     EXPECT_EQ(ctx.get(ctx.submit<size_of>(Large(10)), kBound), 10u);
   }
   EXPECT_EQ((*view)->size(), 50'000u);

@@ -1,5 +1,6 @@
-/// Replicas of what is put: they survive the kill -9 of the node where that was done, are made anew
-/// then, and freed with the last ref whatever died; a put without them is lost by type.
+/// Tests replicas of objects that were put. They survive a kill -9 of the node of the put, are
+/// then made anew, and are freed with the last ref, whichever node died. Without replicas the
+/// object ends in ObjectLost.
 #include "examples/support/processes.hpp"
 #include "tests/eventually.hpp"
 #include "tests/process/nodes.hpp"
@@ -21,7 +22,7 @@ using namespace std::chrono_literals;
 using troupe::Context;
 using troupe::Ref;
 
-constexpr auto kBound = 20s;  // of every wait; a test that needs it has failed
+constexpr auto kBound = 20s;  // the limit of each wait; a test that reaches it fails
 
 struct Basket {
   Ref<Numbers> large, alone;
@@ -81,12 +82,12 @@ TEST_F(ClusterReplicas, AreMadeAnewWhenAKeeperDiesAndWhenTheOwnerDoes) {
   };
   ASSERT_TRUE(has(where(0), others.at(0)));
   kill(others.at(0));
-  are_two(0, others.at(0));  // its owner was lost
+  are_two(0, others.at(0));  // the owner of this object was lost
   are_two(1, others.at(0));
   const Nodes left = where(0);
   const troupe::NodeId next = left.front() == ctx.node() ? left.back() : left.front();
   kill(next);
-  are_two(1, next);  // it is ours
+  are_two(1, next);  // this node owns the object
   EXPECT_TRUE(ctx.get(refs[0], kBound) == numbers(3, kMiB)) << "from the copy of a copy, or that";
 }
 

@@ -1,5 +1,6 @@
-/// A spill folder that all nodes see: what was put on a node survives its kill -9 and reads right,
-/// or is lost by type; freed copies vanish, and a cluster leaves nothing there.
+/// Tests a spill folder that all nodes see. An object that was put on a node survives a kill -9
+/// of that node and reads right, or ends in ObjectLost. Copies of freed objects vanish, and a
+/// cluster leaves nothing behind.
 #include "examples/support/processes.hpp"
 #include "tests/eventually.hpp"
 #include "tests/process/failing_disk.hpp"
@@ -28,7 +29,7 @@ using troupe::NodeId;
 using troupe::Placement;
 using troupe::Ref;
 
-constexpr auto kBound = 20s;  // of every wait; a test that needs it has failed
+constexpr auto kBound = 20s;  // the limit of each wait; a test that reaches it fails
 
 struct Basket {
   std::vector<Ref<Numbers>> large;
@@ -84,7 +85,7 @@ struct SharedSpill : testing::Test {
   auto on(std::size_t node) const {
     return cluster->context().with({.placement = Placement::on(others.at(node))});
   }
-  /// FOLDER/troupe-CLUSTER/NODE/OBJECT
+  /// Returns the paths of all copies: FOLDER/troupe-CLUSTER/NODE/OBJECT.
   std::vector<fs::path> copies() const {
     std::vector<fs::path> found;
     std::error_code gone;
@@ -213,7 +214,7 @@ TEST_F(SharedSpill, AnOwnerWhoseDiskFailsReadsItsCopies) {
   const auto keeper = on(1).spawn<Keeper>();
   ctx.get(keeper.call<&Keeper::keep>(mine), kBound);
   ASSERT_TRUE(has_copies(12)) << copies().size();
-  // Nobody else holds these; they push the first ones out.
+  // These objects have no other holder; they push the first ones out of memory.
   (void)fill(ctx, 20u, kMiB);
   const Ref<Basket> others_there = on(0).submit<fill>(20u, kMiB);
   ASSERT_EQ(ctx.wait({others_there}, {.count = 1, .timeout = kBound}).ready.size(), 1u);

@@ -1,5 +1,5 @@
-// A node whose workers get a part of the time that others get: it gets no new work but what must
-// run there, until it is fast again, and a job of which it has a part hardly takes longer.
+// Tests a node whose workers get only a part of the CPU time. It gets no new work but what must
+// run there, until it is fast again. A job that has some of its work there hardly takes longer.
 #include "examples/support/processes.hpp"
 #include "tests/eventually.hpp"
 #include "tests/process/nodes.hpp"
@@ -32,10 +32,10 @@ using troupe::TaskOptions;
 using Clock = std::chrono::steady_clock;
 using Words = std::vector<std::uint64_t>;
 
-constexpr auto kBound = 40s;     // of every wait; a test that needs it has failed
-constexpr auto kDetected = 20s;  // twice 10 s, as the machine may do other things besides
+constexpr auto kBound = 40s;     // the limit of each wait; a test that reaches it fails
+constexpr auto kDetected = 20s;  // twice 10 s, since the machine may be busy
 
-/// On which node, and in which process.
+/// Returns the node and the process in which the task ran.
 Words where_after(Context& ctx, int ms) {
   std::this_thread::sleep_for(std::chrono::milliseconds(ms));
   return {ctx.node().high, ctx.node().low, static_cast<std::uint64_t>(::getpid())};
@@ -53,13 +53,13 @@ struct Cluster {
   troupe::Session session;
   Context ctx;
   NodeId victim;
-  std::set<int> workers;  ///< of the victim
+  std::set<int> workers;  ///< processes of the victim's workers
 
   Cluster(unsigned nodes, double cpus)
       : session({.cpus = cpus, .memory = {}, .nodes = nodes, .address = ""}),
         ctx(session.context()) {
     victim = other_nodes(ctx, nodes, kBound).at(0);
-    // Until each of its workers, of which one may start late, has had some of them.
+    // Runs until each of the victim's workers, of which one may start late, has had some tasks.
     (void)eventually([&] {
       std::vector<Ref<Words>> all;
       for (int i = 0; i < 2 * static_cast<int>(cpus); ++i) all.push_back(must_run(20));
@@ -72,7 +72,7 @@ struct Cluster {
   }
 };
 
-/// Those processes run for 10 ms, then they are stopped for so long, again and again.
+/// Lets those processes run for 10 ms, then stops them for a given time, again and again.
 class Throttle {
  public:
   Throttle(std::set<int> pids, std::chrono::milliseconds stopped)
@@ -95,7 +95,7 @@ class Throttle {
   std::thread thread_;
 };
 
-/// Keeps 18 tasks of 10 ms under way and knows how many of the last hundred ran on the victim.
+/// Keeps 18 tasks of 10 ms under way, and counts how many of the last hundred ran on the victim.
 class Stream {
  public:
   explicit Stream(const Cluster& cluster) : cluster_(cluster) {}

@@ -1,5 +1,6 @@
-// Spill folders whose disk fails, under real processes: who asked hears of it by type, a copy that
-// cannot be read is computed again or is lost, and nobody gets a wrong byte.
+// Tests spill folders whose disk fails, under real processes. The process that needs the disk
+// gets a typed error. A copy that cannot be read is computed again or ends in ObjectLost. No
+// process reads a wrong byte.
 #include "tests/eventually.hpp"
 #include "tests/process/failing_disk.hpp"
 #include "tests/process/nodes.hpp"
@@ -21,7 +22,7 @@ using troupe::Context;
 using troupe::NodeId;
 using troupe::Ref;
 
-constexpr auto kBound = 20s;  // of every wait; a test that needs it has failed
+constexpr auto kBound = 20s;  // the limit of each wait; a test that reaches it fails
 
 struct SpillFaults : ::testing::Test {
   void SetUp() override {
@@ -68,7 +69,8 @@ TEST_F(SpillFaults, WhatCannotBeReadIsLostAndNothingIsWrong) {
       ++lost;
       const std::string why = troupe::explain(error);
       EXPECT_NE(why.find("Input/output error"), std::string::npos) << why;
-    } catch (const troupe::Error& error) {  // what is in memory cannot make room for it
+    } catch (const troupe::Error& error) {  // an object in memory cannot be spilled to make room
+                                            // for it
       ++no_room;
       EXPECT_EQ(error.code(), troupe::Code::out_of_disk) << error.what();
     }
@@ -125,7 +127,7 @@ TEST_F(SpillFaultsOfTwo, ACopyOfAnotherNodesObjectMayGoBadAgainAndAgain) {
   for (int round = 0; round < 4; ++round) {
     for (std::uint64_t i = 0; i < refs.size(); ++i)
       EXPECT_TRUE(ctx.get(refs[i], kBound) == numbers(i, kMiB)) << "round " << round << ": " << i;
-    (void)put_some(ctx, 20);  // they push the copies out
+    (void)put_some(ctx, 20);  // these objects push the copies out of memory
   }
 }
 

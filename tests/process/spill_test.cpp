@@ -1,6 +1,6 @@
-// More objects than memory: what nobody looks at is on disk, and everything is read back as it was,
-// by the process that made it, by others, on other nodes and after its maker's end; who finds no
-// room for it gets an error that says so.
+// Tests more objects than fit in memory. Objects that no process has open go to disk, and are
+// read back unchanged: by their maker, by others, on other nodes and after their maker's end. A
+// process that finds no room gets an error that says so.
 #include "tests/eventually.hpp"
 #include "tests/process/numbers.hpp"
 #include "troupe/troupe.hpp"
@@ -28,7 +28,7 @@ using troupe::NodeId;
 using troupe::Placement;
 using troupe::Ref;
 
-constexpr auto kBound = 60s;  // of every wait; a test that needs it has failed
+constexpr auto kBound = 60s;  // the limit of each wait; a test that reaches it fails
 
 Numbers made_by(Context& ctx, std::uint64_t seed, std::uint64_t bytes) {
   Numbers v = numbers(seed, bytes);
@@ -37,7 +37,7 @@ Numbers made_by(Context& ctx, std::uint64_t seed, std::uint64_t bytes) {
   return v;
 }
 
-/// A variable of the environment, for the agents of the next session.
+/// Sets a variable of the environment for the agents of the next session.
 class Set {
  public:
   Set(const char* name, const std::string& value) : name_(name) {
@@ -88,7 +88,8 @@ TEST(Spill, ResultsAndArgumentsOfTasks) {
     EXPECT_EQ(ctx.get(sums[i], kBound), sum_of_numbers(i, kMiB)) << i;
 }
 
-/// Memory changes hands by the extent: what small objects have filled has to become one large one.
+/// Memory is granted by the extent: extents that were full of small objects must become one large
+/// object.
 TEST(Spill, ALargeObjectAfterManySmallOnes) {
   troupe::Session session({.cpus = 1, .memory = troupe::Bytes{16 * kMiB}});
   Context ctx = session.context();
@@ -101,7 +102,7 @@ TEST(Spill, ALargeObjectAfterManySmallOnes) {
   EXPECT_EQ(ctx.get(ctx.submit<sum>(large), kBound), sum_of_numbers(1, 12 * kMiB));
 }
 
-/// The tables of a process whose objects are all on disk go with it; the objects do not.
+/// The tables of a process end with it. Its objects, which are all on disk, do not.
 TEST(Spill, OutlivesItsMaker) {
   troupe::Session session({.cpus = 1, .memory = troupe::Bytes{16 * kMiB}});
   Context ctx = session.context();
@@ -130,7 +131,7 @@ std::string refused(const std::function<void()>& put, troupe::Code& code) {
   return "it was not refused";
 }
 
-/// Puts objects of a mebibyte until one is refused; the reason.
+/// Puts objects of a mebibyte until one is refused, and returns the reason.
 std::string fill(Context& ctx, std::vector<Ref<Numbers>>& refs, troupe::Code& code) {
   return refused(
       [&] {
@@ -139,7 +140,8 @@ std::string fill(Context& ctx, std::vector<Ref<Numbers>>& refs, troupe::Code& co
       code);
 }
 
-/// Who puts one object too many is told, after the time that it may wait; everybody else goes on.
+/// The process that puts one object too many gets the error after its waiting time. All others go
+/// on.
 TEST(Spill, AFullDiskIsToldToWhoAsked) {
   const Set limit("TROUPE_SPILL_BYTES", std::to_string(8 * kMiB));
   const Set patience("TROUPE_SPILL_PATIENCE_MS", "300");
@@ -152,7 +154,7 @@ TEST(Spill, AFullDiskIsToldToWhoAsked) {
   EXPECT_NE(why.find("on disk"), std::string::npos) << why;
   EXPECT_GE(refs.size(), 16u);
   EXPECT_LT(refs.size(), 32u);
-  for (std::uint64_t i = refs.size() - 6; i < refs.size(); ++i)  // in memory
+  for (std::uint64_t i = refs.size() - 6; i < refs.size(); ++i)  // these are in memory
     EXPECT_TRUE(ctx.get(refs[i], kBound) == numbers(i, kMiB)) << i;
   refs.erase(refs.begin(), refs.begin() + 12);
   for (std::uint64_t i = 0; i < 8; ++i) refs.push_back(ctx.put(numbers(i, kMiB)));
@@ -174,7 +176,7 @@ TEST(Spill, FiftyTimesFullAndFreedNothingIsWrongAndAllComesBack) {
       try {
         EXPECT_TRUE(ctx.get(refs[i], kBound) == numbers(i, kMiB)) << cycle << ": " << i;
         ++right;
-      } catch (const troupe::Error& error) {  // there is no memory to bring it back to
+      } catch (const troupe::Error& error) {  // no memory is free to read it back into
         EXPECT_EQ(error.code(), troupe::Code::out_of_disk) << troupe::explain(error);
         ++no_room;
       }
@@ -211,7 +213,8 @@ TEST(Spill, WhatIsLookedAtCannotGo) {
   (void)ctx.get(put(), kBound);
 }
 
-/// The only CPU is with a task that waits for memory, and what would let go of some needs one.
+/// The only CPU is held by a task that waits for memory, and the task that would free some needs
+/// a CPU.
 TEST(Spill, WhoWaitsForMemoryLetsOthersRunWhoFreeSome) {
   troupe::Session session({.cpus = 1, .memory = troupe::Bytes{16 * kMiB}});
   Context ctx = session.context();
@@ -219,12 +222,13 @@ TEST(Spill, WhoWaitsForMemoryLetsOthersRunWhoFreeSome) {
   auto view = std::make_unique<troupe::View<troupe::Array<std::uint64_t>>>(ctx.view(full, kBound));
   const auto waits = ctx.submit<numbers>(1, 12 * kMiB);
   const auto other = ctx.submit<sum>(ctx.put(numbers(2, 64)));
-  EXPECT_EQ(ctx.get(other, 6s), sum_of_numbers(2, 64));  // the first would give up after 8 s
+  EXPECT_EQ(ctx.get(other, 6s), sum_of_numbers(2, 64));  // within 8 s, when the first task would
+                                                         // end in an error
   view.reset();
   EXPECT_EQ(sum(ctx.get(waits, kBound)), sum_of_numbers(1, 12 * kMiB));
 }
 
-/// Without a folder there is nothing to wait for.
+/// Without a spill folder there is nothing to wait for.
 TEST(Spill, TurnedOffAFullStoreRefusesAtOnce) {
   const Set none("TROUPE_SPILL", "");
   troupe::Session session({.cpus = 1, .memory = troupe::Bytes{16 * kMiB}});
@@ -236,7 +240,8 @@ TEST(Spill, TurnedOffAFullStoreRefusesAtOnce) {
   EXPECT_GE(refs.size(), 8u);
 }
 
-/// What one process of a job has, the others do not get; what is let go is there again.
+/// The bytes that one process of a job uses count for all its processes. Freed bytes can be used
+/// again.
 TEST(Spill, AJobAtItsQuotaIsToldSo) {
   const Set quota("TROUPE_JOB_BYTES", std::to_string(24 * kMiB));
   const Set patience("TROUPE_SPILL_PATIENCE_MS", "300");
@@ -260,7 +265,8 @@ TEST(Spill, AJobAtItsQuotaIsToldSo) {
   EXPECT_TRUE(ctx.get(ctx.submit<numbers>(8, 8 * kMiB), kBound) == numbers(8, 8 * kMiB));
 }
 
-/// Each node's arena is filled ten times with what it makes, and as often with what it fetches.
+/// Each node's arena is filled ten times over with objects made there, and as often with fetched
+/// ones.
 TEST(ClusterSpill, TenTimesTheArenas) {
   troupe::Session session({.cpus = 1, .memory = troupe::Bytes{8 * kMiB}, .nodes = 3});
   Context ctx = session.context();

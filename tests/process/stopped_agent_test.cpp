@@ -1,5 +1,5 @@
-// An agent that does not run says nothing: its actors must know by themselves when they may live
-// elsewhere.
+// Tests an agent that is stopped, and so sends nothing. Its actors must know by themselves when
+// another life of theirs may begin elsewhere.
 #include "tests/eventually.hpp"
 #include "tests/process/nodes.hpp"
 #include "tests/process/processes.hpp"
@@ -53,7 +53,7 @@ TEST(ClusterStoppedAgent, ItsActorsStandStillBeforeTheyMayLiveElsewhereInWhateve
   const Ref<int> waits = sleeps.call<&Counter::add>(1);
   const auto begun = Clock::now();
   hit(agent, SIGSTOP);
-  double last = 0;  // that a call within the node was answered
+  double last = 0;  // when a call within the node was last answered, in ms
   bool woken = false;
   while (ms_since(begun) < 12'000) {
     if (ctx.try_get(runs.call<&Counter::add>(1), 50ms)) last = ms_since(begun);
@@ -71,7 +71,7 @@ TEST(ClusterStoppedAgent, ItsActorsStandStillBeforeTheyMayLiveElsewhereInWhateve
   EXPECT_THROW(ctx.get(waits, kBound), troupe::Error) << "its node has ended, and with it the wait";
 }
 
-// Nobody else has a vote, so nothing is started elsewhere: its callers wait, and nothing fails.
+// No other node has a vote, so no actor is started elsewhere: callers wait, and no call fails.
 TEST(ClusterStoppedAgent, OnTheOnlyNodeCallsWaitFromEightSecondsOnAndGoOnWhenItRuns) {
   if (std::getenv("TROUPE_LONG_TESTS") == nullptr)
     GTEST_SKIP() << "takes 11 s; set TROUPE_LONG_TESTS to run it";
@@ -86,7 +86,7 @@ TEST(ClusterStoppedAgent, OnTheOnlyNodeCallsWaitFromEightSecondsOnAndGoOnWhenItR
   };
   const int agent = agent_of(counter);
   hit(agent_of(elsewhere), SIGKILL);
-  // Before control starts the other's actor here, it says that nobody else has a vote.
+  // Control says that no other node has a vote before it starts the other actor here.
   ASSERT_TRUE(eventually([&] { return agent_of(elsewhere) == agent; }, kBound));
 
   std::vector<Ref<int>> calls;

@@ -1,5 +1,5 @@
-/// Where tasks, actors and the test meet: a number that processes of every node see, since all are
-/// on this machine.
+/// A number in a file, on which tasks, actors and the test meet. Processes of every node see it,
+/// since all nodes are on this machine.
 ///
 ///     Scratch scratch;
 ///     auto held = ctx.submit<hold_until>(scratch.path, 1);  // surely under way
@@ -40,7 +40,7 @@ class Tally {
   std::atomic<int>* value_ = nullptr;
 };
 
-/// A tally's file, for one test.
+/// Holds the path of a tally's file, for one test.
 struct Scratch {
   std::string path = testing::TempDir() + "troupe_tally_" + std::to_string(::getpid());
   Scratch() { ::unlink(path.c_str()); }
@@ -49,7 +49,8 @@ struct Scratch {
   ~Scratch() { ::unlink(path.c_str()); }
 };
 
-/// A task that is under way until the tally says so much, and ends with that; -1: it never did.
+/// A task that lasts until the tally reaches `n` and then returns `n`. It returns -1 when the
+/// tally did not reach it in time.
 inline int hold_until(const std::string& path, int n) {
   return Tally(path).reaches(n) ? n : -1;
 }

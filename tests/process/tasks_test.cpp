@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 using troupe::Context;
 using troupe::Ref;
 
-constexpr auto kBound = 20s;  // of every wait; a test that needs it has failed
+constexpr auto kBound = 20s;  // the limit of each wait; a test that reaches it fails
 
 int twice(int x) {
   return 2 * x;
@@ -55,7 +55,7 @@ int die(int) {
   ::raise(SIGKILL);
   return 0;
 }
-/// Dies until the file has `times` lines; one line an attempt.
+/// Kills itself until the file has more than `times` lines; each attempt writes one line.
 int die_first(const std::string& path, int times) {
   std::ofstream(path, std::ios::app) << ::getpid() << '\n';
   std::ifstream in(path);
@@ -64,7 +64,7 @@ int die_first(const std::string& path, int times) {
   if (lines <= times) ::raise(SIGKILL);
   return lines;
 }
-/// Gives the number of runs before it; the sixth never comes to its end.
+/// Returns the number of runs before this one. The sixth run never ends.
 int stay_in_sixth(const std::string& path) {
   std::ofstream(path, std::ios::app) << "x\n";
   std::ifstream in(path);
@@ -138,7 +138,7 @@ TEST(Tasks, ParentsThatBlockBehindADeepPipelineFinish) {
   Context ctx = session.context();
   std::vector<Ref<int>> quick;
   for (int i = 0; i < 2000; ++i)
-    quick.push_back(ctx.submit<twice>(i));  // short ones make the pipeline deep
+    quick.push_back(ctx.submit<twice>(i));  // short tasks make the pipeline deep
   for (auto& ref : quick) ctx.get(ref, kBound);
   std::vector<Ref<int>> refs;
   for (int i = 0; i < 30; ++i) refs.push_back(ctx.submit<fan>(5));
@@ -152,7 +152,8 @@ TEST(Tasks, LargeValuesTravelThroughSharedMemory) {
   Context ctx = session.context();
   const std::size_t n = 1 << 20;  // 8 MiB
   auto made = ctx.submit<ramp>(n);
-  auto sum = ctx.submit<total>(made);  // never visits the driver
+  auto sum = ctx.submit<total>(made);  // the array goes from worker to worker, not through the
+                                       // driver
   const double expected = static_cast<double>(n) * static_cast<double>(n - 1) / 2;
   EXPECT_EQ(ctx.get(sum, kBound), expected);
   const auto view = ctx.view(made);
@@ -176,7 +177,7 @@ struct Batch {
   int label = 0;
   troupe::Tensor<float> images;
 };
-/// Whether the elements lie in memory that processes share.
+/// Returns whether the elements lie in memory that processes share.
 bool is_in_place(const Batch& batch) {
   const auto at = reinterpret_cast<std::uintptr_t>(batch.images.data());
   std::ifstream maps("/proc/self/maps");
@@ -212,7 +213,7 @@ TEST(Tasks, MemoryOfDeadObjectsComesBack) {
     auto made = ctx.submit<ramp>(std::size_t{1} << 18);
     EXPECT_GT(ctx.get(ctx.submit<total>(made), kBound), 0);
   }
-  // Freed messages are on their way: the last ones may take a moment.
+  // Messages that free objects are under way: the last ones may take a moment.
   EXPECT_TRUE(eventually([&] { return ctx.cluster().nodes.at(0).store_used.count == 0; }));
 }
 
@@ -411,7 +412,7 @@ TEST(Tasks, RefsInsideValuesStayAliveAndResolve) {
     for (auto& ref : refs) total += c.get(ref);
     return total;
   }>(inner);
-  inner.clear();  // the task's own handles keep them
+  inner.clear();  // the task's own handles keep the objects
   EXPECT_EQ(ctx.get(sum, kBound), 90);
 }
 
@@ -459,7 +460,8 @@ TEST(Tasks, SeveralThreadsShareOneContext) {
 }
 
 TEST(Tasks, NeitherDriverNorWorkerLoadsWhatOnlyControlNeeds) {
-  EXPECT_FALSE(maps_file("rocksdb"));  // it was more than half of each process's start
+  EXPECT_FALSE(maps_file("rocksdb"));  // loading the library would dominate the start of each
+                                       // process
   EXPECT_TRUE(maps_file("libtroupe"));
   troupe::Session session({.cpus = 1});
   Context ctx = session.context();
