@@ -1,4 +1,4 @@
-# Tests of what the compute subset holds.
+# Tests of the rooms that the compute subset contains.
 troupe_tests(base ROOMS base TSAN)
 troupe_tests(actors ROOMS collective)
 foreach(fake "|22809|" "_old|21003|" "_part|22809|FAKE_LACKS=1")   # they only look like NCCL
@@ -13,14 +13,14 @@ foreach(fake "|22809|" "_old|21003|" "_part|22809|FAKE_LACKS=1")   # they only l
   target_compile_definitions(actors_test PRIVATE ${macro}="$<TARGET_FILE:fake_nccl${name}>")
   add_dependencies(actors_test fake_nccl${name})
 endforeach()
-add_library(fake_nccl_ranks MODULE device/fake_nccl.cpp)   # NCCL for ranks that are threads
+add_library(fake_nccl_ranks MODULE device/fake_nccl.cpp)   # a stand-in for NCCL whose ranks are threads
 target_link_libraries(fake_nccl_ranks PRIVATE troupe_flags)
 target_include_directories(fake_nccl_ranks PRIVATE ${TROUPE_INCLUDE} ${CMAKE_SOURCE_DIR})
 set_target_properties(fake_nccl_ranks PROPERTIES CXX_VISIBILITY_PRESET default UNITY_BUILD OFF)
 target_compile_definitions(actors_test PRIVATE FAKE_NCCL_RANKS="$<TARGET_FILE:fake_nccl_ranks>")
 add_dependencies(actors_test fake_nccl_ranks)
 troupe_tests(kernels ROOMS kernels LABELS unit gpu)
-troupe_tests(kernels/device ROOMS kernels)   # it forks: not for TSan
+troupe_tests(kernels/device ROOMS kernels)   # it forks, so TSan cannot run it
 foreach(part layers pipeline engine checkpoint)   # the training core, which needs no runtime
   troupe_tests(train/${part} ROOMS train_core)
 endforeach()
@@ -34,7 +34,7 @@ if(TARGET train_engine_test)
   target_compile_definitions(train_engine_test PRIVATE FAKE_NCCL_RANKS="$<TARGET_FILE:fake_nccl_ranks>")
   add_dependencies(train_engine_test fake_nccl_ranks)
 endif()
-# What measures how much of two times is one runs with nothing beside it.
+# The overlap tests compare two measured times, so they run with no other test beside them.
 file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/overlap_serial.cmake [[
 foreach(test IN LISTS train_engine_test_TESTS)
   if(test MATCHES "\\.Overlap\\.")

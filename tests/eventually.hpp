@@ -1,4 +1,4 @@
-/// Waits until something is so, and says whether it was within the limit.
+/// Waits until a condition holds, and returns whether it did within the limit.
 #pragma once
 
 #include <chrono>

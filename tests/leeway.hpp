@@ -1,5 +1,5 @@
-/// How many times longer than promised a test lets something take: the machine may do other things
-/// besides, and sanitized programs are slower.
+/// The factor by which a test lets something take longer than promised. The machine may be busy,
+/// and sanitized programs are slower.
 #pragma once
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

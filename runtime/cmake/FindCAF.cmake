@@ -1,4 +1,4 @@
-# CAF's core only: its network library is never linked (a test checks that).
+# Finds CAF's core only. CAF's network library is never linked, and a test checks that.
 find_path(CAF_INCLUDE_DIR caf/all.hpp)
 find_library(CAF_CORE_LIBRARY caf_core)
 include(FindPackageHandleStandardArgs)

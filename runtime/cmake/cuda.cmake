@@ -1,12 +1,13 @@
-# CUDA is optional. The language is enabled only when nvcc turns a small program into an object file here (a compiler
-# that is newer than the toolkit knows is the usual failure), trying other host compilers before giving up.
+# Finds CUDA, which is optional. The language is enabled only when nvcc can compile a small program here. The usual
+# failure is a host compiler that is newer than the toolkit knows, so other host compilers are tried too.
 #
 #   TROUPE_WITH_CUDA   AUTO: use it if it works; ON: fail if it does not; OFF: do not look
 #   TROUPE_CUDA        result: whether the plug-in can be built
 set(TROUPE_WITH_CUDA AUTO CACHE STRING "AUTO, ON or OFF")
 set_property(CACHE TROUPE_WITH_CUDA PROPERTY STRINGS AUTO ON OFF)
 
-# Sets `result` to the first host compiler with which nvcc works, or to "" and `why` to nvcc's last words.
+# Sets `result` to the first host compiler with which nvcc works. Sets it to "" and `why` to nvcc's last lines when none
+# does.
 function(troupe_cuda_host_compiler result why)
   set(folder ${CMAKE_BINARY_DIR}/cuda_probe)
   file(WRITE ${folder}/probe.cu
@@ -61,7 +62,7 @@ if(TROUPE_CUDA)
     set(CMAKE_CUDA_ARCHITECTURES 80 90)
   endif()
   enable_language(CUDA)
-  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc speaks C++20
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc supports C++20
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
     set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
   endif()
@@ -89,9 +90,9 @@ else()
   message(FATAL_ERROR "TROUPE_WITH_CUDA is ${TROUPE_WITH_CUDA}, but ${troupe_cuda_why}")
 endif()
 
-# The plug-in: one module beside libtroupe.so, opened at run time when a device answers. It knows nothing of the
-# library; its doors are C functions. cudart is static, so that the module loads on a machine without a toolkit.
-# TROUPE_HAVE_CUBLASLT and TROUPE_HAVE_NCCL say what it may use.
+# The CUDA plug-in: one module beside libtroupe.so, opened at run time when there is a device. It uses nothing of the
+# library; its interface is a set of C functions. cudart is linked statically, so that the module loads on a machine
+# without a toolkit. TROUPE_HAVE_CUBLASLT and TROUPE_HAVE_NCCL tell it what it may use.
 function(troupe_cuda_plugin folder)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${folder}/*.cu)
   if(NOT TROUPE_CUDA OR NOT sources)
@@ -106,7 +107,7 @@ function(troupe_cuda_plugin folder)
   foreach(part CUBLASLT NCCL)
     if(TROUPE_${part})
       target_link_libraries(troupe_cuda PRIVATE ${TROUPE_${part}})
-      # nvcc names its own folder as implicit, so CMake would leave it out of the run path
+      # nvcc lists its own folder as implicit, so CMake would leave the folder out of the run path.
       get_filename_component(folder ${TROUPE_${part}} DIRECTORY)
       target_link_options(troupe_cuda PRIVATE LINKER:-rpath,${folder})
       target_compile_definitions(troupe_cuda PRIVATE TROUPE_HAVE_${part}=1)

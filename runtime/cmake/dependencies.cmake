@@ -20,8 +20,8 @@ endif()
 find_package(PkgConfig REQUIRED)
 find_package(CapnProto REQUIRED)
 pkg_check_modules(ZMQ REQUIRED IMPORTED_TARGET libzmq)
-# zmq.h includes none of what libzmq is made with; CMake 3.25 names those folders otherwise when it configures again, and
-# what has other flags is compiled again.
+# zmq.h includes no header of the libraries that libzmq is made with, so their folders are not needed here. CMake 3.25
+# spells those folders differently when it configures again, and units whose flags changed are compiled again.
 set_target_properties(PkgConfig::ZMQ PROPERTIES
                       INTERFACE_COMPILE_OPTIONS "" INTERFACE_INCLUDE_DIRECTORIES "${ZMQ_INCLUDEDIR}")
 find_package(RocksDB REQUIRED)
@@ -29,9 +29,9 @@ find_package(OpenSSL REQUIRED)
 find_package(fmt REQUIRED)
 find_package(CLI11 REQUIRED)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
-find_package(CAF REQUIRED)  # FindCAF.cmake of ours: CAF 0.17 ships none
+find_package(CAF REQUIRED)  # found by FindCAF.cmake here, since CAF 0.17 has no config file
 
-# RocksDB's config names a static and a shared library; the static one is not position independent everywhere.
+# RocksDB's config names a static and a shared library. The static one is not position-independent everywhere.
 if(TARGET RocksDB::rocksdb-shared)
   set(TROUPE_ROCKSDB RocksDB::rocksdb-shared)
 else()

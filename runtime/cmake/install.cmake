@@ -7,8 +7,9 @@ list(TRANSFORM TROUPE_PARTS PREPEND troupe_part_ OUTPUT_VARIABLE troupe_part_tar
 install(TARGETS troupe ${troupe_part_targets} EXPORT troupe-targets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
-# Headers as they are included: "troupe/<room>/x.hpp". internal/ and seam/ are nobody else's business; of runtime and
-# objectstore only the top of the folder (with base/, detail/ and engine/engine.hpp) is for users, the folders below are the machinery.
+# Installs headers under the paths by which they are included: "troupe/<room>/x.hpp". internal/ and seam/ stay private. Of
+# runtime and objectstore only the top of the folder (with base/, detail/ and engine/engine.hpp) is for users; the folders
+# below are the implementation.
 foreach(room runtime objectstore actors kernels train tune)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/${room}/*.hpp)
   list(FILTER headers EXCLUDE REGEX "/(internal|seam|plugin)/")
@@ -27,7 +28,7 @@ if(NOT TROUPE_SUBSET)
   install(FILES ${CMAKE_SOURCE_DIR}/runtime/troupe.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/troupe)
 endif()
 
-# The command line tool and the plug-ins, where this build has them.
+# Installs the command line tool and the plug-ins, where this build has them.
 foreach(program troupe_cli)
   if(TARGET ${program})
     set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
@@ -47,12 +48,12 @@ if(TROUPE_SUBSET)
 endif()
 configure_package_config_file(${CMAKE_SOURCE_DIR}/runtime/cmake/troupe-config.cmake.in
                               ${CMAKE_BINARY_DIR}/troupe-config.cmake INSTALL_DESTINATION ${TROUPE_CMAKE_FOLDER})
-# Before 1.0 a new minor version may change anything, and so does the library's SONAME.
+# Before 1.0 a new minor version may change anything, and the library's SONAME changes with it.
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/troupe-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/troupe-config.cmake ${CMAKE_BINARY_DIR}/troupe-config-version.cmake
         DESTINATION ${TROUPE_CMAKE_FOLDER})
 
-# pkg-config finds the prefix from where the file lies, so that the installed folder may be moved.
+# The pkg-config file computes the prefix from its own place, so that the installed folder may be moved.
 file(RELATIVE_PATH TROUPE_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" TROUPE_PC_PREFIX "${TROUPE_PC_PREFIX}")
 configure_file(${CMAKE_SOURCE_DIR}/runtime/cmake/troupe.pc.in ${CMAKE_BINARY_DIR}/troupe.pc @ONLY)

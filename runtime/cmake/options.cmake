@@ -38,7 +38,7 @@ find_program(TROUPE_CCACHE ccache)
 if(TROUPE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${TROUPE_CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${TROUPE_CCACHE})
-  if(TROUPE_PRECOMPILE)  # what it asks for before it caches a unit that uses precompiled headers
+  if(TROUPE_PRECOMPILE)  # ccache demands this before it caches a unit that uses precompiled headers
     set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${TROUPE_CCACHE})
   endif()
 endif()
@@ -46,22 +46,22 @@ endif()
 add_library(troupe_flags INTERFACE)
 target_compile_options(troupe_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # false positive inside libstdc++ 12 (GCC bug 105329)
+  # A false positive inside libstdc++ 12 (GCC bug 105329).
   target_compile_options(troupe_flags INTERFACE -Wno-restrict)
   if(CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13 AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
-    # and another inside the std::variant of libstdc++ 13
+    # Another false positive, inside the std::variant of libstdc++ 13.
     target_compile_options(troupe_flags INTERFACE -Wno-maybe-uninitialized)
   endif()
 endif()
 if(TROUPE_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # what a .cpp keeps to itself counts as a header's there
+  # In a unity build g++ takes a .cpp file's internal names for those of a header.
   target_compile_options(troupe_flags INTERFACE -Wno-subobject-linkage)
 endif()
 if(TROUPE_WERROR)
   target_compile_options(troupe_flags INTERFACE -Werror)
 endif()
 if(TROUPE_SANITIZE STREQUAL "address")
-  # without null, vptr and object-size the build takes a third of the time and memory; g1 is enough for stacks
+  # Without null, vptr and object-size the build takes far less time and memory. -g1 is enough for stack traces.
   add_compile_options(-fsanitize=address,undefined -fno-sanitize=null,vptr,object-size
                       -fno-sanitize-recover=all -fno-omit-frame-pointer -g1 -O1)
   add_link_options(-fsanitize=address,undefined)

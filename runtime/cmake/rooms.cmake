@@ -1,4 +1,4 @@
-# Includes read "troupe/<room>/x.hpp" in the tree and installed alike: a folder of links makes it so.
+# Makes includes read "troupe/<room>/x.hpp" in the tree as in an installation, through a folder of symbolic links.
 set(TROUPE_INCLUDE ${CMAKE_BINARY_DIR}/include)
 file(MAKE_DIRECTORY ${TROUPE_INCLUDE}/troupe)
 foreach(room runtime objectstore actors kernels train tune)
@@ -6,8 +6,8 @@ foreach(room runtime objectstore actors kernels train tune)
 endforeach()
 file(CREATE_LINK ${CMAKE_SOURCE_DIR}/runtime/troupe.hpp ${TROUPE_INCLUDE}/troupe/troupe.hpp SYMBOLIC)
 
-# troupe_precompile(target tests|rooms): parses the standard library once and not once per unit, a fifth of a build. The
-# product itself does without in the builds that look for a missing #include.
+# troupe_precompile(target tests|rooms): parses the standard library once instead of once per unit. The rooms are compiled
+# without it in the builds that look for a missing #include.
 function(troupe_precompile name kind)
   if(NOT TROUPE_PRECOMPILE STREQUAL "all" AND NOT TROUPE_PRECOMPILE STREQUAL kind)
     return()
@@ -18,7 +18,7 @@ function(troupe_precompile name kind)
                 <memory> <mutex> <optional> <set> <span> <string> <string_view> <thread> <unordered_map> <utility>
                 <variant> <vector>)
     file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/${owner}.cpp CONTENT "int main() {}\n")
-    if(kind STREQUAL "tests")  # an executable: its code must be position-independent in the same way as theirs
+    if(kind STREQUAL "tests")  # an executable, so that its code is position-independent in the same way as the tests' code
       add_executable(${owner} EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/${owner}.cpp)
       target_link_libraries(${owner} PRIVATE GTest::gtest)
       list(APPEND headers <iostream> <random> <sstream> <gtest/gtest.h>)
@@ -33,13 +33,13 @@ endfunction()
 
 set(TROUPE_ROOMS "" CACHE INTERNAL "static libraries that make up libtroupe.so")
 
-# Rooms that lay out memory themselves. ASan's builds look at the alignment of every pointer in these alone: it is a third
-# of what g++ needs for a unit.
+# Rooms that lay out memory themselves. ASan's builds check the alignment of pointers in these alone, since the check
+# makes g++ slow.
 set(TROUPE_MEMORY_ROOMS base ring wire net objectstore actors kernels)
 
 # troupe_room(name [FOLDER folder] [INCLUDE regex] [EXCLUDE regex] [ROOMS room...] [LIBRARIES lib...])
-# A static library room_<name> of every .cpp below the folder. libtroupe.so is their union; unit tests link them
-# directly, since libtroupe.so hides what is not public.
+# Makes a static library room_<name> of every .cpp below the folder. libtroupe.so is their union. Unit tests link the rooms
+# directly, since libtroupe.so hides everything that is not public.
 function(troupe_room name)
   cmake_parse_arguments(arg "" "FOLDER;INCLUDE;EXCLUDE" "ROOMS;LIBRARIES;SOURCES" ${ARGN})
   if(NOT arg_FOLDER)
@@ -66,7 +66,7 @@ function(troupe_room name)
   if(TROUPE_SANITIZE STREQUAL "address" AND NOT name IN_LIST TROUPE_MEMORY_ROOMS)
     target_compile_options(room_${name} PRIVATE -fno-sanitize=alignment)
   endif()
-  if(NOT name STREQUAL "kernels")  # g++ 12 crashes in its units, which have options of their own
+  if(NOT name STREQUAL "kernels")  # g++ 12 crashes in the units of kernels, which have options of their own
     troupe_precompile(room_${name} rooms)
   endif()
   set(TROUPE_ROOMS ${TROUPE_ROOMS} room_${name} CACHE INTERNAL "")

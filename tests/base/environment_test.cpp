@@ -1,4 +1,5 @@
-/// What a variable of the environment may say, and the sentence for everything else.
+/// Tests which texts a variable of the environment may have, and the sentence that refuses every
+/// other text.
 #include "troupe/runtime/base/environment.hpp"
 
 #include "troupe/runtime/base/error.hpp"

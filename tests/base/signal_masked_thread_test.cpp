@@ -1,4 +1,4 @@
-/// Signals go to the program's threads: one of the library's own takes none.
+/// Tests that signals go to the program's threads: a thread of the library blocks them.
 #include "troupe/runtime/base/signal_masked_thread.hpp"
 
 #include <gtest/gtest.h>
@@ -56,7 +56,7 @@ TEST(SignalMaskedThread, leaves_the_mask_of_its_starter_also_when_no_thread_can_
   pthread_attr_t usual, huge;
   pthread_getattr_default_np(&usual);
   pthread_attr_init(&huge);
-  pthread_attr_setstacksize(&huge, std::size_t{1} << 50);  // more than can be addressed
+  pthread_attr_setstacksize(&huge, std::size_t{1} << 50);  // more than the address space
   ASSERT_EQ(pthread_setattr_default_np(&huge), 0);
   EXPECT_THROW(SignalMaskedThread("quiet", [] {}), std::system_error);
   pthread_setattr_default_np(&usual);

@@ -1,4 +1,5 @@
-// What tells that the machine has slept: one clock went on, the other stood still.
+// Tests how the library notices that the machine has slept: one clock went on, the other stood
+// still.
 #include "troupe/runtime/base/sleep_clock.hpp"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# CAF's network layer lets an unauthenticated peer spawn and kill actors, so nothing may link it: neither the binaries
-# that were built nor the words of the build. CAF makes no message of bytes either: nothing names or links what reads them.
+# CAF's network layer lets an unauthenticated peer spawn and kill actors, so nothing may link it. This checks the built
+# binaries, the build's command lines and the includes. Nothing may let CAF read a message from bytes either.
 # usage: caf_io.sh BUILD_FOLDER
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 build=$1

@@ -9,7 +9,7 @@ offence() {
   offences=$((offences + 1))
 }
 
-# Ends the check: prints how much was looked at.
+# Ends the check: prints how much was checked.
 finish() {
   if ((offences > 0)); then
     printf '%d offences\n' "$offences"
@@ -20,7 +20,7 @@ finish() {
 
 rooms=(runtime objectstore actors kernels train tune)
 
-# sources EXTENSION...: files of the rooms, examples and tests with these endings.
+# sources EXTENSION...: lists the files of the rooms, examples and tests with these endings.
 sources() {
   local where=() names=() folder ending
   for folder in "${rooms[@]}" examples tests; do

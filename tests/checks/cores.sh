@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A header whose first comment says "plain state machine" keeps its word, and so do its .cpp files: no thread, lock,
-# atomic, socket or clock, and nothing that depends on the order of an unordered container. That is what lets the
-# simulator replay it from a seed.
+# A header whose first comment says "plain state machine" must be one, and so must its .cpp files. They use no thread,
+# lock, atomic, socket or clock, and nothing that depends on the order of an unordered container. Therefore the simulator
+# can replay them from a seed.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 headers='<(thread|mutex|shared_mutex|atomic|condition_variable|future|stop_token|semaphore|latch|barrier|random|ctime|time\.h|pthread\.h|unistd\.h|poll\.h|fcntl\.h|iostream|fstream|sys/(socket|epoll|eventfd|timerfd|time|mman|random)\.h|netinet/[a-z]+\.h|arpa/[a-z]+\.h)>'
@@ -9,13 +9,13 @@ calls='\b(steady_now|steady_clock|system_clock|high_resolution_clock|clock_getti
 
 leading_comment() { awk '/^[[:space:]]*\/\// { print; next } /^[[:space:]]*$/ { if (seen++) exit; next } { exit }' "$1"; }
 
-# Text without comments and string literals, line numbers kept.
+# Prints the text without comments and string literals; keeps line numbers.
 code() { sed -E 's/"([^"\\]|\\.)*"/""/g; s%//.*$%%' "$1"; }
 
 check_unordered() {
   local file=$1 names name hit
   shift
-  # Names declared as unordered containers in the header or its .cpp.
+  # The names declared as unordered containers in the header or its .cpp files.
   names=$(cat "$@" | tr '\n' ' ' | grep -oE 'unordered_(multi)?(map|set)<[^;(){}]*>[&[:space:]]+[a-z_0-9]+' | grep -oE '[a-z_0-9]+$' | sort -u || true)
   for name in $names; do
     while IFS=: read -r hit _; do
@@ -29,7 +29,7 @@ while read -r header; do
   leading_comment "$header" | tr '\n' ' ' | sed 's%///* *%%g; s/  */ /g' | grep -qi 'plain state machine' || continue
   count=$((count + 1))
   files=("$header")
-  for unit in "${header%.hpp}".cpp "${header%.hpp}"_*.cpp; do  # names_of_its_own have their own header
+  for unit in "${header%.hpp}".cpp "${header%.hpp}"_*.cpp; do  # x_y.cpp belongs to x_y.hpp where that exists
     if [[ -f $unit && ( $unit == "${header%.hpp}.cpp" || ! -f ${unit%.cpp}.hpp ) ]]; then files+=("$unit"); fi
   done
   for file in "${files[@]}"; do

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What runtime/docs/ says in code letters must exist: files by their path under runtime/ or the root, names in some source
-# or header of the product.
+# Names in code letters in runtime/docs/ must exist: files under runtime/ or the root, other names in some source or
+# header of the product.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 rooms='runtime objectstore actors kernels train tune'
@@ -15,7 +15,7 @@ for page in runtime/docs/*.md; do
     case $word in
       */*.hpp | */*.cpp | */*.md | */*.sh)
         [[ -e $word || -e runtime/$word ]] || offence "$page:$line: there is no file $word" ;;
-      *[!A-Za-z_0-9:.]*) ;;   # an expression: what is in it is the reader's
+      *[!A-Za-z_0-9:.]*) ;;   # an expression: it is not checked
       *)
         for part in ${word//[:.]/ }; do
           ((${#part} < 3)) || [[ $part =~ ^[0-9]+$ ]] || grep -qxF "$part" "$names" ||

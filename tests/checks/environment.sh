@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# runtime/docs/environment.md lists each variable that the product reads: "TROUPE_X" stands in one file, the one that the
-# table names, and getenv() is called by Environment and by files that the page names.
+# runtime/docs/environment.md lists each variable that the product reads. "TROUPE_X" occurs in one file only, the one that
+# the table names. Only Environment and files that the page names call getenv().
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 page=runtime/docs/environment.md
 readers=$(grep -oP '`\K[a-z_/]+\.cpp(?=`)' "$page" | sort -u)
-# row VARIABLE: line and file of its row
+# row VARIABLE: prints the line number and the file of its row
 row() { grep -nE "^\| \`$1\` \|.*\`[a-z_/]+\.cpp\` \|$" "$page" | sed -E 's/^([0-9]+):.*`([a-z_\/]+\.cpp)` \|$/\1 \2/' | head -1; }
-# Paths of the page are below runtime/ or the root.
+# The page's paths are below runtime/ or the root.
 path_of() { if [[ -e runtime/$1 ]]; then echo "runtime/$1"; else echo "$1"; fi; }
 product() { sources hpp cpp cu cuh | grep -Ev '^(tests|examples)/' | tr '\n' '\0'; }
 

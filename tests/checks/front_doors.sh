@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# The example at the head of each front door compiles. front_doors/NAME.cpp holds what the example takes for granted, with
-# `// EXAMPLE troupe/…` in its place.
+# The usage example at the head of each front-door header compiles. front_doors/NAME.cpp holds the code that the example
+# assumes, with `// EXAMPLE troupe/…` in the example's place.
 # usage: front_doors.sh COMPILER INCLUDE_FOLDER
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 compiler=$1 include=$2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# example HEADER: the first code in its first comment, which is indented by four more
+# example HEADER: prints the first code in the header's first comment, which is indented by four more spaces
 example() { awk '/^#pragma/ || (code && /^\/\/\/ [^ ]/) { exit } /^\/\/\/     / { code = 1; print substr($0, 9) }' "$1"; }
 
 count=0

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every header that is not internal compiles alone, without a warning. One that its own .cpp includes before all else was
-# compiled alone by the build, which uses no precompiled headers for the rooms.
+# Every header that is not internal compiles alone, without a warning. A header that its own .cpp includes first is left
+# out: the build compiled it alone, since the rooms use no precompiled headers.
 # usage: headers.sh COMPILER INCLUDE_FOLDER
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 compiler=$1 include=$2

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A comment in a class that ends with the name of a source, such as `// the door (node_door.cpp)`, says where the functions
-# below it are defined, up to the next such comment or empty line. They are.
+# A comment in a class may end with the name of a source, such as `// the door (node_door.cpp)`. The functions below it,
+# up to the next such comment or empty line, must be defined in that source.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 # Prints line, source and name of each function that is declared under such a heading.

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Includes go down the house only, stay out of other packages' internals, and keep third-party headers out of what
-# users include (they see the standard library and troupe). The rooms above the runtime see what users see.
+# Includes go from upper rooms to lower ones only, and stay out of other packages' internals. Headers that users include
+# use the standard library and troupe alone. The rooms above the runtime use only what users may use.
 #   base <- objectstore <- runtime <- actors <- train <- tune, kernels on base, actors on kernels; floors may be skipped.
 #   runtime/cli is the command line, above train.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-# Rooms that a room may include. Everybody may include runtime/base.
+# The rooms that each room may include. Every room may include runtime/base.
 declare -A below=(
   [base]=''
   [objectstore]='objectstore'
@@ -20,14 +20,15 @@ declare -A below=(
 )
 third_party='^<(caf|capnp|kj|rocksdb|boost|spdlog|fmt|nlohmann|toml\+\+|CLI|openssl|gtest|gmock|rapidcheck|benchmark)/|^<(zmq|nccl|cublas|cuda|cudnn|xxhash|lz4|zstd|rapidcheck|cblas|dnnl)[a-zA-Z_0-9]*(\.h|\.hpp)?>|\.capnp\.h[">]$'
 
-# The layers of runtime/, from below: a folder includes those of lower numbers, and of its own only those named with it.
+# The layers of runtime/, from below. A folder may include folders with lower numbers, and of its own layer only those in
+# `beside`.
 declare -A layer=(
   [base]=0 [ring]=1 [wire]=1 [net]=1 [os]=2 [engine]=3 [scheduling]=4 [front]=5 [detail]=5 [client]=6 [control]=6 [agent]=7
   [boot]=8 [cli]=9
 )
 declare -A beside=([detail]=front [front]=detail)
 
-# folder_of PATH: the layer's folder of a file of runtime/, nothing for others
+# folder_of PATH: prints the layer's folder of a file of runtime/, and nothing for other files
 folder_of() {
   local rest=${1#runtime/}
   [[ $1 == runtime/* ]] || return 0
@@ -46,9 +47,10 @@ check_layers() {
   fi
 }
 
-# Rooms that use the others as a stranger does: only headers that users include, no name of detail or another's internal.
+# Rooms that use the other rooms as a user does: only public headers, and no name of `detail` or of another room's
+# `internal`.
 strangers=' kernels actors train tune examples '
-# The namespace of a room's code below troupe, where it is not the room's name.
+# The namespace of a room's code below troupe, where it differs from the room's name.
 declare -A namespace_of=([actors]=collective)
 
 check_stranger() {
@@ -61,14 +63,15 @@ check_stranger() {
   esac
 }
 
-# Names of other rooms' private halves: what is declared in a public header can be said without its include.
+# Finds names that are private to other rooms. A private name that a public header declares can be used without an
+# include.
 check_names() {
   local room own names file line what
   for room in $strangers; do
     [[ -d $room ]] || continue
     own=${namespace_of[$room]:-$room}
     names='\btroupe::detail::|\b(collective|kernels|train|tune|objectstore|client|agent|control)::internal::'
-    # Without a detail of its own, the room's unqualified one is the runtime's.
+    # In a room without a `detail` of its own, an unqualified `detail` is the runtime's.
     grep -rqE "^namespace troupe::$own::detail" "$room" || names+='|(^|[^:A-Za-z_0-9])detail::'
     while IFS=: read -r file line what; do
       what=$(grep -oE "$names" <<<"${what%%//*}" | head -1) || continue
@@ -108,7 +111,7 @@ check_include() {
   target_room=$(room_of "$target")
   check_layers "$file" "$line" "$target"
   check_stranger "$file" "$line" "$target"
-  # The umbrella is the one header that names every room.
+  # Only the umbrella header includes every room.
   if [[ $file != runtime/troupe.hpp && $target_room != base && " ${below[$room]} " != *" $target_room "* ]]; then
     offence "$file:$line: $room may not include $target_room ($what)"
   fi
@@ -117,7 +120,7 @@ check_include() {
   fi
   if [[ $target == */internal/* ]]; then
     package=${target%%/internal/*}/
-    # Control's messages are frames of the same form, written by the same code.
+    # Control's messages are frames of the same form and are encoded by the same code.
     [[ $package != runtime/wire/ || $file != runtime/control/* ]] || package=runtime/control/
     if [[ $room != tests && $file != "$package"* ]]; then
       offence "$file:$line: $what belongs to ${package%/} alone"
@@ -135,7 +138,7 @@ check_include() {
   fi
 }
 
-# What the install rules give to users.
+# Returns whether the install rules install this header.
 is_public() {
   case $1 in
     */internal/* | */seam/* | */plugin/*) return 1 ;;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The top level holds what was agreed and nothing else: a newcomer sees every room at once.
+# The top level holds the agreed files and folders and nothing else, so that a newcomer sees every room at once.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 allowed=' CMakeLists.txt runtime objectstore actors train tune kernels examples tests README.md LICENSE dev '
@@ -9,7 +9,7 @@ done
 for room in "${rooms[@]}" examples tests; do
   [[ -d $room ]] || offence "$room:1: this folder is missing"
 done
-# Room folders hold their five things; what every room needs is its CMakeLists.txt.
+# Room folders may hold five things; each needs a CMakeLists.txt.
 for room in "${rooms[@]}"; do
   [[ -f $room/CMakeLists.txt ]] || offence "$room/CMakeLists.txt:1: missing"
 done

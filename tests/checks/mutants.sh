@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A planted bug that does not fit the code any more is not planted: each patch applies, to one unit, and tests/simulation/mutants/README.md
-# says when the simulator finds it.
+# A planted bug must fit the present code: each patch applies, changes one unit, and has a row in
+# tests/simulation/mutants/README.md that says when the simulator finds it.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 folder=tests/simulation/mutants

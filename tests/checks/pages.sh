@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Pages: a README has at most 120 lines, the root's 200; links between pages lead somewhere; an invariant's id is defined once,
-# and its prefix is its room's: two letters or more.
+# Pages: a README has at most 120 lines, the root's 200. Links between pages lead to files that exist. An invariant's id
+# is defined once, and its prefix names its room with two letters or more.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 pages=$(find . -name '*.md' -not -path './build*' -not -path './.*/*' -printf '%P\n' | sort)
@@ -24,7 +24,7 @@ for page in $pages; do
     [[ $id != ?-* ]] || offence "$page:$line: $id says no room: give it a prefix such as TRAIN-1"
   done < <(grep -noE '^- (\*\*)?[A-Z]+-[0-9]+(\*\*|:| )' "$page" | sed -E 's/:- /:/; s/\*\*//g; s/[: ]$//' || true)
 done
-# Headers list rules and cite them in their comments.
+# Headers list invariants, and comments cite them: their ids need such a prefix too.
 while IFS=: read -r file line id; do
   offence "$file:$line: ${id//[^A-Z0-9-]/} says no room: give it a prefix such as TRAIN-1"
 done < <(sources hpp cpp cu cuh | tr '\n' '\0' |

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# A check that finds nothing proves nothing until it has found something: each is run on a tree with planted offences.
+# Runs each check on a tree with planted offences, and expects the check to find them. A check that never found anything
+# proves nothing.
 set -euo pipefail
 checks=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 work=$(mktemp -d)
@@ -9,7 +10,7 @@ mkdir -p runtime/base runtime/internal runtime/seam objectstore actors kernels t
 touch {runtime,objectstore,actors,kernels,train,tune}/CMakeLists.txt
 
 failures=0
-# expect CHECK PATTERN: the check fails and its output has a line that matches.
+# expect CHECK PATTERN: requires that the check fails and that a line of its output matches.
 expect() {
   local output
   if output=$("$checks/$1.sh" 2>&1); then

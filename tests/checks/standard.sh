@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Who names the standard library includes it, or a header of troupe does for it. Builds that parse the standard library
-# once for all units (troupe_precompile in runtime/cmake/rooms.cmake) do not notice when nobody did; here stand the
-# headers that are precompiled there.
+# A file that names something of the standard library includes its header, itself or through a header of troupe. Builds
+# that precompile the standard library (troupe_precompile in runtime/cmake/rooms.cmake) do not notice a missing include.
+# This check knows the headers that are precompiled there.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-# What follows std::, up to the first space, and the headers that declare it.
+# Text after std::, up to the first space, followed by the headers that declare it.
 names='(ranges::)?(sort|stable_sort|find|find_if|any_of|all_of|none_of|count|count_if|min|max|clamp|min_element|max_element|lower_bound|upper_bound|fill|fill_n|copy_n|copy_if|transform|remove_if|reverse|shuffle|binary_search|nth_element|equal|unique|rotate|partition|for_each)[(] algorithm
 array array
 (atomic|memory_order) atomic
@@ -37,7 +37,7 @@ if [[ -f runtime/cmake/rooms.cmake ]]; then
   done < <(sed -n '/set(headers </,/)/p' runtime/cmake/rooms.cmake | grep -oE '<[a-z_]+>' | tr -d '<>')
 fi
 while read -r line; do offence "$line"; done < <(NAMES=$names LIST=$list awk '
-  # Whether one of these headers is included by the file or by what it includes of troupe.
+  # Returns whether the file, or a header of troupe that it includes, includes one of these headers.
   function reaches(file, wanted,    i) {
     if (visited[file]++) return 0
     for (i = 1; i <= includes[file]; ++i)

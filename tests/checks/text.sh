@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Small rules about text: guards, length, unfinished work, addresses, and a compiler's trap.
+# Small rules about text: include guards, length, unfinished work, addresses, and a compiler bug.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 count=0
@@ -14,16 +14,18 @@ while read -r file; do
   fi
 done < <(sources hpp cpp cu)
 
-# report SENTENCE PATTERN [grep options] over all sources, markers split so that this file does not match itself
+# report SENTENCE PATTERN [grep options]: searches all sources. Its patterns are split so that this file does not match
+# itself.
 report() {
   local sentence=$1 pattern=$2 line file rest
   while IFS=: read -r file line rest; do
-    [[ $rest != *EXPECT_* ]] || continue  # a test that something is refused has to name it
+    [[ $rest != *EXPECT_* ]] || continue  # a test that something is refused must name it
     offence "$file:$line: $sentence: ${rest:0:80}"
   done < <(sources hpp cpp cu cuh capnp | tr '\n' '\0' | xargs -0 -r grep -HnE "$pattern" || true)
 }
 report 'finish it or leave it out' '\b(TO''DO|FIX''ME|XX''X|HA''CK)\b'
 report '127.0.0.1, since a minimal system does not know the name' '"local''host'
-# GCC 12 destroys a braced temporary inside co_await or co_yield twice: name it first (options, "({...", are safe).
+# GCC 12 destroys a braced temporary inside co_await or co_yield twice, so it needs a name first. Options, "({...", are
+# safe.
 report 'name the braced value before awaiting' '\bco_(await|yield)\b[^;]*[A-Za-z0-9_>]\{[^;]*\}'
 finish "$count files"

@@ -16,15 +16,15 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// What the stand-ins for control and agents do with what they are told.
+/// How the stand-ins for control and agents behave.
 struct Play {
   int control_fails_from = 1000;  ///< the start from which control ends at once
-  std::string broken;             ///< the agent that says that it cannot serve
-  std::string silent, dying;      ///< one that never answers; one that dies of a signal
+  std::string broken;             ///< the agent that reports that it cannot serve
+  std::string silent, dying;      ///< the agent that never answers; the agent that dies of a signal
   bool deaf = false;              ///< agents stay when their launcher's socket closes
 };
 
-/// Lasts until the launcher's end of the socket is closed.
+/// Runs until the launcher's end of the socket is closed.
 [[noreturn]] void serve(int socket, bool deaf) {
   char byte;
   while (deaf || recv(socket, &byte, 1, 0) > 0) pause();
@@ -33,7 +33,8 @@ struct Play {
 
 [[noreturn]] void stand_in(os::Role role, int socket, int start, const Play& play) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // A fork keeps what an exec would close: the launcher's ends of its siblings' sockets.
+  // A fork keeps descriptors that an exec would close: the launcher's ends of its siblings'
+  // sockets.
   for (int fd = 3; fd < 1024; ++fd)
     if (fd != socket) ::close(fd);
   if (role == os::Role::control) {
@@ -87,7 +88,7 @@ struct Stage {
     std::unique_lock lock(mutex);
     return changed.wait_for(lock, 10s, [&] { return events.size() >= count; });
   }
-  /// None of the children exists any more, not even as a zombie.
+  /// Expects that none of the children exists any more, not even as a zombie.
   void expect_nothing_left() {
     for (const pid_t pid : children) EXPECT_EQ(kill(pid, 0), -1) << pid;
   }
@@ -164,7 +165,7 @@ TEST(LocalCluster, ADeadAgentIsToldAndStaysDead) {
   stage.expect_nothing_left();
 }
 
-/// The error of a cluster that cannot start, after which nothing is left.
+/// Returns the error of a cluster that cannot start, and expects that nothing of it is left.
 Error failure(Stage& stage) {
   auto cluster = LocalCluster::start(stage.options);
   EXPECT_FALSE(cluster.ok());

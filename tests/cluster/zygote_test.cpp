@@ -1,5 +1,5 @@
-/// A zygote between an agent that the test plays and children that end at once: more orders and
-/// more ends than any socket buffer holds.
+/// Tests a zygote between an agent, which the test plays, and children that end at once. There
+/// are more orders and reports than any socket buffer holds.
 #include "troupe/runtime/os/zygote.hpp"
 
 #include "troupe/runtime/base/clock.hpp"
@@ -23,11 +23,11 @@ using namespace std::chrono_literals;
 /// Well above what a socket of the default size takes (about 280 packets).
 constexpr std::uint64_t kWorkers = 900;
 
-/// A zygote as a child of this test; its workers call `work` and end.
+/// A zygote as a child of this test. Its workers call `work` and end.
 class ZygoteBursts : public testing::Test {
  protected:
-  /// With a second thread here it would start its workers by exec: this test's program, which is
-  /// none.
+  /// A zygote of a process with a second thread would start its workers by exec of this test's
+  /// program, which is no worker.
   void SetUp() override {
     if (count_threads() != 1) GTEST_SKIP() << "this process has threads of its own";
   }
@@ -44,7 +44,7 @@ class ZygoteBursts : public testing::Test {
     link_ = ZygoteLink(std::move(ends.first));
   }
   void TearDown() override {
-    link_ = ZygoteLink();  // it buries its children and ends
+    link_ = ZygoteLink();  // closing the link makes the zygote reap its children and end
     const Time until = steady_now() + 10s;
     while (pid_ > 0 && waitpid(pid_, nullptr, WNOHANG) == 0) {
       if (steady_now() > until) {
@@ -54,8 +54,8 @@ class ZygoteBursts : public testing::Test {
       usleep(1000);
     }
   }
-  /// Takes what comes until so many have been forked, and have ended. Each report is due within
-  /// 30 s of the one before; how long all take is the machine's matter.
+  /// Takes reports until `forked` workers have been forked and `exited` have ended. Each report
+  /// is due within 30 s of the one before. The total time depends on the machine.
   void expect(std::size_t forked, std::size_t exited) {
     Time until = steady_now() + 30s;
     while (forked_.size() < forked || exited_.size() < exited) {
@@ -101,7 +101,7 @@ TEST_F(ZygoteBursts, EachOfManyEndsAtOnceIsReported) {
   });
   order(1, kWorkers);
   expect(kWorkers, 0);
-  // They all die while nobody reads the reports.
+  // All workers die while the test does not read the reports.
   for (const std::int32_t pid : forked_) ::kill(pid, SIGKILL);
   const Time until = steady_now() + 30s;
   const auto reaped = [&] {

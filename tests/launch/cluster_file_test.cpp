@@ -48,7 +48,7 @@ class ClusterFileTest : public testing::Test {
     EXPECT_TRUE(write_cluster_file(path(), sample()));
     return path();
   }
-  /// Why the file is not taken.
+  /// Returns the reason why the file is refused.
   std::string refusal(Code code = Code::invalid_argument) const {
     const auto file = read_cluster_file(path());
     EXPECT_FALSE(file.ok());
@@ -177,7 +177,7 @@ TEST_F(ClusterFileTest, OnlyClustersThatRunAreFoundAndTheFilesOfOthersGo) {
   waitpid(child, nullptr, 0);
   ASSERT_TRUE(write_cluster_file(default_cluster_file(dead.cluster), dead));
   ClusterFile replaced = sample();
-  replaced.launched -= 1;  // its number was given to a later process
+  replaced.launched -= 1;  // a later process has got the launcher's process id
   ASSERT_TRUE(write_cluster_file(default_cluster_file(replaced.cluster), replaced));
   const auto found = running_clusters();
   ASSERT_EQ(found.size(), 1u);

@@ -18,7 +18,7 @@ struct Ends {
     launcher = std::move(pair.first);
     child = std::move(pair.second);
   }
-  /// A packet as somebody else might write it.
+  /// Sends a packet as a stranger might write it.
   void raw(const std::string& json, std::size_t secret = 32) {
     const std::string bytes = std::string(secret, '\0') + json;
     ASSERT_EQ(::send(launcher.get(), bytes.data(), bytes.size(), 0),

@@ -27,7 +27,7 @@ bool readable(int fd, int limit_ms = 5000) {
   return poll(&entry, 1, limit_ms) == 1;
 }
 
-/// Runs the check as another user and gives its exit code.
+/// Runs the check as another user and returns its exit code.
 template <class Check>
 int as_stranger(Check check) {
   const pid_t child = fork();
@@ -62,14 +62,14 @@ TEST(LocalListener, AnotherUserIsRefusedAndTheNextIsServed) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can play another user";
   const std::string name = fresh_name();
   LocalListener door = LocalListener::listen(name).value();
-  // The stranger notices on its side that the door is not its own.
+  // The stranger notices on its side that another user owns the socket.
   EXPECT_EQ(as_stranger([&] {
               auto socket = knock(name);
               if (socket.ok()) return 1;
               return socket.error().code() == Code::invalid_argument ? 0 : 2;
             }),
             0);
-  // One that does not look is closed by the door, and nothing of it is read.
+  // A stranger that does not look is disconnected by the listener, which reads nothing from it.
   EXPECT_EQ(as_stranger([&] {
               sockaddr_un address{};
               address.sun_family = AF_UNIX;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A program with one mistake must not compile, and the first error must be the sentence that explains the mistake, with
-# every compiler that is here.
+# A program with one mistake must not compile. The first error must be the sentence that explains the mistake, with every
+# compiler that is installed.
 # usage: negative.sh FILE INCLUDE_FOLDER COMPILER...
 set -euo pipefail
 file=$1 include=$2

@@ -1,4 +1,4 @@
-// The smallest program that proves the installed headers and the library belong together.
+// The smallest program that proves that the installed headers and the library belong together.
 #include "troupe/runtime/version.hpp"
 #include "troupe/troupe.hpp"
 

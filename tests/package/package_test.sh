@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the build into a folder of its own and uses the package as a stranger would: through find_package, through
-# pkg-config, and by every header, with nothing of the source tree in the include path.
+# pkg-config, and by every header. The include path holds nothing of the source tree.
 # usage: package_test.sh BUILD SOURCE COMPILER [example...]
 set -euo pipefail
 build=$1 source=$2 compiler=$3
@@ -11,7 +11,7 @@ say() { printf '== %s\n' "$*"; }
 
 say install
 cmake --install "$build" --prefix "$work/first" >/dev/null
-mv "$work/first" "$work/prefix"   # a package that was moved still works
+mv "$work/first" "$work/prefix"   # an installed package that was moved still works
 prefix=$work/prefix
 for unwanted in internal seam schema plugin; do
   [[ -z $(find "$prefix/include" -name "$unwanted") ]] || { say "$unwanted/ was installed"; exit 1; }
@@ -20,7 +20,7 @@ done
 programs=("$source/tests/package/consumer.cpp")
 for example in "$@"; do programs+=("$source/examples/$example.cpp"); done
 
-# run_program FILE: within a minute, and without the build's library in reach.
+# run_program FILE: runs it with a limit of a minute, and without the build's library in reach.
 run_program() {
   case $(basename "$1") in
     03_map_reduce) timeout 60 "$1" "$source/LICENSE" >/dev/null ;;
@@ -47,7 +47,8 @@ for program in "${programs[@]}"; do
   LD_LIBRARY_PATH=$libraries run_program "$work/$name"
 done
 
-# Together: alone each was compiled in the tree (check.headers), and what is not installed is missing here as well.
+# Includes all headers together. check.headers compiles each alone in the tree; a header that is not installed is missing
+# here.
 say 'all installed headers'
 cd "$prefix/include"
 find troupe -name '*.hpp' | sort >"$work/headers"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The README's own text, taken at its word: its first program is built against the installed package with the
-# README's CMakeLists.txt and must print what the README says; exit codes, verbs of ./dev and links must exist.
+# The README's own text holds. Its first program is built against the installed package with the README's CMakeLists.txt
+# and prints what the README says. Exit codes, verbs of ./dev and links exist.
 # usage: readme_test.sh BUILD SOURCE COMPILER
 set -euo pipefail
 build=$1 source=$2 compiler=$3
@@ -10,13 +10,13 @@ trap 'rm -rf "$work"' EXIT
 say() { printf '== %s\n' "$*"; }
 fail() { printf 'README: %s\n' "$*" >&2; exit 1; }
 
-# block NAME: the fenced block that follows a line holding only `NAME`.
+# block NAME: prints the fenced block that follows a line holding only `NAME`.
 block() {
   awk -v name="\`$1\`" '$0 == name { armed = 1; next }
     armed && /^```/ { if (inside) exit; inside = 1; next }
     inside { print }' "$readme"
 }
-# expect CODE COMMAND...: the program ends with this code within a minute.
+# expect CODE COMMAND...: requires that the program ends with this code within a minute.
 expect() {
   local wanted=$1 code=0
   shift

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The compute subset as a stranger builds and uses it: with none of the runtime's libraries, through find_package, by
+# Builds and uses the compute subset as a stranger would: with none of the runtime's libraries, through find_package, by
 # every installed header, and with two processes that a launcher has started.
 # usage: subset_test.sh FOLDER SOURCE COMPILER
 set -euo pipefail
@@ -27,7 +27,7 @@ foreign=$(readelf -d "$library" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -E
 
 say install
 quiet cmake --install "$folder" --prefix "$work/first"
-mv "$work/first" "$work/prefix"   # a package that was moved still works
+mv "$work/first" "$work/prefix"   # an installed package that was moved still works
 headers=$(cd "$work/prefix/include/troupe" && find . -name '*.hpp' | sed 's,^\./,,' | sort)
 for wanted in actors/collective/mesh.hpp train/engine/engine.hpp kernels/device/device.hpp runtime/base/error.hpp; do
   grep -qx "$wanted" <<<"$headers" || fail "$wanted was not installed"

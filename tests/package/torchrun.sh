@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# What torchrun does for a program on one host: starts it once for each rank, with its variables. When a rank fails, the
-# others are ended. Exit code: that of the first rank that failed, or 0.
+# Does what torchrun does for a program on one host: starts it once for each rank, with torchrun's variables. When a rank
+# fails, it ends the others. Exit code: that of the first rank that failed, or 0.
 # usage: torchrun.sh RANKS PROGRAM [argument...]
 set -uo pipefail
 world=$1
 shift
-# A port at which nobody answers, outside of those that the system gives to others.
+# Finds a port on which nothing listens, outside the range of ports that the system assigns itself.
 for ((tries = 0; tries < 100; ++tries)); do
   port=$((20000 + RANDOM % 10000))
   (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || break

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The example that a launcher starts: one, two and three ranks learn the same, and the ranks of a run have equal weights.
+# Tests the example that a launcher starts. One, two and three ranks learn the same, and the ranks of a run have equal
+# weights.
 # usage: torchrun_test.sh PROGRAM
 set -euo pipefail
 program=$1
