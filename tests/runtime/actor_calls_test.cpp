@@ -1,5 +1,5 @@
-// ActorCalls: CALL-1 a call is sent at most once to each life and never after it may have begun
-// elsewhere, CALL-2 order of sending is order of calling.
+// Tests ActorCalls. CALL-1: a call is sent at most once to each life, and never after it may have
+// begun elsewhere. CALL-2: the order of sending is the order of calling.
 #include "troupe/runtime/client/actor_calls.hpp"
 #include "troupe/runtime/client/objects.hpp"
 
@@ -16,7 +16,7 @@ struct Recorder final : ActorCalls::Out {
   std::vector<std::pair<std::uint64_t, int>> sent;
   std::vector<ActorId> watched;
   std::vector<std::pair<int, std::string>> failed;
-  std::vector<Outcome> outcomes;  // of the failed
+  std::vector<Outcome> outcomes;  // of the failed calls
   std::uint64_t sequence = 0;
   bool full = false;
 
@@ -182,7 +182,7 @@ TEST_F(Calls, WhatWasSentAheadIsUnderWayLikeAnyOther) {
 }
 
 TEST_F(Calls, AnArgumentThatIsNotReadyHoldsBackTheLater) {
-  update(ActorState::alive, 1, 5);  // of an actor that nobody called: ignored
+  update(ActorState::alive, 1, 5);  // of an actor that was never called: ignored
   ActorCall* first = submit(1, 2);
   submit(2);
   update(ActorState::alive, 1, 5);
@@ -225,7 +225,7 @@ TEST_F(Calls, AStaleUpdateRevivesNobody) {
   submit(1);
   update(ActorState::alive, 1, 5);
   calls.worker_died(5, 1, died);
-  update(ActorState::alive, 1, 5);  // it had waited for its channel
+  update(ActorState::alive, 1, 5);  // the process had waited for its channel
   submit(2);
   EXPECT_EQ(out.sent.size(), 1u);
   update(ActorState::alive, 2, 6);
@@ -274,7 +274,7 @@ TEST_F(Calls, ALifeElsewhereWaitsForTheEndOfTheLast) {
   update(ActorState::alive, 1, 5);
   submit(2);
   update(ActorState::pending, 2);
-  update(ActorState::alive, 2, 6);  // control heard of the death earlier than this process
+  update(ActorState::alive, 2, 6);  // control learned of the death before this process did
   submit(3);
   EXPECT_EQ(out.sent, (Sent{{5, 1}, {5, 2}}));
   EXPECT_EQ(calls.in_flight(6, 1), nullptr) << "nothing was sent there";
@@ -328,14 +328,14 @@ TEST_F(Calls, KilledFailsLaterCallsAtOnceAndThoseUnderWayWithTheProcess) {
             (Failed{{3, "the actor was killed"}, {1, "died"}, {2, "the actor was killed"}}));
   EXPECT_EQ(calls.live(), 0u);
 
-  calls.killed(kB);  // nobody has called it yet
+  calls.killed(kB);  // no call of it was made yet
   submit(4, 0, kB);
   EXPECT_EQ(out.failed.back().first, 4);
 }
 
-// Found by the simulated clusters: a later life was known while the earlier one's process was not
-// known to be dead; when it was, the killed actor was taken for alive and its calls waited for
-// ever.
+// The directory has announced a later life before this process learns that the earlier life's
+// process is dead. The kill must still count after that death: else the actor would be taken for
+// alive, and its calls would wait for ever.
 TEST_F(Calls, KilledWhileItsNextLifeWaitsForTheEndOfTheLastStaysDead) {
   submit(1);
   update(ActorState::alive, 1, 5);
@@ -380,10 +380,10 @@ TEST_F(Calls, AfterAWordToEndALifeTheNextOneIsCalled) {
   calls.ending_life(kA);
   submit(2);
   EXPECT_EQ(calls.open_way(kA), 0u);
-  update(ActorState::alive, 5, 51);  // said before the agent heard the word
+  update(ActorState::alive, 5, 51);  // sent before the agent read the request to end the life
   EXPECT_EQ(out.sent, (Sent{{50, 1}}));
-  update(ActorState::restarting, 5);  // its answer
-  update(ActorState::alive, 5, 52);   // of a channel that was late
+  update(ActorState::restarting, 5);  // the agent's answer to that request
+  update(ActorState::alive, 5, 52);   // about a channel that was late
   EXPECT_EQ(out.sent, (Sent{{50, 1}}));
   calls.worker_died(50, 1, died);
   update(ActorState::alive, 6, 60);
@@ -407,7 +407,7 @@ TEST_F(Calls, AnActorOfThisProcessIsCalledWithoutAskingAnybody) {
   submit(1);
   EXPECT_TRUE(out.watched.empty());
   EXPECT_EQ(out.sent, (Sent{{9, 1}}));
-  update(ActorState::alive, 3, 9);  // it was watched before
+  update(ActorState::alive, 3, 9);  // another call had watched the actor before
   update(ActorState::alive, 2, 5);
   submit(2);
   EXPECT_EQ(out.sent, (Sent{{9, 1}, {9, 2}}));
@@ -415,10 +415,11 @@ TEST_F(Calls, AnActorOfThisProcessIsCalledWithoutAskingAnybody) {
   EXPECT_EQ(calls.live(), 1u);
 }
 
-/// Calls hold their actor no longer than somebody wants them, and for a while.
+/// Calls keep their actor alive only while their results are wanted, and for a bounded time
+/// after.
 struct UnwantedCalls : Calls {
   ObjectTable table{7};
-  detail::ObjectHandle handle = table.create();  // the user's, of the actor
+  detail::ObjectHandle handle = table.create();  // the user's handle of the actor
   Time now = Time{} + std::chrono::seconds(1000);
 
   ActorCall* ask(int name, const detail::ObjectHandle& result, std::uint32_t waiting = 0) {

@@ -1,6 +1,6 @@
-// ActorHost: HOST-1 every life that control starts is answered and its end reported once, HOST-2
-// control is asked once about an actor, HOST-3 the constructor's arguments are let go once; and
-// what is said again to a control that was restarted.
+// Tests ActorHost. HOST-1: every life that control starts is answered, and its end is reported
+// once. HOST-2: control is asked once about an actor. HOST-3: the constructor's arguments are
+// released once. It also tests what the host repeats to a control that was restarted.
 #include "troupe/runtime/agent/actors.hpp"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ struct Recorder final : ActorHost::Out, ControlPort {
   std::vector<ProcessIndex> ended, killed;
   std::vector<std::pair<ProcessIndex, wire::ActorUpdate>> published;
   std::vector<std::pair<ProcessIndex, control::ActorLocation>> remote;
-  std::vector<bool> silences;  ///< of the same
+  std::vector<bool> silences;  ///< whether each of them is about silence
   std::vector<std::pair<wire::FoundActor, NodeId>> answers;
   int dropped = 0;
 
@@ -175,11 +175,11 @@ TEST_F(Host, WhatAProcessMakesReachesTheWorkerThatControlChooses) {
   EXPECT_EQ(out.payload.size(), 3u);
   ASSERT_EQ(out.refs.size(), 1u);
   EXPECT_EQ(out.refs[0], (wire::OwnedRef{kRef, kOther}));
-  host.created(4, {kA, kFirst, nullptr});   // not its worker
-  host.created(3, {kA, kSecond, nullptr});  // not its life
+  host.created(4, {kA, kFirst, nullptr});   // from a process that is not its worker
+  host.created(3, {kA, kSecond, nullptr});  // about a life that is not its own
   EXPECT_FALSE(host.hosts(3, kA, kFirst));
   host.created(3, {kA, kFirst, nullptr});
-  host.created(3, {kA, kFirst, nullptr});  // said twice
+  host.created(3, {kA, kFirst, nullptr});  // sent twice
   ASSERT_EQ(out.got<control::ActorStarted>().size(), 1u);
   EXPECT_EQ(out.got<control::ActorStarted>()[0].worker, 3u);
   EXPECT_TRUE(host.hosts(3, kA, kFirst));
@@ -229,13 +229,13 @@ TEST_F(Host, NoWorkerIsAFailedStartWithItsSentence) {
   host.no_worker(kFirst, Error(Code::infeasible, "needs 2 GPU"));
   ASSERT_EQ(out.got<control::ActorStartFailed>().size(), 1u);
   EXPECT_EQ(out.got<control::ActorStartFailed>()[0].error->code, Code::infeasible);
-  host.worker_ready(kFirst, 3, {});  // granted meanwhile: given back
+  host.worker_ready(kFirst, 3, {});  // granted meanwhile: released
   EXPECT_TRUE(out.started.empty());
   EXPECT_EQ(out.released.size(), 2u);
 }
 
-// Found by the simulated clusters: nobody had heard of the life's worker when that one's death was
-// told, so that the life waited for its constructor for ever.
+// The worker of a life dies before the host has been told that the life has it. The host must ask
+// for another worker: else the life would wait for its constructor for ever.
 TEST_F(Host, AWorkerThatEndsBeforeTheLifeHasItIsReplacedByAnother) {
   order(made());
   host.worker_died(3, died);
@@ -270,14 +270,15 @@ TEST_F(Host, StopsEndOrKillAndAreReportedAsDeaths) {
   order(spec, kSecond);
   live(kSecond, 4);
   EXPECT_TRUE(out.started.back().second.restarted);
-  host.stop({kSelfNode, 1, kA, kFirst, false, "it was killed"}, now);  // of the life before
+  host.stop({kSelfNode, 1, kA, kFirst, false, "it was killed"}, now);  // for the life before
   EXPECT_TRUE(out.killed.empty());
   host.stop({kSelfNode, 1, kA, kSecond, false, "it was killed"}, now);
   EXPECT_EQ(out.killed, std::vector<ProcessIndex>{4});
   host.worker_died(4, died);
   EXPECT_FALSE(out.got<control::ActorGone>().at(1).intended) << "it may be restarted";
   order(spec, kSecond + 1);
-  host.stop({kSelfNode, 1, kA, kSecond + 1, false, "it was killed"}, now);  // has no worker yet
+  host.stop({kSelfNode, 1, kA, kSecond + 1, false, "it was killed"}, now);  // this life has no
+                                                                            // worker yet
   EXPECT_EQ(out.got<control::ActorGone>().size(), 3u);
   EXPECT_EQ(out.released.back(), kSecond + 1);
   EXPECT_EQ(host.hosted(), 0u);
@@ -291,7 +292,7 @@ TEST_F(Host, AnActorThatDoesNotEndIsKilledInTime) {
   EXPECT_EQ(out.ended, std::vector<ProcessIndex>{3});
   EXPECT_EQ(host.next_deadline(), now + ActorHost::kEndGrace);
   now += std::chrono::seconds(4);
-  host.stop({kSelfNode, 1, kA, kFirst, true, "its last handle is gone"}, now);  // said again
+  host.stop({kSelfNode, 1, kA, kFirst, true, "its last handle is gone"}, now);  // sent again
   EXPECT_EQ(host.next_deadline(), now + ActorHost::kEndGrace - std::chrono::seconds(4));
   now += ActorHost::kEndGrace - std::chrono::seconds(5);
   host.on_tick(now);
@@ -327,7 +328,7 @@ TEST_F(Host, AnAnswerThatNamesAnActorWhichIsEndingIsAskedForAgain) {
   };
   spawn(kB);
   ASSERT_EQ(asked(), 2u);
-  answered(kA);  // control has not heard that nobody holds it
+  answered(kA);  // control has not read that the actor has no holder
   EXPECT_EQ(asked(), 3u);
   EXPECT_TRUE(out.answers.empty());
   answered(kB);
@@ -355,8 +356,8 @@ TEST_F(Host, TwoLivesOfOneActorAreApart) {
   const auto spec = made();
   order(spec, kFirst);
   live(kFirst, 3);
-  order(spec, kSecond);  // control believes the first dead
-  order(spec, kSecond);  // said twice
+  order(spec, kSecond);  // control takes the first life for dead
+  order(spec, kSecond);  // sent twice
   EXPECT_EQ(out.needed.size(), 2u);
   live(kSecond, 4);
   host.worker_died(3, died);
@@ -377,7 +378,7 @@ TEST_F(Host, ControlIsAskedOnceAndAllWatchersAreTold) {
   EXPECT_EQ(out.published[1].second.worker, 3u);
   host.watch(kA, 9);
   EXPECT_EQ(out.published.back().first, 9u) << "who comes late is told at once";
-  locate(control::ActorState::pending, 0);  // by a control that does not know it yet
+  locate(control::ActorState::pending, 0);  // from a control that does not know the actor yet
   EXPECT_EQ(out.published.size(), 3u);
   locate(control::ActorState::restarting, kSecond);
   EXPECT_EQ(out.published.size(), 6u);
@@ -468,7 +469,7 @@ TEST_F(Host, FindsAreAnsweredToWhoAsked) {
   answer.owner = kOther;
   answer.class_name = "Counter";
   host.replied(answer);
-  host.replied(answer);  // once
+  host.replied(answer);  // answered once
   ASSERT_EQ(out.answers.size(), 1u);
   EXPECT_TRUE(out.answers[0].first.found);
   EXPECT_EQ(out.answers[0].first.request, 5u);
@@ -482,7 +483,7 @@ TEST_F(Host, AControlThatWasRestartedIsToldAndAskedAgain) {
   order(spec);
   live(kFirst, 3);
   order(spec, kSecond);  // is being started
-  made(kB);              // without a reply
+  made(kB);              // without an answer from control
   host.unreferenced(kA);
   host.kill(kB, false);
   host.find(7, {5, "n", "s"});
@@ -506,8 +507,9 @@ TEST_F(Host, AControlThatWasRestartedIsToldAndAskedAgain) {
   EXPECT_EQ(out.got<control::FindActor>().size(), 1u);
 
   const auto needed = out.needed.size();
-  host.start({kSelfNode, 4, spec, kSecond + 5, false, 0}, now);  // by the control before
-  host.start({kSelfNode, 3, spec, (std::uint64_t{2} << 32) + 1, false, 0}, now);  // an epoch before
+  host.start({kSelfNode, 4, spec, kSecond + 5, false, 0}, now);  // from the control before this one
+  host.start({kSelfNode, 3, spec, (std::uint64_t{2} << 32) + 1, false, 0}, now);  // from an earlier
+                                                                                  // epoch
   EXPECT_EQ(out.got<control::ActorStartFailed>().size(), 2u);
   EXPECT_FALSE(out.got<control::ActorStartFailed>()[0].error) << "it is placed again";
   EXPECT_EQ(out.needed.size(), needed);
@@ -532,7 +534,8 @@ TEST_F(Host, AKillThatMayBeFollowedByARestartIsSaidAgainUntilThatLifeIsOver) {
     ASSERT_EQ(kills.size(), 1u);
     EXPECT_TRUE(kills[0].may_restart);
     EXPECT_EQ(kills[0].life, kFirst);
-    locate(control::ActorState::alive, kFirst, kOther);  // control has not taken it yet
+    locate(control::ActorState::alive, kFirst, kOther);  // control has not read this node's report
+                                                         // yet
   }
   EXPECT_EQ(host.watched(), 1u) << "nobody watches it but for the kill";
   locate(control::ActorState::restarting, kSecond, {});
@@ -618,7 +621,7 @@ TEST_F(Host, AnEndIsSaidAgainUntilWhatFollowsFromItIsHeard) {
   order(made());
   live(kFirst, 3);
   out.sent.clear();
-  host.worker_died(3, died);  // control dies when its machine has taken this
+  host.worker_died(3, died);  // control dies after its machine has received this message
   EXPECT_EQ(out.got<control::ActorGone>().size(), 1u);
   EXPECT_EQ(out.got<control::WatchActor>().size(), 1u);
   for (const Epoch control : {2, 3}) {
@@ -634,7 +637,8 @@ TEST_F(Host, AnEndIsSaidAgainUntilWhatFollowsFromItIsHeard) {
     ASSERT_EQ(out.got<control::ActorGone>().size(), 1u);
     EXPECT_EQ(out.got<control::ActorGone>()[0].error->message, "killed by signal 9");
   }
-  locate(control::ActorState::alive, kFirst, kSelfNode);  // by a control that has not heard it
+  locate(control::ActorState::alive, kFirst, kSelfNode);  // from a control that has not read of the
+                                                          // death
   out.sent.clear();
   host.registered(1, 4, 0, now);
   EXPECT_EQ(out.got<control::ActorGone>().size(), 1u);
@@ -666,13 +670,14 @@ TEST_F(Host, ALifeOlderThanTheWindowHasNoRestartsBehindIt) {
   EXPECT_EQ(told(), 2u);
   now += std::chrono::seconds(1);
   EXPECT_EQ(told(), 0u) << "also of one that has ended";
-  spec->restart_window = Duration::zero();  // ever
+  spec->restart_window = Duration::zero();  // no window: all restarts count
   EXPECT_EQ(told(), 2u);
 }
 
 TEST_F(Host, OfSeveralEndsOnlyTheLastIsKept) {
   const auto spec = made();
-  for (std::uint64_t life = kFirst; life < kFirst + 5; ++life) {  // its constructor kills it
+  for (std::uint64_t life = kFirst; life < kFirst + 5; ++life) {  // each constructor kills its
+                                                                  // process
     order(spec, life);
     host.worker_ready(life, 3, {});
     host.worker_died(3, died);
@@ -687,7 +692,7 @@ TEST_F(Host, OfSeveralEndsOnlyTheLastIsKept) {
 
 TEST_F(Host, TheFateOfWhatEndedHereIsWatchedUntilItIsKnownAndNoLonger) {
   auto spec = std::make_shared<control::ActorSpec>(*made());
-  spec->id = kB;  // made elsewhere
+  spec->id = kB;  // created on another node
   order(spec);
   host.worker_ready(kFirst, 3, {});
   host.worker_died(3, died);
@@ -700,7 +705,7 @@ TEST_F(Host, TheFateOfWhatEndedHereIsWatchedUntilItIsKnownAndNoLonger) {
 TEST_F(Host, ControlIsToldWhenNoControlAfterItWillHearOfAnEnd) {
   order(made());
   live(kFirst, 3);
-  host.watch(kA, 7);  // somebody else here wants to know, also of what follows
+  host.watch(kA, 7);  // another process of this node watches the actor too, also for later changes
   host.worker_died(3, died);
   locate(control::ActorState::alive, kSecond, kOther);
   EXPECT_TRUE(out.got<control::WatchActor>().back().on);
@@ -713,7 +718,7 @@ TEST_F(Host, ControlIsToldWhenNoControlAfterItWillHearOfAnEnd) {
 
 TEST_F(Host, AnotherControlHearsOfAKillBeforeTheSpawnThatItWouldCarryOutAgain) {
   host.registered(4, 1, 0, now);
-  made();  // the answer is lost with control, which has begun a life of it and ended that
+  made();  // the answer is lost with control, which has begun a life of the actor and ended it
   host.kill(kA, false);
   out.sent.clear();
   host.registered(4, 2, 0, now);
@@ -740,7 +745,7 @@ TEST_F(Host, TheEndOfALifeThatWasStoppedForGoodIsIntendedWhoeverHearsOfIt) {
 TEST_F(Host, WhatWasMadeIsAskedForAgainUntilItLives) {
   host.registered(4, 1, 0, now);
   made();
-  reply(kA, true);  // and control dies before the order to start it has left
+  reply(kA, true);  // control dies before it sends the order to start the actor
   out.sent.clear();
   host.registered(4, 1, 0, now);
   EXPECT_FALSE(out.got<control::SpawnActor>().at(0).again) << "the same control knows";
@@ -758,7 +763,7 @@ TEST_F(Host, AnActorThatWasLostWithItsNameIsDead) {
   made();
   reply(kA, true);
   host.watch(kA, 7);
-  reply(kB, false);  // of the next control: the name is another's now
+  reply(kB, false);  // from the next control: another actor has the name now
   ASSERT_EQ(out.published.size(), 1u);
   EXPECT_EQ(out.published[0].second.state, wire::ActorState::dead);
   EXPECT_EQ(out.published[0].second.error->code, Code::actor_died);
@@ -799,9 +804,9 @@ TEST_F(Host, WhatIsMadeWhenItIsSaidAgainAfterARefusalIsEnded) {
   refuse();
   EXPECT_TRUE(out.got<control::KillActor>().empty()) << "it was said once";
   out.sent.clear();
-  made();  // after the connection was lost, before this node has registered again
+  made();  // after the connection was lost, and before this node has registered again
   host.registered(4, 1, 0, now);
-  refuse();  // and the name is free when the second comes
+  refuse();  // the name is free when the second request arrives
   ASSERT_EQ(out.got<control::KillActor>().size(), 1u);
   EXPECT_EQ(out.got<control::KillActor>()[0].actor, kA);
   EXPECT_FALSE(out.got<control::KillActor>()[0].may_restart);
@@ -818,7 +823,7 @@ TEST_F(Host, WhoMakesAnActorIsAnsweredAlsoByTheNewsOfItsLifeOrDeath) {
     create.request = 11;
     host.create(create, {}, JobId{0, 9}, 7);
     host.watch(kA, 8);
-    locate(state, kFirst);  // by a control that has not answered
+    locate(state, kFirst);  // from a control that has not answered the creation
     reply(kA, true);
     ASSERT_EQ(out.answers.size(), 1u);
     EXPECT_EQ(out.answers[0].first.request, 11u);

@@ -1,4 +1,4 @@
-// Copies that outlive their node: which objects get one and when, and what an importer makes of
+// Tests copies that outlive their node: which objects get one and when, and how an importer uses
 // them when the owner is dead.
 #include "troupe/runtime/agent/copy_plan.hpp"
 #include "troupe/runtime/agent/reference_table.hpp"

@@ -1,4 +1,5 @@
-// What waits costs: a million tasks, objects and calls may be there at once.
+// Tests how much memory each waiting task, object and call needs: a million of them may exist at
+// once.
 #include "troupe/runtime/client/actor_calls.hpp"
 #include "troupe/runtime/client/objects.hpp"
 #include "troupe/runtime/client/tasks.hpp"
@@ -9,7 +10,7 @@
 namespace troupe::client {
 namespace {
 
-/// Nobody grants a lease, no actor lives.
+/// A world without leases and without live actors, so that everything waits.
 struct Silent final : TaskManager::Out, ActorCalls::Out {
   bool send(std::uint64_t, Task&) override { return false; }
   bool send(std::uint64_t, ActorCall&) override { return false; }
@@ -21,13 +22,13 @@ struct Silent final : TaskManager::Out, ActorCalls::Out {
   void fail(ActorCall&, const Error&) override {}
 };
 
-/// Bytes that malloc has handed out, its own share included.
+/// Returns the bytes that malloc has handed out, with its own overhead.
 double heap_bytes() {
   const auto info = mallinfo2();
   return static_cast<double>(info.uordblks + info.hblkhd);
 }
 
-/// A call of f(int, int).
+/// Returns a call of f(int, int).
 detail::Call small_call() {
   static const detail::Callable callable{[](detail::Invocation&) {}};
   detail::Call call;
@@ -41,8 +42,8 @@ detail::Call small_call() {
 
 constexpr int kMany = 50'000;
 
-/// Heap bytes of each of kMany times `one`, whose results stay; as many before may live in what
-/// earlier tests have left.
+/// Calls `one` kLeft + kMany times, and returns the heap bytes for each of the last kMany. All
+/// results stay. The first kLeft calls fill memory that earlier tests have freed.
 template <class One>
 double bytes_each(One&& one) {
   constexpr int kLeft = 200'000;

@@ -90,7 +90,7 @@ TEST(InFlightRefs, TheDeadsOwnObjectsAreFreedAndTheReferenceTablesStay) {
   in_flight.adopted(kSender, kSender, {}, place(1));
   in_flight.adopted(kSender, kSender, {}, place(2));
   in_flight.owned(place(2));
-  in_flight.owned(place(3));  // its adoption is read later
+  in_flight.owned(place(3));  // the agent reads the adoption later
   in_flight.adopted(kSender, kReceiver, {1, 0}, place(3));
   in_flight.adopted(kSender, kSender, {}, place(4));
   in_flight.freed(place(4));
@@ -103,14 +103,14 @@ TEST(InFlightRefs, TheDeadsOwnObjectsAreFreedAndTheReferenceTablesStay) {
 TEST(InFlightRefs, WhatTheReceiverHasPassedOnIsNotFreed) {
   InFlightRefs in_flight;
   in_flight.adopted(kSender, kReceiver, {1, 0}, place(1));
-  in_flight.owned(place(1));  // it came, and was promoted
+  in_flight.owned(place(1));  // the frame arrived, and the ref was promoted
   (void)in_flight.died(kSender);
   EXPECT_TRUE(in_flight.arrived(kReceiver, kSender, 1).free.empty());
   EXPECT_TRUE(in_flight.died(kReceiver).free.empty());
 }
 
-/// The frame is faster than the agent, which reads the receiver's ring first; the free waits while
-/// another ring has not been read.
+/// The frame reaches the receiver before the agent reads the sender's ring; the agent reads the
+/// receiver's ring first. The free then waits while another ring has unread messages.
 TEST(InFlightRefs, AnAdoptionThatIsReadAfterTheFreeGivesNobodyTheObject) {
   InFlightRefs in_flight;
   in_flight.freed(place(1));

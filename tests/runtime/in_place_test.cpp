@@ -1,5 +1,5 @@
-// Tasks that whoever awaits them runs: what may be claimed, the claim's life, and what the rest of
-// the task manager makes of it.
+// Tests tasks that run in place, by the worker that awaits them: which tasks may be claimed, how
+// a claim ends, and how the rest of the task manager treats a claimed task.
 #include "troupe/runtime/base/random.hpp"
 #include "troupe/runtime/client/tasks.hpp"
 
@@ -55,7 +55,7 @@ TEST(ReadyQueue, HolesAreClosed) {
   std::deque<Place> all(10'002);
   ready.push_back(all[0]);
   ready.push_back(all[1]);
-  for (std::size_t i = 2; i < all.size(); ++i) {  // there is always one at either end
+  for (std::size_t i = 2; i < all.size(); ++i) {  // keeps one at either end
     ready.push_back(all[i]);
     ready.erase(all[i - 1]);
   }
@@ -104,7 +104,7 @@ struct InPlace : testing::Test {
     tasks.submit(std::move(task), after(0ms));
     return raw;
   }
-  /// Worker 5 knows that calls are short, so that many wait in its ring.
+  /// Makes worker 5's calls known to be short, so that many wait in its ring.
   void stream(int first, int last, std::vector<Task*>& into) {
     submit(99);
     tasks.granted(1, 10, 5, after(0ms));
@@ -143,12 +143,12 @@ TEST_F(InPlace, WhatIsAskedTooMuchIsTakenBackLater) {
 TEST_F(InPlace, OneRecallBringsAClaimedTaskBackToItsWaiterBeforeAnythingElse) {
   std::vector<Task*> all;
   stream(1, 3, all);
-  out.started[5] = 2;  // the first runs
+  out.started[5] = 2;  // the first call runs
   EXPECT_EQ(tasks.claim(*all[2], after(0ms)), Claim::Answer::wait);
   tasks.recall_claimed();
   tasks.recall_claimed();
   EXPECT_EQ(out.recalled, std::vector<std::uint64_t>{5});
-  tasks.granted(1, 11, 6, after(0ms));  // somebody who would take it
+  tasks.granted(1, 11, 6, after(0ms));  // a lease that could take the task
   tasks.handed_back(5, 3, 2, after(0ms));
   EXPECT_EQ(out.came_back, 1);
   EXPECT_TRUE(tasks.claim_returned());

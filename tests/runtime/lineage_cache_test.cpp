@@ -1,6 +1,6 @@
-// LineageCache: KEPT-1 bytes, KEPT-2 what is known how long, KEPT-3 who takes a call over has what
-// it needs, KEPT-4 each orphan ends; and that only runs cost retries.
-// tests/simulation/ownership_cluster_test.cpp judges the whole protocol.
+// Tests LineageCache. KEPT-1: its bytes are bounded. KEPT-2: how long it knows a call. KEPT-3: a
+// successor that takes a call over has what the call needs. KEPT-4: each orphan ends. Only calls
+// that ran cost retries. tests/simulation/ownership_cluster_test.cpp tests the whole protocol.
 #include "troupe/runtime/agent/lineage_cache.hpp"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ struct Kept : testing::Test, ReferenceTable::Out, LineageCache::Out {
     wire::NodeMessage message;
   };
   std::vector<Said> said;
-  std::vector<wire::Value> answers;  // to whoever asks
+  std::vector<wire::Value> answers;  // to processes that ask
   std::vector<std::uint64_t> freed;
   const Error died{Code::worker_died, "killed"};
 
@@ -60,7 +60,7 @@ struct Kept : testing::Test, ReferenceTable::Out, LineageCache::Out {
     value.location.offset = offset;
     return value;
   }
-  /// With one argument: an object, or result 0 of a kept call.
+  /// Returns a call with one argument: an object, or result 0 of a kept call.
   static wire::KeptCall call(std::uint64_t number, ObjectId object = {}, std::uint64_t made = 0) {
     wire::KeptCall call;
     call.number = number;
@@ -70,7 +70,7 @@ struct Kept : testing::Test, ReferenceTable::Out, LineageCache::Out {
     return call;
   }
   void keep(const wire::KeptCall& call) { kept.keep(kWorker, kJob, call, {}); }
-  /// An object of the worker's whose bytes are at another node; the asker holds it.
+  /// Makes an object of the worker whose bytes are on another node; the asker holds it.
   void make(ObjectId object, std::uint64_t number, std::int32_t retries = 3) {
     references.import_from(kRemote, kElsewhere, kElsewhere);
     references.promote(kWorker, object, forwarded(kRemote), {});
@@ -130,7 +130,7 @@ TEST_F(Kept, AnotherProcessComputesWhatTheDeadOneMade) {
   ASSERT_EQ(answers.size(), 1u);
   EXPECT_EQ(answers[0].forward, kTarget);
   references.hold(kTarget, kSuccessor, -1);
-  references.hold(kTarget, kAsker, -1);  // that came with the answer
+  references.hold(kTarget, kAsker, -1);  // releases the count that came with the answer
   references.hold(kX, kAsker, -1);
   settle();
   kept.forget(kSuccessor, 10);
@@ -203,13 +203,13 @@ TEST_F(Kept, WhoTookItOverMayEndTooUntilNoRetryIsLeft) {
   worker_dies();
   miss(kX);
   somebody = kNext;
-  kept.made(kSuccessor, {{}, 10, 0, 1});  // it runs
+  kept.made(kSuccessor, {{}, 10, 0, 1});  // the call runs
   worker_dies(kSuccessor);
   ASSERT_EQ(said.size(), 6u);
   ASSERT_NE(nth<wire::Rebuild>(5, kNext), nullptr);
   EXPECT_EQ(nth<wire::Rebuild>(5, kNext)->lost, kRemote) << "what was missed at first";
   somebody = 5;
-  worker_dies(kNext);  // before it ran
+  worker_dies(kNext);  // before the call ran
   EXPECT_EQ(said.size(), 9u);
   kept.made(5, {{}, 10, 0, 0});
   worker_dies(5);

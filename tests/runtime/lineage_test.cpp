@@ -1,6 +1,6 @@
-// Lineage: LINEAGE-1 bytes, LINEAGE-2 what is parked, LINEAGE-3 what is under way is not begun
-// again, LINEAGE-4 long chains without recursion; what is gathered, in which order, and what stands
-// in the way.
+// Tests Lineage. LINEAGE-1: its bytes are bounded. LINEAGE-2: which objects are parked.
+// LINEAGE-3: a call that is under way is not begun again. LINEAGE-4: long chains need no
+// recursion. It also tests which calls are gathered, in which order, and what prevents it.
 #include "troupe/runtime/client/lineage.hpp"
 
 #include <gtest/gtest.h>
@@ -23,14 +23,14 @@ struct Lineages : testing::Test {
   std::uint64_t next = 0;
   std::vector<std::unique_ptr<Entry>> entries;
 
-  /// A ready object, which lives as long as the test.
+  /// Returns a ready object that lives as long as the test.
   Handle object(std::size_t bytes = 0) {
     Entry* entry = entries.emplace_back(std::make_unique<Entry>()).get();
     entry->id = ObjectId{1, ++next};
     entry->kind = wire::Value::Kind::shared;
     entry->location.edit().length = bytes;
     entry->ready = true;
-    entry->handles = 2;  // one is the test's: release_object() must not delete it
+    entry->handles = 2;  // one count is the test's, so release_object() does not delete it
     return Handle::adopt(entry);
   }
   static std::unique_ptr<Task> task(std::vector<Handle> arguments, std::vector<Handle> results,
@@ -42,7 +42,7 @@ struct Lineages : testing::Test {
     made->retries_left = retries;
     return made;
   }
-  /// The last handle is gone.
+  /// Drops the last handle; returns whether the object was parked.
   static bool drop(Lineage& lineage, Handle& handle) {
     Entry& entry = entry_of(handle);
     handle = {};
@@ -107,7 +107,7 @@ TEST_F(Lineages, TheOldestIsEvictedAndSaysSo) {
   Entry& parked = entry_of(put);
   drop(lineage, put);
   EXPECT_EQ(lineage.kept(), 2u);
-  drop(lineage, large);  // together they are too much
+  drop(lineage, large);  // together they exceed the limit
   EXPECT_LE(lineage.bytes(), 15'000u);
   EXPECT_EQ(lineage.kept(), 1u);
   EXPECT_EQ(out.freed, std::vector<Entry*>{&parked});
@@ -129,7 +129,7 @@ TEST_F(Lineages, WhatIsToRunIsNotEvicted) {
   drop(lineage, a);
   std::vector<Handle> held;
   const auto runs = lineage.begin_all(*entry_of(b).made_by, held).value();
-  drop(lineage, large);  // more than all that may be kept
+  drop(lineage, large);  // more than the whole limit
   EXPECT_EQ(lineage.kept(), 0u);
   ASSERT_EQ(runs.size(), 2u);
   for (const Lineage::Run& run : runs) {

@@ -1,6 +1,6 @@
-// A private node: ActorHost and the Directory inside it together do what users see of actors:
-// restarts to their limit, names free with the death, messages read before what they follow, ends
-// with the last handle.
+// Tests a private node: ActorHost with the Directory inside it. Together they give what users see
+// of actors: restarts up to the limit, names that are free after the death, messages in order,
+// and an end with the last handle.
 #include "troupe/runtime/agent/local_control.hpp"
 #include "troupe/runtime/agent/actors.hpp"
 
@@ -52,7 +52,7 @@ struct PrivateNode : testing::Test {
   Time now = Time{} + 100s;
   bool job_ended = false;
 
-  /// What the agent's loop does with control's answers.
+  /// Handles control's answers as the agent's loop does.
   void turn() {
     bool more = true;
     while (more) {
@@ -84,9 +84,9 @@ struct PrivateNode : testing::Test {
     host.watch(id, kDriver);
     turn();
   }
-  /// The life that is due comes up in this process.
+  /// Brings up the life that is due, in this process.
   void live(ActorId id, ProcessIndex worker) {
-    if (control.next_deadline()) wait_for_timer();  // of a pause before it
+    if (control.next_deadline()) wait_for_timer();  // for the pause before this life
     host.worker_ready(out.needed.back(), worker, {});
     host.created(worker, {id, out.needed.back(), nullptr});
     turn();
@@ -233,7 +233,7 @@ TEST_F(PrivateNode, AConstructorThatThrowsInALaterLifeIsADeath) {
     turn();
     EXPECT_NE(why().find("no luck"), std::string::npos) << why();
     EXPECT_EQ(last().state, worker == 4 ? ActorState::pending : ActorState::dead);
-    die(worker);  // its process goes, and is nobody's
+    die(worker);  // its process ends and belongs to no actor any more
   }
   EXPECT_NE(why().find("it had used its 2 restarts"), std::string::npos) << why();
   EXPECT_EQ(out.released, out.needed);
@@ -294,7 +294,7 @@ TEST_F(PrivateNode, AKillIsFinalUnlessItMayRestart) {
   EXPECT_EQ(last().state, ActorState::alive);
   die(3);
   EXPECT_EQ(last().state, ActorState::pending);
-  kill(kA, true);  // while it is being started: that counts too
+  kill(kA, true);  // while the life is being started: that counts too
   EXPECT_EQ(out.needed.size(), 3u);
   live(kA, 4);
   kill(kA);
@@ -318,7 +318,7 @@ TEST_F(PrivateNode, AKillReadBeforeTheCreationCounts) {
   unreferenced(kA);
   EXPECT_EQ(host.watched(), 0u);
 
-  kill(kB);  // by somebody who never watched
+  kill(kB);  // by a process that never watched the actor
   create(kB);
   EXPECT_TRUE(out.needed.empty());
   EXPECT_EQ(out.dropped, 2);

@@ -1,4 +1,4 @@
-// Who ends when a node runs out of memory.
+// Tests which worker ends when a node runs out of memory.
 #include "troupe/runtime/agent/memory_guard.hpp"
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ TEST(MemoryGuard, ThenTheNewestTaskThenTheNewestActor) {
   EXPECT_EQ(newest({}), 0u);
 }
 
-/// Its zygote may be too busy to reap it.
+/// The zygote may be too busy to reap the worker that was chosen.
 TEST(MemoryGuard, WhoWasChosenIsNotChosenAgain) {
   MemoryGuard guard({.pause = 1s, .patience = 5s});
   std::vector<WorkerMemory> uses{use(1, 10, 0, 1s), use(2, 10, 0, 2s)};

@@ -1,4 +1,5 @@
-// Who made the objects of a node: bytes of jobs, objects of call sites, and which sites grow.
+// Tests the accounting of a node's objects: bytes of jobs, objects of call sites, and which call
+// sites grow.
 #include "troupe/runtime/agent/object_accounting.hpp"
 #include "troupe/runtime/agent/quota_wait.hpp"
 
@@ -83,7 +84,7 @@ TEST(ObjectAccounting, TooManySitesAreUnknown) {
   EXPECT_NE(accounting.site("f1"), 0u);
 }
 
-// --- who waits at its quota
+// --- waiting at the quota
 
 TEST(QuotaWait, WaitsAsLongAsSomethingOfTheJobIsFreed) {
   using Next = QuotaWait::Next;

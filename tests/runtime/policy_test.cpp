@@ -1,4 +1,4 @@
-// Placement: what each strategy chooses and what each refusal says.
+// Tests placement: what each strategy chooses, and what each refusal says.
 #include "tests/runtime/views.hpp"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,8 @@ TEST(Policy, PacksToHalfUseThenSpreads) {
     order.push_back(d.node.low);
     take(*view.find(d.node), demand(1).need);
   }
-  // Here up to half, then the others in order up to half, then the least used, here first.
+  // The strategy takes this node up to half, then the others in order up to half, then the least
+  // used one, this node first.
   EXPECT_EQ(order, (std::vector<std::uint64_t>{2, 2, 1, 1, 3, 3, 2, 1}));
 }
 
@@ -108,7 +109,7 @@ TEST(Policy, WhatNobodyCanHaveIsInfeasibleAndNeverOverflows) {
   view.find(node_id(1))->total.custom = {{"tpu", kUnit}};
   view.find(node_id(1))->free = view.find(node_id(1))->total;
   std::vector<Resources> needs(6);
-  needs[0].memory = -1;  // what all bits set were, narrowed
+  needs[0].memory = -1;  // the result of narrowing a value with all bits set
   needs[1].memory = kMost;
   needs[2].cpus = -kUnit;
   needs[3].custom = {{"tpu", kUnit}, {"tpu", kUnit}};
@@ -137,14 +138,15 @@ TEST(Policy, BusyIsNotInfeasible) {
 
 TEST(Policy, GpuSharesStayOnOneDevice) {
   EXPECT_EQ(choose_gpus({kUnit, kUnit / 2}, kUnit / 2),
-            (std::vector<std::int32_t>{1}));  // best fit
+            (std::vector<std::int32_t>{1}));  // the best fit
   EXPECT_EQ(choose_gpus({kUnit * 4 / 10, kUnit * 4 / 10}, kUnit / 2),
             (std::vector<std::int32_t>{}));
   EXPECT_EQ(choose_gpus({kUnit, kUnit / 2, kUnit}, 2 * kUnit), (std::vector<std::int32_t>{0, 2}));
   ClusterView view = cluster({node(1, 4, 2)});
   for (auto& free : view.nodes[0].gpu_free) free = kUnit * 4 / 10;
   view.nodes[0].free.gpus = kUnit * 8 / 10;
-  EXPECT_EQ(place(view, demand(0, 0.5)).kind, Decision::Kind::busy);  // 0.8 free, but not on one
+  EXPECT_EQ(place(view, demand(0, 0.5)).kind, Decision::Kind::busy);  // 0.8 GPUs are free, but not
+                                                                      // on one device
 }
 
 TEST(Policy, OfNodesThatAreEquallyFreeTheOneWhereNobodyWaits) {
@@ -152,7 +154,8 @@ TEST(Policy, OfNodesThatAreEquallyFreeTheOneWhereNobodyWaits) {
   view.self = node_id(1);
   view.update(node(1, 0));
   NodeView crowded = node(2, 4);
-  crowded.waiting = 1;  // for a worker that is being started: its resources count as free
+  crowded.waiting = 1;  // one request waits for a worker that is being started: its resources still
+                        // count as free
   view.update(crowded);
   view.update(node(3, 4));
   EXPECT_EQ(place(view, demand(1)).node, node_id(3));

@@ -1,6 +1,6 @@
-// The table of refs of one node against a model that knows who can reach what: whatever the order
-// in which processes pass refs on, put them into values, give names, let go and die, what can be
-// reached is kept and what cannot is freed, once.
+// Tests ReferenceTable on one node against a model that knows which process can reach which
+// object. Processes pass refs on, put them into values, name them, release them and die in any
+// order. Objects that can be reached must be kept; all others must be freed, once.
 #include "troupe/runtime/agent/reference_table.hpp"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace troupe::agent::reference_table_model_test {
 namespace {
 
-constexpr ProcessIndex kProcesses = 4;  // 1 to 4; kSelf: a name
+constexpr ProcessIndex kProcesses = 4;  // 1 to 4; kSelf holds for a name
 
 struct Recorder final : ReferenceTable::Out {
   std::multiset<std::uint64_t> freed;
@@ -36,7 +36,7 @@ class Model {
     for (const auto& [object, count] : counts_[process]) held.push_back(object);
     return held;
   }
-  /// Those that nobody can reach.
+  /// Returns the objects that no process can reach.
   std::multiset<std::uint64_t> gone() const {
     std::set<std::uint64_t> reached;
     std::vector<std::uint64_t> left;
@@ -112,7 +112,7 @@ TEST(ReferencesModel, WhatCanBeReachedIsKeptAndTheRestIsFreedOnce) {
         }
         RC_ASSERT(out.freed == model.gone());
       }
-      // Never too early.
+      // No object is freed too early.
       for (const std::uint64_t object : out.freed) RC_ASSERT(model.gone().count(object) == 1u);
     }
     while (references.settle()) {

@@ -1,5 +1,5 @@
-// ReferenceTable between nodes: who counts whom when a ref is passed on, values of other nodes,
-// deaths. tests/simulation/ownership_cluster_test.cpp judges the whole protocol.
+// Tests ReferenceTable between nodes: which node counts which when a ref is passed on, values of
+// other nodes, and deaths. tests/simulation/ownership_cluster_test.cpp tests the whole protocol.
 #include "troupe/runtime/agent/reference_table.hpp"
 
 #include <gtest/gtest.h>
@@ -96,7 +96,7 @@ struct ReferencesBetweenNodes : testing::Test {
     }
     EXPECT_FALSE(references.settle()) << "the agent would never sleep";
   }
-  /// A ref of kA arrives for process 1.
+  /// A ref of kA arrives, and process 1 holds it.
   void arrive(ObjectId object, ProcessIndex from = kA) {
     references.import_from(object, kA, from);
     references.hold(object, 1, +1);
@@ -133,7 +133,7 @@ TEST_F(ReferencesBetweenNodes, WhatNobodyWantsIsReleased) {
 TEST_F(ReferencesBetweenNodes, ComesAgainWhileItsReleaseIsOnItsWay) {
   arrive(kX);
   let_go(kX);
-  arrive(kX);  // the owner counted us anew, whether it has read the release or not
+  arrive(kX);  // the owner has counted this node anew, whether it has read the release or not
   EXPECT_EQ(out.take(), (std::vector<Hold>{{kA, kX, kSelf, -1}}));
 }
 
@@ -193,7 +193,7 @@ TEST_F(ReferencesBetweenNodes, OnItsWayToTheOwnerItIsKeptUntilItLeaves) {
 TEST_F(ReferencesBetweenNodes, AProxyReadBeforeTheRing) {
   arrive(kX);
   EXPECT_EQ(references.export_to(kX, kN, 1), kA);
-  references.peer_hold(kN, kX, kA, -1);  // even the receiver's word comes first
+  references.peer_hold(kN, kX, kA, -1);  // even the receiver's message may come first
   settle();
   references.hold(kX, kN, +1, 1);
   EXPECT_EQ(references.total_holds(), 1);
@@ -317,7 +317,7 @@ TEST_F(ReferencesBetweenNodes, ANodeAwaitsAsAProcessDoes) {
 }
 
 TEST_F(ReferencesBetweenNodes, ForwardedAcrossOwners) {
-  // kX is ours and forwards to kY of kA, which forwards to kZ of kA.
+  // kX belongs to this node and forwards to kA's kY, which forwards to kA's kZ.
   arrive(kY);
   wire::Value to_y = value_of(Kind::forwarded), to_z = value_of(Kind::forwarded);
   to_y.forward = kY;
@@ -378,7 +378,7 @@ TEST_F(ReferencesBetweenNodes, ItsOwnersDeathEndsWhatWaits) {
 TEST_F(ReferencesBetweenNodes, PassedOnOfADeadOwnerIsNotWaitedFor) {
   arrive(kX);
   references.hold(kX, kN, +1, 1);
-  references.export_to(kX, kN, 1);  // its owner would have told us
+  references.export_to(kX, kN, 1);  // the owner would have told this node
   references.hold(kX, kN, +1, 1);
   references.node_died(kA, death());
   references.hold(kX, 1, -1, 1);
@@ -405,7 +405,8 @@ TEST_F(ReferencesBetweenNodes, ADeadNodeHoldsNothingAndIsNotHeard) {
 }
 
 TEST_F(ReferencesBetweenNodes, PassedOnByADeadNodeAndFreedSaysSo) {
-  // kN got the ref from kM, which died; ours had let go: its registration comes too late.
+  // kN got the ref from kM, which died, and this node had released it: kN's registration comes
+  // too late.
   references.node_died(kM, death());
   references.peer_hold(kN, kX, kM, +1);
   references.await(kX, kN);
@@ -430,7 +431,8 @@ TEST_F(ReferencesBetweenNodes, WhoPassedItOnIsToldWhenTheOwnerHasCountedUs) {
   EXPECT_EQ(out.take(), std::vector<Hold>{}) << "of nothing that was passed on to us";
 }
 
-// The owner names the node, and the sender has another index since its talk with us broke off.
+// The link to the sender broke off, so the sender has another index here. The owner's message
+// names the node, and means the sender's first pass.
 TEST_F(ReferencesBetweenNodes, WhatTheOwnerSaysOfAPassRelievesNoLaterOne) {
   constexpr ProcessIndex kAgain = 103;
   references.add_node(kAgain);
@@ -447,7 +449,8 @@ TEST_F(ReferencesBetweenNodes, WhatTheOwnerSaysOfAPassRelievesNoLaterOne) {
   EXPECT_EQ(out.take(), std::vector<Hold>{});
 }
 
-// The same, but kX is kN's for us, and kA took itself for its owner when it passed it to kM.
+// As above, but for this node kN owns kX, and kA took itself for the owner when it passed the ref
+// to kM.
 TEST_F(ReferencesBetweenNodes, WhatAReceiverSaysOfAPassOfOursIsNoneOfADeadSenders) {
   arrive(kX, kM);
   let_go(kX);
@@ -462,10 +465,9 @@ TEST_F(ReferencesBetweenNodes, WhatAReceiverSaysOfAPassOfOursIsNoneOfADeadSender
   EXPECT_EQ(references.size(), 0u);
 }
 
-// Found by the simulated clusters: the sender came back, had lost kA meanwhile, and passed the ref
-// on as its own. What kA said of the first pass was taken for its word on a pass of ours, the first
-// stayed, and kA's word on the next one that kM passed on was taken for that: kM counts us for
-// ever.
+// The sender kM passes a ref of kA's, reconnects under another index, has lost kA meanwhile, and
+// passes the ref on as its own. The owner's message about the first pass must settle that pass,
+// and not a later pass of this node. Otherwise kM counts this node for ever.
 TEST_F(ReferencesBetweenNodes, WhatTheOwnerSaysOfADeadSendersPassEndsItAlsoWhenThatOneStandsIn) {
   constexpr ProcessIndex kAgain = 103;
   references.add_node(kAgain);
@@ -474,7 +476,7 @@ TEST_F(ReferencesBetweenNodes, WhatTheOwnerSaysOfADeadSendersPassEndsItAlsoWhenT
   references.node_died(kM, death());
   references.import_from(kX, kAgain, kAgain);
   references.hold(kX, 1, +1);
-  references.peer_hold(kA, kX, kAgain, -1);  // of what kM passed on
+  references.peer_hold(kA, kX, kAgain, -1);  // about the ref that kM passed on
   let_go(kX);
   arrive(kX, kAgain);
   out.take();
@@ -482,8 +484,8 @@ TEST_F(ReferencesBetweenNodes, WhatTheOwnerSaysOfADeadSendersPassEndsItAlsoWhenT
   EXPECT_EQ(out.take(), (std::vector<Hold>{{kAgain, kX, kA, -1}}));
 }
 
-// Found by the simulated clusters: the talk between owner and receiver broke off, so that the owner
-// never heard of the receiver, and who had passed the ref on kept the object for ever.
+// The link between owner and receiver breaks off, so the owner never learns of the receiver. The
+// sender must then be told by the receiver, else it keeps the object for ever.
 TEST_F(ReferencesBetweenNodes, WhoPassedItOnIsToldWhenTheOwnerIsLostToUs) {
   references.import_from(kX, kA, kM);
   references.import_from(kX, kA, kN);
@@ -495,8 +497,7 @@ TEST_F(ReferencesBetweenNodes, WhoPassedItOnIsToldWhenTheOwnerIsLostToUs) {
   EXPECT_EQ(out.take(), (std::vector<Hold>{{kM, kY, kA, -1}}));
 }
 
-// Found by the simulated clusters: who gets a ref whose owner we have lost may take us for the
-// owner.
+// A node that gets a ref whose owner this node has lost may take this node for the owner.
 TEST_F(ReferencesBetweenNodes, WhoTakesUsForTheOwnerThatWeHaveLostLeavesNothing) {
   for (const ObjectId id : {kX, kY}) arrive(id);
   references.node_died(kA, death());
@@ -522,7 +523,8 @@ TEST_F(ReferencesBetweenNodes, NorDoesWhoHasItFromThatOne) {
   let_go(kX);
   EXPECT_EQ(references.size(), 0u);
   out.take();
-  references.peer_hold(kM, kX, kN, +1);  // kN has passed it on to kM, in our name
+  references.peer_hold(kM, kX, kN, +1);  // kN has passed the ref on to kM, and named this node as
+                                         // the owner
   EXPECT_EQ(out.take(), (std::vector<Hold>{{kM, kX, kN, -1}})) << "so that it relieves kN";
   references.peer_hold(kN, kX, kN, -1);
   references.peer_hold(kM, kX, kM, -1);
@@ -530,7 +532,8 @@ TEST_F(ReferencesBetweenNodes, NorDoesWhoHasItFromThatOne) {
   EXPECT_EQ(references.size(), 0u);
 }
 
-// Schedule 2196260: only the note of kN says that we had let go of the ref.
+// The table remembers the released ref for kN alone. kM's release, after kN's death, must still
+// find no count.
 TEST_F(ReferencesBetweenNodes, NorDoesWhoHasItFromThatOneWhenThatOneDies) {
   arrive(kX);
   references.node_died(kA, death());
@@ -547,7 +550,7 @@ TEST_F(ReferencesBetweenNodes, NorDoesWhoHasItFromThatOneWhenThatOneDies) {
   EXPECT_EQ(references.orphans(), 0u);
 }
 
-// Schedules 1362866 and 1716690.
+// The ref comes back from kN after this node released it, and goes to kN again.
 TEST_F(ReferencesBetweenNodes, NorDoesWhoSendsItBackWhenWeHaveLetGoAndGetsItAgain) {
   arrive(kX);
   references.node_died(kA, death());
@@ -580,7 +583,8 @@ TEST_F(ReferencesBetweenNodes, ManyOfThoseCostACountNoMoreThanFew) {
   EXPECT_EQ(references.total_holds(), std::int64_t{kCounts});
 }
 
-// We owned it, lost its holder's node and let go of it; from there it came to kN, and back to us.
+// This node owned kX, lost the node of its holder, and released it. From there the ref came to
+// kN, and back to this node.
 TEST_F(ReferencesBetweenNodes, NorWhoCountedHereBeforeItBecameAnothers) {
   references.peer_hold(kN, kX, kM, +1);
   arrive(kX);
@@ -589,8 +593,8 @@ TEST_F(ReferencesBetweenNodes, NorWhoCountedHereBeforeItBecameAnothers) {
   EXPECT_EQ(references.size(), 0u);
 }
 
-// The same, but kN spoke while we had it from another node; what it gives back comes after we let
-// go of it.
+// As above, but kN's message arrives while this node has the ref from another node. kN's release
+// comes after this node's own.
 TEST_F(ReferencesBetweenNodes, NorWhoCountedHereWhileItWasAnothers) {
   arrive(kX, kA);
   references.peer_hold(kN, kX, kM, +1);
@@ -629,7 +633,7 @@ TEST_F(ReferencesBetweenNodes, AReceiversDeathRelievesWhoPassedItOn) {
   references.hold(kX, kN, +1, 1);
   references.export_to(kX, kN, 1);
   references.node_died(kN, death());
-  references.peer_hold(kA, kX, kN, -1);  // the owner had read it before
+  references.peer_hold(kA, kX, kN, -1);  // the owner had read the pass before the receiver's death
   let_go(kX);
   EXPECT_EQ(references.size(), 0u);
 }
@@ -655,7 +659,8 @@ TEST_F(ReferencesBetweenNodes, TheMakerIsAskedOnceHoweverManyMissAValue) {
   references.rebuilt(1, kX, forward(kZ), {});
   ASSERT_EQ(out.answers.size(), 3u);
   for (const auto& answer : out.answers) EXPECT_EQ(answer.value.forward, kZ);
-  // Who hears of it late is told at once; who misses the new one asks again.
+  // A process that asks late is answered at once. A process that misses the new object makes the
+  // table ask again.
   references.rebuild(kX, 2, kY);
   EXPECT_EQ(out.answers.size(), 4u);
   references.rebuild(kX, 2, kZ);
@@ -822,7 +827,7 @@ TEST_F(ReferencesTakenForTheOwner, ByTheOneThatTheyTakeForTheOwnerSayThatItIsLos
 }
 
 struct ReferencesBadCopy : ReferencesBetweenNodes {
-  /// Another node's object, whose bytes were fetched and have gone bad here, say two processes.
+  /// Makes another node's object whose fetched bytes are reported as bad by two processes here.
   void find_bad() {
     arrive(kX);
     references.await(kX, 1);
@@ -875,7 +880,7 @@ TEST_F(ReferencesBetweenNodes, WhoKeepsLineageHearsOfTheEnd) {
   references.hold(kX, 2, -1);
   settle();
   EXPECT_EQ(out.over, std::vector<ObjectId>{kX});
-  references.keeps_lineage(1, kX);  // it is gone already
+  references.keeps_lineage(1, kX);  // the call is no longer kept
   EXPECT_EQ(out.over.size(), 2u);
 }
 

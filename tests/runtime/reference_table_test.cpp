@@ -1,5 +1,6 @@
-// ReferenceTable: REF-1 nothing with a holder is freed, REF-2 the dead hold nothing, REF-3 every
-// Await is answered once. tests/simulation/ownership_test.cpp judges the whole protocol.
+// Tests ReferenceTable. REF-1: nothing with a holder is freed. REF-2: a dead process holds
+// nothing. REF-3: every Await is answered once. tests/simulation/ownership_test.cpp tests the
+// whole protocol.
 #include "troupe/runtime/agent/reference_table.hpp"
 
 #include <gtest/gtest.h>
@@ -101,7 +102,7 @@ TEST_F(References, FreedAtTheSecondLookOnly) {
 
 TEST_F(References, ACountReadLateSavesIt) {
   references.promote(1, kX, shared(7), {});
-  references.hold(kX, 1, -1);  // read before the +1 that it follows
+  references.hold(kX, 1, -1);  // read before the +1 that precedes it
   EXPECT_TRUE(references.settle());
   references.hold(kX, 2, +1);
   settle();
@@ -180,7 +181,7 @@ TEST_F(References, AnAwaitReadBeforeItsPromoteWaitsOnePass) {
   ASSERT_EQ(out.answers.size(), 1u);
   EXPECT_EQ(out.answers[0].value.kind, wire::Value::Kind::shared);
 
-  references.await(kZ, 2);  // nobody's
+  references.await(kZ, 2);  // an object that is not known
   settle();
   ASSERT_EQ(out.answers.size(), 2u);
   EXPECT_EQ(out.answers[1].value.error->code, Code::object_lost);
@@ -203,7 +204,7 @@ TEST_F(References, TheDeadHoldNothingAndOweAnError) {
   ASSERT_EQ(out.answers.size(), 1u);
   EXPECT_EQ(out.answers[0].value.error->code, Code::object_lost);
   EXPECT_EQ(out.answers[0].value.error->cause->message, "killed");
-  references.hold(kX, 1, +1);  // somebody sent it a message that nobody will read
+  references.hold(kX, 1, +1);  // of a message that will never be read
   EXPECT_EQ(references.total_holds(), 1);
   references.process_died(2, died);
   settle();
@@ -268,7 +269,7 @@ TEST_F(References, OfRefsWithoutAnOwnerTheOlderOnesAreForgottenWhenThereAreTooMa
   EXPECT_LE(references.orphans(), ReferenceTable::kMostOrphans);
   EXPECT_GE(references.orphans(), ReferenceTable::kMostOrphans / 2);
   EXPECT_EQ(references.size(), 0u);
-  // The receiver takes us for the owner: of those that are remembered nobody is counted.
+  // The receiver takes this node for the owner. It is not counted for the remembered objects.
   references.peer_hold(kReceiver, {7, n}, kSelf, +1);
   EXPECT_EQ(references.size(), 0u);
   references.node_died(kReceiver, died);

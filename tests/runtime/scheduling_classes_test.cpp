@@ -1,4 +1,5 @@
-// Which key a task of large arguments gets: those of one node share leases of their own.
+// Tests the key of a task with large arguments: tasks whose arguments lie on one node share
+// leases of their own.
 #include "troupe/runtime/client/scheduling_classes.hpp"
 
 #include <gtest/gtest.h>

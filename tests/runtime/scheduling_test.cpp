@@ -1,5 +1,5 @@
-// Leases: amounts always add up, blocked chains finish, nobody starves, the dead give everything
-// back.
+// Tests leases: the amounts always add up, blocked chains finish, no request starves, and dead
+// processes give everything back.
 #include "tests/runtime/views.hpp"
 #include "troupe/runtime/base/buggify.hpp"
 #include "troupe/runtime/base/random.hpp"
@@ -25,7 +25,7 @@ std::vector<Event> pick(const std::vector<LeaseEvent>& events) {
 struct Table : LeaseTable {
   Time now{};
   explicit Table(LeaseOptions options) : LeaseTable(std::move(options), node_id(1)) {}
-  /// Starts the workers asked for, with running numbers, and returns everything that came out.
+  /// Starts the requested workers, with running numbers, and returns all events.
   std::vector<LeaseEvent> settle() {
     std::vector<LeaseEvent> all;
     for (bool more = true; more;) {
@@ -83,7 +83,8 @@ TEST(Leases, AChainThreeDeepOnOneCpuFinishes) {
   Table table(options(1, 1));
   std::vector<Granted> chain;
   for (int depth = 0; depth < 3; ++depth) {
-    // The caller (a driver, then each worker) asks for the next level and blocks on it.
+    // The caller (the driver, then each worker) requests a lease for the next level and blocks on
+    // it.
     table.request(100 + static_cast<OwnerId>(depth), 1, demand(1), 1, table.now);
     for (int i = 0; i < 5 && chain.size() <= static_cast<std::size_t>(depth); ++i) {
       const auto grants = pick<Granted>(table.settle());
@@ -112,9 +113,9 @@ TEST(Leases, AnUnblockedTaskResumesAtOnceAndNothingIsGrantedUntilBalanced) {
   table.blocked(first.worker, table.now);
   table.request(2, 1, demand(1), 1, table.now);
   const auto second = pick<Granted>(table.settle())[0];
-  table.unblocked(first.worker, table.now);  // two run on one CPU: a debt of one
+  table.unblocked(first.worker, table.now);  // two workers run on one CPU: a debt of one
   EXPECT_EQ(table.self_view().free.cpus, 0);
-  table.request(3, 1, demand(0), 1, table.now);  // would fit, needs nothing
+  table.request(3, 1, demand(0), 1, table.now);  // needs nothing, so it would fit
   EXPECT_TRUE(pick<Granted>(table.settle()).empty());
   EXPECT_NE(table.explain(3, 1).find("tasks that were blocked run again and come first"),
             std::string::npos);
@@ -140,7 +141,7 @@ TEST(Leases, ExtraWorkersForBlockedChainsStartAtALimitedRateNeverZero) {
     starts.push_back(table.now);
     table.blocked(grants[0].worker, table.now);
   }
-  EXPECT_EQ(starts[1], starts[0]);  // the first extra one at once
+  EXPECT_EQ(starts[1], starts[0]);  // the first extra worker starts at once
   for (std::size_t i = 2; i < starts.size(); ++i) EXPECT_EQ(starts[i] - starts[i - 1], 100ms);
 }
 
@@ -155,7 +156,7 @@ TEST(Leases, IdleLeasesAreReclaimedWhenOthersWait) {
   EXPECT_EQ(reclaims[0].owner, 1u);
   EXPECT_EQ(reclaims[0].lease, held.lease);
   table.on_timer(table.now);
-  EXPECT_TRUE(pick<ReclaimLease>(table.settle()).empty());  // asked once
+  EXPECT_TRUE(pick<ReclaimLease>(table.settle()).empty());  // the lease is reclaimed once only
   table.returned(held.lease, table.now);
   EXPECT_EQ(pick<Granted>(table.settle())[0].owner, 2u);
 }
@@ -259,7 +260,7 @@ TEST(Leases, WhatWasSpilledInVainComesBackAndThatNodeIsNotAskedAgain) {
   EXPECT_EQ(table.wanted(1, 1), spilled);
   table.request_more(1, 1, demand(1), 2, table.now);
   EXPECT_EQ(table.wanted(1, 1), spilled + 2);
-  table.update_node(node(2, 8), table.now);  // it has been heard of
+  table.update_node(node(2, 8), table.now);  // the node has sent its view
   EXPECT_EQ(pick<Spilled>(table.settle()).size(), spilled + 2);
   table.node_gone(node_id(2), table.now);
   table.spill_failed(1, 1, demand(1), 1, table.now, {}, node_id(2));
@@ -273,13 +274,14 @@ TEST(Leases, WhatWasGivenBackToAnotherNodeIsFreeThereBeforeItSaysSo) {
   ASSERT_EQ(pick<Spilled>(table.settle()).size(), 2u);
   table.returned_there(node_id(2), demand(1), table.now);
   EXPECT_EQ(pick<Spilled>(table.settle()).size(), 1u) << "the third, in the place of the first";
-  table.returned_there(node_id(3), demand(1), table.now);  // nobody knows that one
+  table.returned_there(node_id(3), demand(1), table.now);  // a node that is not known
   NodeView full = node(2, 2);
   full.free.cpus = 0;
   table.update_node(full, table.now);
   table.request(1, 1, demand(1), 1, table.now);
   EXPECT_TRUE(pick<Spilled>(table.settle()).empty());
-  table.returned_there(node_id(2), demand(1), table.now);  // one of those that it has told of
+  table.returned_there(node_id(2), demand(1), table.now);  // one of the leases that node 2's view
+                                                           // contains
   EXPECT_EQ(pick<Spilled>(table.settle()).size(), 1u);
 }
 
@@ -304,7 +306,8 @@ TEST(Leases, WhatASilentNodeGaveAndGotBackIsAskedForAgain) {
   there.node = node_id(2);
   table.request(1, 1, there, 1, table.now);
   ASSERT_EQ(pick<Spilled>(table.settle()).size(), 1u);
-  // The lease was had and returned between two reports of that node: it has nothing new to say.
+  // The other node granted the lease and got it back between two of its reports. Its next report
+  // is the same as the last, so it sends none.
   table.request(2, 1, there, 1, table.now);
   EXPECT_TRUE(pick<Spilled>(table.settle()).empty()) << "it may be in use";
   ASSERT_TRUE(table.next_deadline()) << "the request would wait for ever";
@@ -365,7 +368,7 @@ TEST(Leases, ASpilledRequestThatWaitsGoesBackWhenAnotherNodeHasRoom) {
   table.request(9, 1, demand(1), 2, table.now, {.spilled = true});
   table.now += 10s;
   table.on_timer(table.now);
-  EXPECT_TRUE(pick<Refused>(table.settle()).empty());  // nobody else could serve it
+  EXPECT_TRUE(pick<Refused>(table.settle()).empty());  // no other node could serve it
   table.update_node(node(3, 4), table.now);
   const auto refused = pick<Refused>(table.settle());
   ASSERT_EQ(refused.size(), 1u);
@@ -377,7 +380,7 @@ TEST(Leases, ASpilledRequestThatWaitsGoesBackWhenAnotherNodeHasRoom) {
   table.request(9, 2, here, 1, table.now, {.spilled = true});
   table.now += 10s;
   table.on_timer(table.now);
-  EXPECT_TRUE(pick<Refused>(table.settle()).empty());  // it must run here
+  EXPECT_TRUE(pick<Refused>(table.settle()).empty());  // the task must run here
 }
 
 TEST(Leases, ShapesOfLessThanACpuRunSideBySide) {
@@ -419,7 +422,7 @@ TEST(LeaseJobs, AWorkerServesItsJobOnlyAndAnIdleOneMakesPlace) {
   table.request(1, 1, demand(1), 1, table.now, of_job(7));
   const auto first = pick<Granted>(table.settle()).at(0);
   table.returned(first.lease, table.now);
-  EXPECT_TRUE(table.settle().empty());  // it stays warm
+  EXPECT_TRUE(table.settle().empty());  // the worker stays warm
   table.request(2, 1, demand(1), 1, table.now, of_job(8));
   const auto events = table.settle();
   ASSERT_EQ(pick<StopWorker>(events).size(), 1u);
@@ -485,7 +488,7 @@ TEST(LeaseJobs, OnePlaceGoesFromJobToJobByPatience) {
   }
   EXPECT_GT(served[1], 300);
   EXPECT_GT(served[2], 300);
-  EXPECT_LE(stops, 6);  // one per patience of 2 s
+  EXPECT_LE(stops, 6);  // one for each patience of 2 s
 }
 
 TEST(LeaseJobs, NoLeaseIsReclaimedForAJobThatCouldNotUseIt) {
@@ -494,7 +497,7 @@ TEST(LeaseJobs, NoLeaseIsReclaimedForAJobThatCouldNotUseIt) {
   table.request(2, 1, demand(1), 2, table.now, of_job(2));
   const auto grants = pick<Granted>(table.settle());
   ASSERT_EQ(grants.size(), 2u);
-  EXPECT_NE(grants[0].owner, grants[1].owner);  // one place each
+  EXPECT_NE(grants[0].owner, grants[1].owner);  // one worker for each owner
   table.now += 1s;
   table.on_timer(table.now);
   EXPECT_TRUE(pick<ReclaimLease>(table.settle()).empty());
@@ -526,9 +529,10 @@ TEST(LeaseJobs, AJobsEndStopsItsIdleWorkersAndThoseUnderWay) {
 TEST(LeaseJobs, AWorkerThatALateRequestOfAnEndedJobGotStopsWithItsLease) {
   Table table(options(8, 4));
   table.job_ended(1, table.now);
-  table.request(2, 1, demand(1), 1, table.now, of_job(1));  // of another node, which had not heard
+  table.request(2, 1, demand(1), 1, table.now, of_job(1));  // from another node, which had not
+                                                            // learned of the job's end
   const auto grant = pick<Granted>(table.settle()).at(0);
-  table.job_ended(1, table.now);  // as is said of each worker that comes up for an ended job
+  table.job_ended(1, table.now);  // called again for each worker that comes up for an ended job
   EXPECT_TRUE(pick<StopWorker>(table.settle()).empty());
   table.returned(grant.lease, table.now);
   const auto stopped = pick<StopWorker>(table.settle());
@@ -553,14 +557,15 @@ TEST(LeaseJobs, AnActorOfAnEndedJobStillGetsItsWorker) {
   EXPECT_EQ(pick<StopWorker>(events)[0].worker, 102u);
 }
 
-// Found by the simulated clusters: its job's end was told while the actor still waited.
+// The table is told of the job's end while its actor still waits for a worker.
 TEST(LeaseJobs, AWorkerForAnActorThatEndsBeforeItGetsItStops) {
   Table table(options(1, 1));
   const RequestKind kind{.spilled = false, .dedicated = true, .job = 1};
   table.request(1, 1, demand(1), 1, table.now, kind);
   ASSERT_EQ(pick<StartWorker>(table.take_events()).size(), 1u);
   table.job_ended(1, table.now);
-  table.request(2, 1, demand(1), 1, table.now, of_job(2));  // takes what the actor needs
+  table.request(2, 1, demand(1), 1, table.now, of_job(2));  // takes the resources that the actor
+                                                            // needs
   table.worker_started(200, table.now, false, 2);
   table.worker_started(101, table.now, true, 1);
   table.job_ended(1, table.now);
@@ -581,7 +586,8 @@ TEST(Leases, ARequestThatNoNodeCanGrantIsRefusedAndTheTableGoesOn) {
   LeaseTable table(options, node_id(1));
   std::vector<ResourceDemand> requests(4);
   requests[0].need.memory = -1;
-  requests[1].need.custom = {{"tpu", kUnit}, {"tpu", kUnit}};  // the policy took them one by one
+  requests[1].need.custom = {{"tpu", kUnit}, {"tpu", kUnit}};  // each amount fits, their sum does
+                                                               // not
   requests[2].need.cpus = std::numeric_limits<std::int64_t>::min();
   requests[3].need.custom = {{"tpu", std::numeric_limits<std::int64_t>::max()}, {"tpu", 2}};
   std::uint64_t key = 0;
@@ -667,7 +673,7 @@ TEST(Leases, WhatWaitsForAFasterNodeKeepsNothingBackOnASlowOne) {
   here.node = node_id(1);
   table.request(9, 1, here, 1, table.now);
   EXPECT_EQ(pick<Granted>(table.settle()).size(), 1u);
-  table.now += 3s;  // a period in which the one that has waited would keep younger ones back
+  table.now += 3s;  // time enough for an old waiting request to hold younger ones back
   table.request(9, 2, here, 1, table.now);
   const auto events = table.settle();
   EXPECT_EQ(pick<Granted>(events).size(), 1u);
@@ -682,7 +688,7 @@ TEST(Leases, DrainingGrantsNothingNew) {
   table.request(1, 2, demand(1), 1, table.now);
   EXPECT_TRUE(table.settle().empty());
   table.request(9, 1, demand(1), 1, table.now, {.spilled = true});
-  EXPECT_EQ(pick<Refused>(table.settle()).size(), 1u);  // its own agent asks elsewhere
+  EXPECT_EQ(pick<Refused>(table.settle()).size(), 1u);  // the request's own agent asks another node
   table.set_draining(false, table.now);
   EXPECT_EQ(pick<Granted>(table.settle()).size(), 1u);
 }
@@ -695,7 +701,8 @@ TEST(Leases, ABlockedWorkerThatKeptItsResourcesWouldBeNoticed) {
   table.request(1, 1, demand(1), 1, table.now);
   table.blocked(pick<Granted>(table.settle()).at(0).worker, table.now);
   table.request(2, 1, demand(1), 1, table.now);
-  EXPECT_TRUE(pick<Granted>(table.settle()).empty());  // the deadlock that the chain test would see
+  EXPECT_TRUE(pick<Granted>(table.settle()).empty());  // the deadlock that the test of chains would
+                                                       // find
   simulation_hooks.mutant = nullptr;
 }
 
@@ -789,7 +796,7 @@ struct Forest {
       for (std::size_t i = 0; i < tasks.size(); ++i) {
         Task& task = tasks[i];
         if (task.lease != lost->lease || task.done || !task.started) continue;
-        task.started = task.waiting = false;  // it is retried; its children run on
+        task.started = task.waiting = false;  // the task is retried; its children run on
         task.lease = 0;
         request(static_cast<int>(i));
       }
@@ -814,7 +821,7 @@ struct Forest {
       table.blocked(tasks[i].worker, now);
       return;
     }
-    if (task.children_left > 0) {  // a retry whose children still run: waits for them again
+    if (task.children_left > 0) {  // a retry waits again for the children that still run
       task.waiting = true;
       return table.blocked(task.worker, now);
     }

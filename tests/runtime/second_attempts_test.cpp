@@ -1,5 +1,6 @@
-// TaskManager: a task that runs unusually long gets a second attempt, TASK-5 one of the two ends it
-// and neither waits behind the other; the usual time of a function.
+// Tests TaskManager: a task that runs unusually long gets a second attempt. TASK-5: one of the
+// two attempts ends the task, and neither waits behind the other. It also tests the estimate of a
+// function's usual time.
 #include "troupe/runtime/client/tasks.hpp"
 
 #include <gtest/gtest.h>
@@ -54,8 +55,8 @@ struct SecondAttempts : testing::Test {
     task->retries_left = retries;
     tasks.submit(std::move(task), now);
   }
-  /// Five tasks of 50 ms have run on the first worker, so that 150 ms are too long; then one is
-  /// sent there at 1 s.
+  /// Runs five tasks of 50 ms on the first worker, so that 150 ms are too long. Then sends one
+  /// there at 1 s.
   void SetUp() override { begin(true, 3); }
   void begin(bool may, std::int32_t retries) {
     if (!tasks.has_worker(kFirst)) tasks.granted(0, 10, kFirst, at(0ms));
@@ -66,8 +67,8 @@ struct SecondAttempts : testing::Test {
     submit(may, at(1s), retries);
     out.sent.clear();
   }
-  std::uint64_t slow() const { return out.sequence; }  ///< its number, when it was sent last
-  /// The second attempt runs on the second worker; gives the number of the first.
+  std::uint64_t slow() const { return out.sequence; }  ///< the number of the task's last attempt
+  /// Starts the second attempt on the second worker; returns the number of the first.
   std::uint64_t both_run() {
     const std::uint64_t first = slow();
     tasks.tick(at(1150ms));
@@ -118,7 +119,7 @@ TEST_F(SecondAttempts, TheFirstThatEndsCountsAndTheOtherFindsNoResults) {
     EXPECT_FALSE(tasks.retry(late.first, late.second, at(1300ms)));
     EXPECT_TRUE(tasks.ended(late.first, late.second, 900ms, at(2s))->results.empty());
     EXPECT_EQ(tasks.live(), 0u);
-    tasks.tick(at(10s));  // both leases go back
+    tasks.tick(at(10s));  // both leases are returned
     begin(true, 3);
   }
 }
@@ -167,7 +168,7 @@ TEST_F(SecondAttempts, ALateOneThatDiesOrIsHandedBackIsOver) {
   EXPECT_EQ(tasks.live(), 0u);
   EXPECT_TRUE(out.failed.empty());
 
-  tasks.tick(at(10s));  // the idle lease goes back
+  tasks.tick(at(10s));  // the idle lease is returned
   begin(true, 3);
   const std::uint64_t again = both_run();
   tasks.ended(kSecond, slow(), 20ms, at(1170ms));

@@ -1,4 +1,4 @@
-/// A node that is short of processes: who waits for one, and who is refused.
+/// Tests a node that is short of processes: which requests wait for one, and which are refused.
 #include "troupe/runtime/agent/process_limit.hpp"
 #include "troupe/runtime/scheduling/lease_table.hpp"
 
@@ -15,7 +15,7 @@ using troupe::Time;
 constexpr JobNumber kJob = 1;
 
 struct ShortOfProcesses : testing::Test {
-  /// Every start that is asked for answers at once, as long as `system_room` lasts.
+  /// Answers every requested start at once, as long as `system_room` lasts.
   void serve() {
     for (auto events = table.take_events(); !events.empty(); events = table.take_events())
       for (auto& event : events) {
@@ -75,7 +75,7 @@ TEST_F(ShortOfProcesses, APlaceThatComesFreeIsUsed) {
   table.worker_died(granted[0].worker, now);
   serve();
   EXPECT_EQ(granted.size(), 4u);
-  pass(4s);  // the patience of the other began anew
+  pass(4s);  // the patience of the other request began anew
   EXPECT_TRUE(refused.empty());
   pass(2s);
   EXPECT_EQ(refused.size(), 1u);
@@ -93,7 +93,7 @@ TEST_F(ShortOfProcesses, ATaskWaitsForAWorkerOfItsJobThatRuns) {
   serve();
   pass(60s);
   EXPECT_TRUE(refused.empty());
-  table.blocked(granted[0].worker, now);  // nobody is left who could run it
+  table.blocked(granted[0].worker, now);  // no worker is left that could run the task
   serve();
   pass(6s);
   ASSERT_EQ(refused.size(), 1u);

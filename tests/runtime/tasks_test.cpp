@@ -1,5 +1,6 @@
-// TaskManager: TASK-1 a task is in one place, TASK-2 an unstarted call costs no retry, TASK-3 a
-// reclaimed lease gets nothing new; and when it asks for, recalls and returns leases.
+// Tests TaskManager. TASK-1: a task is in one place. TASK-2: an unstarted call costs no retry.
+// TASK-3: a reclaimed lease gets no new calls. It also tests when leases are requested, recalled
+// and returned.
 #include "troupe/runtime/client/tasks.hpp"
 
 #include <gtest/gtest.h>
@@ -16,15 +17,15 @@ Time at(Duration d) {
   return Time{} + d;
 }
 
-/// Tasks are told apart by their first result's place in line: call.bytes holds one byte.
+/// Records effects. A task's name is the one byte in its call.bytes.
 struct Recorder final : TaskManager::Out {
   std::vector<std::pair<std::uint64_t, int>> sent;  // worker, task
   std::vector<std::pair<std::uint64_t, std::uint32_t>> requests;
   std::vector<std::uint64_t> returned, recalled;
-  std::size_t returned_by_then = 0;  // leases, when the last one was asked for
+  std::size_t returned_by_then = 0;  // leases returned before the last request
   std::vector<int> failed;
-  Code last = Code::internal;     // of what failed last
-  std::vector<Outcome> outcomes;  // of what failed
+  Code last = Code::internal;     // of the last failure
+  std::vector<Outcome> outcomes;  // of the failures
   std::map<std::uint64_t, std::uint64_t> sequence;
   std::set<std::uint64_t> full, forgotten;
 
@@ -68,8 +69,8 @@ struct Tasks : testing::Test {
     tasks.submit(std::move(task), now);
     return raw;
   }
-  /// A lease 10 on worker 5 that knows its calls are short, with tasks first..last in flight from
-  /// sequence 2 on.
+  /// Makes a lease 10 on worker 5 whose calls are known to be short, with tasks first..last in
+  /// flight from sequence 2 on.
   void stream(int first, int last, std::int32_t retries = 3) {
     submit(99);
     tasks.granted(1, 10, 5, at(0ms));
@@ -85,7 +86,7 @@ TEST_F(Tasks, AsksOnceThenWhenItDoublesAndWithdrawsWhenDrained) {
   EXPECT_EQ(out.requests, (Requests{{1, 1}, {1, 2}, {1, 4}}));
   out.requests.clear();
   tasks.granted(1, 10, 5, at(0ms));
-  tasks.ended(5, 1, 1us, at(0ms));  // short: the rest streams
+  tasks.ended(5, 1, 1us, at(0ms));  // short, so the other calls follow without waiting
   EXPECT_EQ(out.sent.size(), 5u);
   EXPECT_EQ(out.requests.back(), (std::pair<std::uint64_t, std::uint32_t>{1, 0}));
   EXPECT_EQ(tasks.queued(), 0u);
@@ -245,7 +246,7 @@ TEST_F(Tasks, ARefusedKeyFailsWhatIsReadyAndCanBecomeFeasible) {
   EXPECT_EQ(out.sent, (Sent{{5, 2}}));
 }
 
-// Its first attempt may have run, whatever ends the second.
+// The first attempt may have run, however the second ends.
 TEST_F(Tasks, WhatAnEarlierAttemptRanIsNotCalledNotExecuted) {
   stream(1, 2);
   tasks.worker_died(5, 2, died, false, at(0ms));
@@ -259,7 +260,7 @@ TEST_F(Tasks, WhatAnEarlierAttemptRanIsNotCalledNotExecuted) {
 TEST_F(Tasks, WhatIsTriedAgainAfterItsAnswerIsNotCalledNotExecuted) {
   stream(1, 1);
   tasks.reclaim(10, at(0ms));
-  EXPECT_TRUE(tasks.retry(5, 2, at(0ms)));  // it threw, say
+  EXPECT_TRUE(tasks.retry(5, 2, at(0ms)));  // as if it threw
   submit(2);
   tasks.refused(1, Error(Code::infeasible, "no"));
   EXPECT_EQ(out.failed, (std::vector<int>{1, 2}));
@@ -355,7 +356,7 @@ TEST_F(Tasks, ATaskThatKilledThreeWorkersIsNotTriedAgain) {
     tasks.worker_died(worker, 1, died, alone, at(0ms));
   };
   dies(true);
-  dies(false);  // with its node: that was not the task's doing
+  dies(false);  // the worker died with its node, which was not the task's doing
   dies(true);
   EXPECT_TRUE(out.failed.empty());
   dies(true);
@@ -365,7 +366,7 @@ TEST_F(Tasks, ATaskThatKilledThreeWorkersIsNotTriedAgain) {
   EXPECT_EQ(out.sent.back(), (std::pair<std::uint64_t, int>{20, 2})) << "the other one goes on";
 }
 
-// An argument was lost: the task has not run, and runs when that is there again.
+// An argument was lost. The task has not run, and runs when the argument is there again.
 TEST_F(Tasks, APostponedTaskIsSentAgainWithoutCostingARetry) {
   Task* task = submit(1, 0, 0);
   tasks.granted(1, 10, 5, at(0ms));
@@ -376,7 +377,7 @@ TEST_F(Tasks, APostponedTaskIsSentAgainWithoutCostingARetry) {
   EXPECT_EQ(task->attempt, 2u);
   tasks.argument_ready(*task, at(2ms));
   EXPECT_EQ(out.sent, (Sent{{5, 1}, {5, 1}}));
-  tasks.postponed(5, 2, 0, at(3ms));  // it is there already
+  tasks.postponed(5, 2, 0, at(3ms));  // the argument is there already
   EXPECT_EQ(out.sent.size(), 3u);
   EXPECT_TRUE(tasks.ended(5, 3, 1us, at(4ms)) != nullptr);
   EXPECT_EQ(tasks.live(), 0u);

@@ -1,4 +1,4 @@
-/// Nodes, clusters and needs in a few words, for the tests of placement and leases.
+/// Short makers of nodes, clusters and demands, for the tests of placement and leases.
 #pragma once
 
 #include "troupe/runtime/scheduling/policy.hpp"
