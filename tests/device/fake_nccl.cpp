@@ -1,7 +1,7 @@
-// NCCL for tests: its ranks are threads of one process, its streams queues of a HostDevice. It is
-// as asynchronous as the non-blocking NCCL: a call returns ncclInProgress, and what it asks for is
-// on the stream when ncclCommGetAsyncError says success. Reductions run over ranks in descending
-// order and round 16-bit numbers at each step.
+// A library in NCCL's place for tests. Its ranks are threads of one process, and its streams are
+// queues of a HostDevice. It is as asynchronous as NCCL in non-blocking mode: a call returns
+// ncclInProgress, and its operation is on the stream once ncclCommGetAsyncError returns success.
+// Reductions add the ranks in descending order and round 16-bit numbers at each step.
 #include "tests/device/fake_nccl.hpp"
 #include "tests/device/fake_stream.hpp"
 #include "troupe/kernels/half/half.hpp"
@@ -48,7 +48,7 @@ struct State {
 
 struct Member;
 
-/// A message that waits for its other end.
+/// A send or receive that waits for its counterpart.
 struct Post {
   Call call;
   Member* by = nullptr;
@@ -60,7 +60,7 @@ struct Group {
   explicit Group(int ranks) : size(ranks) {}
   struct Meeting {
     std::map<int, Call> calls;
-    std::map<int, std::pair<int, int>> requests;  // color and key, of a split
+    std::map<int, std::pair<int, int>> requests;  // color and key of each rank in a split
     std::map<int, std::pair<std::shared_ptr<Group>, int>> places;
     bool done = false;
   };
@@ -68,12 +68,12 @@ struct Group {
   std::mutex mutex;
   std::condition_variable changed;
   int joined = 0;
-  bool broken = false;  // a rank has aborted: nothing ends any more
+  bool broken = false;  // a rank has aborted: no operation ends any more
   std::map<std::uint64_t, Meeting> meetings;
   std::map<std::pair<int, int>, std::deque<std::shared_ptr<Post>>> sends, receives;
 };
 
-/// Shared by the handle and by what its streams still hold.
+/// A rank's membership, shared by its handle and by the operations that its streams still hold.
 struct Member {
   std::shared_ptr<Group> group;
   int rank = 0;
@@ -169,7 +169,7 @@ void reduce_any(int type, const std::vector<const void*>& parts, void* out, std:
   }
 }
 
-/// The whole operation, for all ranks at once.
+/// Carries out the whole operation, for all ranks at once.
 void carry_out(const std::map<int, Call>& calls) {
   const Call& first = calls.begin()->second;
   const std::size_t bytes = first.count * size_of(first.type), ranks = calls.size();
@@ -249,7 +249,7 @@ void run_transfers(const std::shared_ptr<Member>& me, const std::vector<Call>& c
   });
 }
 
-/// On the stream.
+/// Runs as an element of the stream's queue.
 void run_calls(const std::shared_ptr<Member>& me, const std::vector<Call>& calls,
                std::uint64_t sequence) {
   while ((state.held & (1u << me->rank)) != 0 && !me->aborted)
@@ -268,7 +268,7 @@ void start(const std::shared_ptr<Member>& me, std::function<void()> job) {
   me->changed.notify_all();
 }
 
-/// What NCCL's own threads do: one thing after the other.
+/// Plays NCCL's own threads: does one item of work after the other.
 void work(const std::shared_ptr<Member>& me) {
   for (;;) {
     std::function<void()> job;
@@ -333,7 +333,8 @@ int submit(ncclComm* comm, std::vector<Call> calls) {
   const std::uint64_t sequence = ++me->sequence;
   start(me, [me, calls = std::move(calls), sequence] {
     FakeStream* stream = calls.front().stream;
-    std::this_thread::sleep_for(std::chrono::microseconds(20));  // it is on the stream only now
+    std::this_thread::sleep_for(std::chrono::microseconds(20));  // the operation is on the stream
+                                                                 // only after this
     auto* run =
         new std::function<void()>([me, calls, sequence] { run_calls(me, calls, sequence); });
     const auto f = [](void* arg) {
@@ -421,7 +422,7 @@ int ncclGetUniqueId(FakeId* id) {
   return kSuccess;
 }
 int ncclCommInitRank(ncclComm**, int, FakeId, int) {
-  return kInvalidArgument;  // it blocks
+  return kInvalidArgument;  // such a call would block
 }
 int ncclCommInitRankConfig(ncclComm** comm, int ranks, FakeId id, int rank, FakeConfig* config) {
   if (config == nullptr || config->size < sizeof *config || config->magic != 0xcafebeef ||

@@ -1,14 +1,16 @@
-// What tests ask of the library in NCCL's place, by dlsym("fake_nccl").
+// Functions with which tests control the library in NCCL's place; found by dlsym("fake_nccl").
 #pragma once
 
 struct FakeNccl {
-  /// Operations of these ranks (bits) do not begin, until others are named or they are aborted.
+  /// Holds back the operations of these ranks (bits) until another call names other ranks, or
+  /// they are aborted.
   void (*hold)(unsigned ranks);
-  /// The next operation of this rank ends its communicator with this result.
+  /// Makes the next operation of this rank end its communicator with this result.
   void (*fail)(int rank, int result);
-  /// An abort does not return.
+  /// With 1, an abort does not return.
   void (*stick)(int yes);
-  /// "alive" communicators now; since the start "aborted", "destroyed", "operations", and
-  /// "violations": two threads in one communicator, or a call before the last one was ready.
+  /// Returns a count. "alive": communicators now. Since the start: "aborted", "destroyed",
+  /// "operations", and "violations" (two threads in one communicator, or a call before the last
+  /// one was ready).
   int (*count)(const char* what);
 };

@@ -1,9 +1,9 @@
-// What stands for a cudaStream_t in tests: the queue of a HostDevice.
+// The tests' cudaStream_t: the queue of a HostDevice.
 #pragma once
 
 struct FakeStream {
-  /// Runs f(arg) when all that the queue held has run.
+  /// Runs f(arg) when everything that the queue holds now has run.
   void (*enqueue)(FakeStream* self, void (*f)(void*), void* arg);
-  /// Where the host reaches memory of the device.
+  /// Returns the address at which the host reaches memory of the device.
   void* (*reach)(FakeStream* self, void* memory);
 };

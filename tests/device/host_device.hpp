@@ -1,13 +1,13 @@
-// A device for tests that is as far from the host as a GPU: its queues run beside the host, on
-// threads of their own, and the host that touches its memory gets SIGSEGV. The operations are the
-// CPU's.
+// A device for tests that is as far from the host as a GPU. Its queues run beside the host, on
+// threads of their own, and a host thread that touches its memory gets SIGSEGV. The operations
+// are the CPU's.
 //
 //     HostDevice gpu;
 //     Engine engine(model, layout, mesh, gpu.device(), optimizer);
 //     EXPECT_EQ(gpu.strays(), "");                 // no kernel was given memory of the host
 //
-// What it shows: host reads of device memory, missing waits between queues and the host, memory of
-// the host in kernels. What it does not show: anything of CUDA itself.
+// It shows host reads of device memory, missing waits between queues and the host, and memory of
+// the host in kernels. It does not show anything of CUDA itself.
 #pragma once
 
 #include "tests/device/fake_stream.hpp"
@@ -40,16 +40,19 @@
 namespace troupe::kernels {
 
 struct HostDeviceOptions {
-  /// Before each thing that a queue does: makes a missing wait show.
+  /// The pause of a queue before each operation. It makes a missing wait show.
   Duration delay = std::chrono::microseconds(20);
-  /// is_device_memory() says yes to all: for tests that have nothing but the host's.
+  /// is_device_memory() returns true for all memory. It is for tests that have only memory of the
+  /// host.
   bool takes_all = false;
-  std::size_t bytes = std::size_t{256} << 20;  ///< of address space; memory is not used again
+  std::size_t bytes = std::size_t{256} << 20;  ///< of address space; a piece is never given out
+                                               ///< twice
 };
 
-/// Two mappings of one piece of memory: the device's, which nobody may touch, and the host's. Their
-/// addresses have the same lower halves. So a number of 32 bits beside padding may look like memory
-/// of the device: it stays what it is when it becomes the host's.
+/// Two mappings of one piece of memory: the device's ("far"), which no one may access, and the
+/// host's ("near"). Their addresses have the same lower 32 bits. A 32-bit number beside padding
+/// may look like an address of the device when it is read as a pointer. Its translation to the
+/// host's address changes the upper half only, so the number keeps its value.
 class TwoFaces {
  public:
   explicit TwoFaces(std::size_t bytes) : bytes_(bytes) {
@@ -68,12 +71,12 @@ class TwoFaces {
     ::munmap(near_, bytes_);
     ::close(fd_);
   }
-  /// Zeroed; null when there is no room.
+  /// Returns zeroed memory; null when there is no room.
   char* take(std::size_t bytes) noexcept {
     const std::size_t size = (bytes + 4095) / 4096 * 4096, first = taken_.fetch_add(size);
     return first + size <= bytes_ ? far_ + first : nullptr;
   }
-  /// Who still uses it reads zeros.
+  /// Makes the pages zero, so a late reader reads zeros.
   void release(const void* memory, std::size_t bytes) noexcept {
     const auto* at = static_cast<const char*>(memory);
     const auto offset = static_cast<off_t>(is_far(memory) ? at - far_ : at - near_);
@@ -87,8 +90,8 @@ class TwoFaces {
   }
 
  private:
-  static constexpr std::uintptr_t kPlaces = 1024;  // that are tried for the host's mapping
-  /// Null when the place is taken.
+  static constexpr std::uintptr_t kPlaces = 1024;  // places tried for the host's mapping
+  /// Returns null when the place is taken.
   char* map(char* place, int protection, int flags) const noexcept {
     void* base = ::mmap(place, bytes_, protection, MAP_SHARED | flags, fd_, 0);
     if (base == MAP_FAILED) return nullptr;
@@ -108,13 +111,13 @@ class TwoFaces {
   std::atomic<std::size_t> taken_{0};
 };
 
-/// What a HostDevice and its queues share.
+/// State that a HostDevice and its queues share.
 struct HostDeviceShared {
   explicit HostDeviceShared(const HostDeviceOptions& how) : options(how), memory(how.bytes) {}
   HostDeviceOptions options;
   TwoFaces memory;
   std::mutex mutex;
-  std::string strays;  // kernels that were given memory of the host
+  std::string strays;  // names of kernels that were given memory of the host
   std::atomic<int> host_waits{0};
 
   void* reach(const void* memory_of) const noexcept {
@@ -149,7 +152,7 @@ class HostEvent final : public EventState {
   mutable std::condition_variable changed_;
 };
 
-/// A thread that does one thing after the other.
+/// A thread that runs one operation after the other.
 class HostQueue final : public Queue {
  public:
   explicit HostQueue(std::shared_ptr<HostDeviceShared> shared)
@@ -183,7 +186,7 @@ class HostQueue final : public Queue {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return todo_.empty(); });
   }
-  void* scratch(std::size_t) override { std::abort(); }  // kernels have the CPU's
+  void* scratch(std::size_t) override { std::abort(); }  // kernels use the CPU queue's
   void parallel(std::int64_t, std::int64_t,
                 const std::function<void(std::int64_t, std::int64_t)>&) override {
     std::abort();  // the device's queue divides no work of the host
@@ -197,7 +200,8 @@ class HostQueue final : public Queue {
     if constexpr (std::is_same_v<O, Dropout>) copy.samples = nullptr;
     if constexpr (std::is_same_v<O, ChunkSquares>) copy.out = nullptr;
     to_near(name, copy);
-    // What operations.hpp says is memory of the host: read in the call, and written in the end.
+    // These members are memory of the host (operations.hpp): Dropout's is read during the call,
+    // and ChunkSquares' is written at the end.
     if constexpr (std::is_same_v<O, Dropout>) return run_dropout(operation, copy, o.samples);
     if constexpr (std::is_same_v<O, ChunkSquares>) copy.out = o.out;
     enqueue([this, operation, copy] { operation(cpu_.compute(), copy); });
@@ -220,7 +224,7 @@ class HostQueue final : public Queue {
       operation(cpu_.compute(), o);
     });
   }
-  /// Pointers of the device become the host's.
+  /// Replaces the device's pointers by the host's.
   template <class O>
   void to_near(const char* name, O& copy) {
     static_assert(std::is_trivially_copyable_v<O>);
@@ -228,7 +232,7 @@ class HostQueue final : public Queue {
     constexpr bool finds_strays = true;
     __builtin_clear_padding(&copy);
 #else
-    constexpr bool finds_strays = false;  // padding may look like memory
+    constexpr bool finds_strays = false;  // padding may look like an address
 #endif
     auto* bytes = reinterpret_cast<unsigned char*>(&copy);
     for (std::size_t at = 0; at + sizeof(void*) <= sizeof(O); at += sizeof(void*)) {
@@ -245,7 +249,7 @@ class HostQueue final : public Queue {
       }
     }
   }
-  /// Addresses of the heap, the stack and of mappings.
+  /// Returns whether the word looks like an address of the heap, the stack or a mapping.
   static bool looks_like_memory(std::uintptr_t word) noexcept {
     return (word >> 40 >= 0x55 && word >> 40 <= 0x56) || word >> 40 == 0x7f;
   }
@@ -270,7 +274,7 @@ class HostQueue final : public Queue {
   mutable Stream stream_{};
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::function<void()>> todo_;  // references stay while others are added
+  std::deque<std::function<void()>> todo_;  // a deque: references stay valid while others are added
   bool stopping_ = false;
   std::thread thread_;
 };
@@ -300,7 +304,7 @@ class HostDeviceState final : public DeviceState {
     return memory == nullptr || where == Where::device ? memory : shared_->memory.near(memory);
   }
   void release(void* memory, std::size_t bytes, Where where) noexcept override {
-    // As cudaFree does: what is under way ends first.
+    // As cudaFree does, waits for what is under way.
     compute_.synchronize();
     copies_.synchronize();
     if (where == Where::host)
@@ -315,7 +319,7 @@ class HostDeviceState final : public DeviceState {
       own.enqueue([this, to, from, bytes] {
         std::memmove(shared_->reach(to), shared_->reach(from), bytes);
       });
-    } else {  // memory that the driver does not know is read before the call returns
+    } else {  // the driver does not know this memory: it is read before the call returns
       auto staged = std::make_shared<std::string>(static_cast<const char*>(from), bytes);
       own.enqueue(
           [this, to, staged] { std::memcpy(shared_->reach(to), staged->data(), staged->size()); });
@@ -358,14 +362,15 @@ class HostDevice {
       : shared_(std::make_shared<HostDeviceShared>(options)),
         device_(std::make_shared<HostDeviceState>(shared_)) {}
   Device& device() noexcept { return device_; }
-  /// Kernels that were given memory of the host, which a GPU does not see.
+  /// Returns the names of kernels that were given memory of the host, which a GPU cannot see.
   std::string strays() const {
     const std::lock_guard lock(shared_->mutex);
     return shared_->strays;
   }
-  /// How often the host waited because a queue could not.
+  /// Returns how often the host waited because a queue could not wait itself.
   int host_waits() const noexcept { return shared_->host_waits; }
-  /// Memory of the device, as the host sees it. Only when all queues rest.
+  /// Returns memory of the device as the host sees it. The caller makes sure that all queues are
+  /// idle.
   template <class T>
   T* near(T* memory) const noexcept {
     return static_cast<T*>(shared_->reach(memory));

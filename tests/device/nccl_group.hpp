@@ -1,5 +1,5 @@
-// Groups of the NCCL back end in a process without NCCL and without a GPU: ranks are threads, a
-// library of the tests (fake_nccl.cpp) stands for NCCL, a HostDevice for the GPU.
+// Groups of the NCCL back end in a process without NCCL and without a GPU. Ranks are threads; a
+// library of the tests (fake_nccl.cpp) stands in for NCCL, and a HostDevice for the GPU.
 #pragma once
 
 #include "tests/device/fake_nccl.hpp"
@@ -22,7 +22,7 @@ inline const nccl::Library& fake_nccl_library() {
   static const nccl::Library library = nccl::open_library({FAKE_NCCL_RANKS});
   return library;
 }
-/// What it can be told to do wrong.
+/// Returns the functions that control the library.
 inline const FakeNccl& fake_nccl() {
   void* handle = ::dlopen(fake_nccl_library().path.c_str(), RTLD_NOW | RTLD_NOLOAD);
   static const auto get = reinterpret_cast<const FakeNccl* (*)()>(::dlsym(handle, "fake_nccl"));
@@ -35,8 +35,9 @@ inline std::unique_ptr<Communicator> join_fake_nccl(
   return nccl::join(std::move(host), device, fake_nccl_library(), abort_within);
 }
 
-/// A rank per device; none: a new one for each rank, which takes memory of the host for its own.
-/// Throws what the first rank throws.
+/// Makes the group's ranks a group over the library, with a device for each rank. Without
+/// `devices` each rank gets a new device that takes memory of the host for its own. Throws what
+/// the first rank throws.
 inline Group over_fake_nccl(Group host, std::vector<kernels::HostDevice>* devices = nullptr) {
   Group group(host.size());
   std::vector<std::exception_ptr> errors(host.size());

@@ -62,7 +62,7 @@ def worker(options):
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        return loss.item()  # troupe's steps say their loss, too
+        return loss.item()  # troupe's steps read their loss, too
 
     for _ in range(5):
         step()

@@ -1,18 +1,19 @@
-// collectives: every operation of Communicator between processes that share one device, beside the
-// same operation of a `shm` group.
+// collectives: runs every operation of Communicator between processes that share one device, and
+// compares it with the same operation of a `shm` group.
 //
-//   ranks N collectives [--device cpu|cuda] [--largest N]    all operations, of several types, on 1,
-//                                                            1,000 and N (a million) elements
-//   collectives --threads N ...                              the ranks are threads: --device cpu and
-//                                                            stand-in
-//   ranks N collectives ... --then abort|mismatch            rank 0 gives the group up; asks for another
-//                                                            length than the others
-//   ranks --dies R N collectives ... --then die --dies R     rank R kills itself
+//   ranks N collectives [--device cpu|cuda] [--largest N]   all operations, of several types, on 1,
+//                                                           1,000 and N (a million) elements
+//   collectives --threads N ...                             the ranks are threads: --device cpu and
+//                                                           stand-in
+//   ranks N collectives ... --then abort|mismatch           rank 0 aborts the group, or asks for
+//                                                           another length than the others
+//   ranks --dies R N collectives ... --then die --dies R    rank R kills itself
 //
-// What only moves, and the greatest and least, must be equal to the bit; sums to the rounding of
-// their type, and equal on all ranks. Rank 0 prints a JSON object for each operation: its time of
-// the second call, and whether its bits are those of `shm`. Exit code: 0; 1 with one line that says
-// what differs; 2 for wrong usage; 77 without the device.
+// Results of operations that only move data, and of minimum and maximum, must be equal to the
+// bit. Sums must agree to the rounding of their type, and be equal on all ranks. Rank 0 prints a
+// JSON object for each operation: the time of its second call, and whether its bits are those of
+// `shm`. Exit code: 0; 1 with one line that names the difference; 2 for wrong usage; 77 without
+// the device.
 #include "tests/gpu/mesh.hpp"
 #include "tests/gpu/program.hpp"
 #include "troupe/actors/collective/nccl/nccl.hpp"
@@ -45,21 +46,23 @@ using gpu::Arguments;
 using kernels::DType;
 using Clock = std::chrono::steady_clock;
 using Bytes = std::vector<std::byte>;
-/// An operation from one place to another, or on the second one alone, which begins as the first.
+/// An operation from `in` to `out`. An operation in place uses `out` alone, which begins as a
+/// copy of the input.
 using Call = std::function<Work(Communicator&, ConstBuffer in, Buffer out)>;
 
 constexpr const char* kUsageText =
     "usage: ranks N collectives [--device cpu|cuda] [--threads N] [--then abort|mismatch|die] "
     "[--dies RANK] [--largest N]";
-constexpr auto kPatience = std::chrono::seconds(10);  // of an operation
-constexpr double kBound = 20;                         // seconds, of one that cannot end
+constexpr auto kPatience = std::chrono::seconds(10);  // timeout of an operation
+constexpr double kBound = 20;                         // seconds within which an operation that
+                                                      // cannot succeed must fail
 constexpr const char* kReason = "rank 0 gives up, as it was told to";
 
 double seconds_since(Clock::time_point begun) {
   return std::chrono::duration<double>(Clock::now() - begun).count();
 }
 
-/// Numbers of a rank in a type; in 64 bits whole ones.
+/// Returns numbers that depend on the rank and the type; whole numbers for 64 bits.
 Bytes numbers(DType type, std::int64_t count, int rank) {
   std::vector<float> values(static_cast<std::size_t>(count));
   kernels::philox_normal(values.data(), count, 7, static_cast<std::uint64_t>(rank), 0, 0, 1);
@@ -85,7 +88,7 @@ double number(DType type, const Bytes& bytes, std::size_t i) {
   return type == DType::bf16 ? kernels::from_bf16(half) : value;
 }
 
-/// Of a sum of a few normal numbers.
+/// Returns the tolerance for a sum of a few normal numbers.
 double rounding_of(DType type) {
   if (type == DType::f32) return 1e-6;
   return type == DType::bf16 ? 2e-2 : 0;
@@ -102,7 +105,8 @@ class Comparison {
   int rank() const { return reference_->rank(); }
   int size() const { return reference_->size(); }
 
-  /// Twice: what is new costs more. Throws std::runtime_error where the results differ.
+  /// Runs the operation twice, since a first call costs more. Throws std::runtime_error where the
+  /// results differ.
   void compare(const std::string& name, DType type, std::int64_t in, std::int64_t out,
                double tolerance, const Call& call) {
     const Bytes input = numbers(type, in, rank());
@@ -122,7 +126,7 @@ class Comparison {
           result == expected ? "true" : "false");
   }
 
-  /// On memory of the device.
+  /// Runs the operation on memory of the device.
   Bytes on_device(const Bytes& input, DType type, std::int64_t in, std::int64_t out,
                   const Call& call, double& seconds) {
     const kernels::Memory from = uploaded(input), to = uploaded(begin(input, type, out));
@@ -202,14 +206,14 @@ void moves(Comparison& c, DType type, std::int64_t n) {
       transfers.send(in, up);
     });
   });
-  if (c.size() == 1) return;  // a rank cannot receive from itself later
+  if (c.size() == 1) return;  // alone: a rank cannot receive from itself later
   c.compare("send", type, n, n, 0, [=](Communicator& group, ConstBuffer in, Buffer out) {
     if (group.rank() == 0) return group.send(in, 1);
     return group.rank() == 1 ? group.receive(out, 0) : Work();
   });
 }
 
-/// Ranks of one parity, the last one first; and one rank alone without a group.
+/// Tests split: the ranks of one parity, the last one first; and one rank alone without a group.
 void splits(Comparison& c) {
   const auto parts = c.tested().split(c.rank() % 2, -c.rank());
   if (parts == nullptr) throw std::runtime_error("a rank with a color has no group");
@@ -246,8 +250,8 @@ int all_operations(Comparison& c, std::int64_t largest) {
   return gpu::kPassed;
 }
 
-/// An operation that cannot end well must end in one of these codes, with these words, within the
-/// bound; and the next one, too.
+/// Expects that an operation that cannot succeed ends in one of these codes, with these words,
+/// within the bound. The next operation must end so, too.
 int end_badly(Comparison& c, std::int64_t count, const std::vector<Code>& codes,
               const std::string& words) {
   for (int i = 0; i < 2; ++i) {

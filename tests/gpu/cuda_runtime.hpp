@@ -1,5 +1,5 @@
-// The few functions of CUDA's runtime that probes need, opened at run time: they build without a
-// toolkit.
+// The few functions of CUDA's runtime that the probes need. They are opened at run time, so the
+// probes build without a toolkit.
 #pragma once
 
 #include <cstddef>
@@ -25,15 +25,15 @@ struct CudaRuntime {
   int (*driver_version)(int*) = nullptr;
   const char* (*error_string)(int) = nullptr;
 
-  /// Throws std::runtime_error with CUDA's words unless the call succeeded.
+  /// Throws std::runtime_error with CUDA's message unless the call succeeded.
   void check(int result, const char* call) const;
 };
 
-/// Opens libcudart where the loader looks, or the toolkit's; throws std::runtime_error.
+/// Opens libcudart where the loader looks for it, or the toolkit's. Throws std::runtime_error.
 CudaRuntime open_cuda_runtime();
-/// What the driver calls its first device; empty when there is none.
+/// Returns the driver's name of its first device; empty when there is none.
 std::string card_name();
-/// "13.0" of 13000.
+/// Returns "13.0" for 13000.
 std::string cuda_version_text(int version);
 
 }  // namespace troupe::gpu

@@ -1,5 +1,5 @@
-// A library that looks like NCCL of version FAKE_VERSION, and FAKE_LACKS leaves a function out:
-// what tests open.
+// A library for tests to open: it looks like NCCL of version FAKE_VERSION. With FAKE_LACKS it
+// leaves a function out.
 // NOLINTBEGIN(readability-identifier-naming): names of NCCL
 extern "C" {
 int ncclGetVersion(int* version) {

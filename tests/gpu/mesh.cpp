@@ -23,7 +23,7 @@ void set_timeouts(collective::Mesh& mesh, Duration timeout) {
 std::unique_ptr<collective::Communicator> join_processes(Duration timeout) {
   if (variable("WORLD_SIZE", 1) == 1)
     return collective::join_shm_group(collective::create_shm_group({.size = 1}), 0, 1, timeout);
-  // Its mesh is of no use here: who gets the world divides it.
+  // Only the world group is used: join_mesh() splits it for the wanted layout.
   auto world = std::move(collective::Mesh::from_environment({.dp = 0}, timeout).world);
   world->set_timeout(timeout);
   return world;

@@ -1,5 +1,5 @@
-// The ranks of a program and their mesh: processes that `ranks` has started, or threads of one.
-// Memory of a CPU goes over shared memory, that of a device over NCCL.
+// The ranks of a program and their mesh. Ranks are processes that `ranks` has started, or threads
+// of one process. A CPU's groups use shared memory; a device's groups use NCCL.
 #pragma once
 
 #include "troupe/actors/collective/mesh.hpp"
@@ -12,17 +12,18 @@
 
 namespace troupe::gpu {
 
-/// Of "dp=2,tp=1,pp=1"; what is left out is 1. Refuses other texts.
+/// Parses "dp=2,tp=1,pp=1"; a size that is left out is 1. Ends the program for other texts.
 collective::MeshShape mesh_shape(const std::string& text);
 
-/// Calls the body with the group of all ranks, which is no device's: with that of the processes that
-/// a launcher has started, one that is alone being a group, too; or, for `threads` > 0, on so many
-/// threads. Result: the body's, of the first rank that is not 0. Throws what the first rank throws.
+/// Calls the body with the group of all ranks on the host, not on a device. With `threads` > 0
+/// the ranks are so many threads. Otherwise they are the processes that a launcher has started; a
+/// single process is a group, too. Returns the first rank's result that is not 0. Throws what the
+/// first rank throws.
 using Body = std::function<int(std::unique_ptr<collective::Communicator> host)>;
 int on_ranks(int threads, Duration timeout, const Body& body);
 
-/// The mesh for the memory of a device. Refuses a layout of another number of ranks. Each operation
-/// has the timeout of `host`.
+/// Makes the mesh for the memory of a device. Refuses a layout for another number of ranks. Each
+/// operation has the timeout of `host`.
 collective::Mesh join_mesh(const train::Layout& layout, const kernels::Device& device,
                            std::unique_ptr<collective::Communicator> host);
 

@@ -1,11 +1,11 @@
-// probe: whether NCCL works here, below all of troupe's own code.
+// probe: tests whether NCCL works here, below all of troupe's own code.
 //
 //   probe --libraries            one JSON object: card, driver, runtime, NCCL; needs no device
 //   ranks N probe                every kind of operation between N ranks, one JSON object for each
 //   (by rank 0)
 //
-// Rank 0 leaves NCCL's id in the file that TROUPE_NCCL_ID names. With TROUPE_NCCL_SYNCHRONIZE the
-// device is synchronised around each operation. Exit code: 0; 1 with one line that says what
+// Rank 0 writes NCCL's id into the file that TROUPE_NCCL_ID names. With TROUPE_NCCL_SYNCHRONIZE
+// the device is synchronised around each operation. Exit code: 0; 1 with one line that says what
 // failed; 77 without a device.
 #include "tests/gpu/cuda_runtime.hpp"
 #include "troupe/actors/collective/nccl/internal/library.hpp"
@@ -57,7 +57,8 @@ int print_libraries() {
   return nccl_version.empty() || runtime_version.empty() ? 1 : 0;
 }
 
-/// The id that rank 0 makes, by a file that appears whole.
+/// Returns the id that rank 0 makes. The ranks share it through a file that is renamed into
+/// place, so it appears whole.
 nccl::UniqueId share_id(const nccl::Library& library, int rank, int world) {
   nccl::UniqueId id{};
   const char* file = std::getenv("TROUPE_NCCL_ID");
@@ -96,12 +97,12 @@ class Probe {
 
   void run() {
     for (const std::size_t count : {std::size_t{1}, std::size_t{1000}, std::size_t{1} << 20})
-      for (int round = 0; round < 2; ++round) probe(count);  // the second one is warm
+      for (int round = 0; round < 2; ++round) probe(count);  // the second round is warm
     nccl_.check(nccl_.destroy(comm_), "ncclCommDestroy");
   }
 
  private:
-  /// One operation of each kind on `count` elements of each rank.
+  /// Runs one operation of each kind on `count` elements of each rank.
   void probe(std::size_t count) {
     const auto ranks = static_cast<std::size_t>(world_);
     const double sum = world_ * (world_ + 1) / 2.0;
@@ -136,7 +137,7 @@ class Probe {
         [&](void* in, void* out) { return exchange(in, out, count); });
   }
 
-  /// To the next rank, from the one before.
+  /// Sends to the next rank and receives from the one before.
   nccl::Result exchange(void* in, void* out, std::size_t count) {
     nccl_.check(nccl_.group_start(), "ncclGroupStart");
     nccl_.check(nccl_.send(in, count, nccl::f32, (rank_ + 1) % world_, comm_, stream_), "ncclSend");
@@ -173,7 +174,8 @@ class Probe {
     cuda_.check(cuda_.release(out), "cudaFree");
   }
 
-  /// NCCL has no timeout of its own, and what has failed never finishes on the stream.
+  /// Waits for the stream. NCCL has no timeout of its own, and a failed operation never finishes
+  /// on the stream.
   void await(const char* name) {
     const auto end = Clock::now() + kPatience;
     for (int state = cuda_.query(stream_); state != 0; state = cuda_.query(stream_)) {

@@ -12,7 +12,7 @@
 namespace troupe::gpu {
 namespace {
 
-constexpr std::size_t kStandInBytes = std::size_t{8} << 30;  // of address space
+constexpr std::size_t kStandInBytes = std::size_t{8} << 30;  // address space
 
 struct Refused : std::runtime_error {
   using std::runtime_error::runtime_error;

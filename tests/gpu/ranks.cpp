@@ -3,19 +3,19 @@
 //   ranks [--deadline SECONDS] [--grace SECONDS] [--synchronize] [--multi-rank-gpu] [--dies RANK]
 //         N PROGRAM [argument...]
 //
-// It forks and execs before anything of CUDA is loaded. Every rank gets torchrun's variables, a
-// path at which rank 0 leaves NCCL's id for the others (TROUPE_NCCL_ID), and what NCCL needs to
-// take ranks of one device for ranks of different hosts: a host of their own (NCCL_HOSTID), sockets
-// on loopback, few channels, one algorithm. A variable that is set already stays, but for the
+// It forks and execs before anything of CUDA is loaded. Every rank gets torchrun's variables, and
+// a path at which rank 0 leaves NCCL's id for the others (TROUPE_NCCL_ID). NCCL refuses two ranks
+// on one device of a host, so each rank also gets a host id of its own (NCCL_HOSTID), sockets on
+// loopback, few channels and one algorithm. A variable that is set already stays, except for the
 // rank's own. --synchronize sets TROUPE_NCCL_SYNCHRONIZE: the device is synchronised around each
-// collective, since processes take turns on it. --multi-rank-gpu asks NCCL (2.30.3 and later) for
-// several ranks on one device instead. One rank gets none of that.
+// collective, since processes take turns on it. --multi-rank-gpu instead asks NCCL (2.30.3 and
+// later) for several ranks on one device. A single rank gets none of that.
 //
-// When a rank fails, the others have the grace (5 s) to end by themselves; at the deadline (120 s)
-// all are killed, with what they have started. --dies RANK: that rank is to end by SIGKILL, and the
-// others' ends count alone; its living on is a failure (125). Exit code: of the first rank that
-// failed, 128 + the signal that ended it, 124 at the deadline, 127 when the program cannot be
-// started, 2 for wrong usage.
+// When a rank fails, the others have the grace (5 s) to end by themselves. At the deadline (120
+// s) all ranks are killed, with the processes that they have started. --dies RANK: that rank must
+// end by SIGKILL, else the run fails (125); only the other ranks' exit codes count. Exit code: of
+// the first rank that failed, 128 + the signal that ended it, 124 at the deadline, 127 when the
+// program cannot be started, 2 for wrong usage.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/prctl.h>
@@ -47,8 +47,8 @@ struct Options {
   int ranks = 0;
   Seconds deadline{120}, grace{5};
   bool synchronize = false, multi_rank_gpu = false;
-  int dies = -1;             // the rank that is to be killed
-  char** program = nullptr;  // and its arguments, ended by a null
+  int dies = -1;             // the rank that must be killed
+  char** program = nullptr;  // with its arguments, ended by a null
 };
 
 [[noreturn]] void usage(const std::string& why) {
@@ -97,7 +97,7 @@ Options parse(int argc, char** argv) {
   return options;
 }
 
-/// A port at which nobody listens now.
+/// Returns a port on which nothing listens now.
 int free_port() {
   const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in at{};
@@ -111,7 +111,7 @@ int free_port() {
   return bound ? ntohs(at.sin_port) : 29500;
 }
 
-/// A folder of this run, removed with it.
+/// A temporary folder of this run, removed at the end.
 class Folder {
  public:
   Folder() {
@@ -138,7 +138,7 @@ void set_default(const char* name, const char* value) {
   ::setenv(name, value, 0);
 }
 
-/// What all ranks have alike.
+/// Sets the variables that are the same for all ranks.
 void set_environment(const Options& options, const Folder& folder) {
   const std::string world = std::to_string(options.ranks);
   set("WORLD_SIZE", world);
@@ -149,7 +149,7 @@ void set_environment(const Options& options, const Folder& folder) {
   ::unsetenv("TORCHELASTIC_USE_AGENT_STORE");
   set("TROUPE_NCCL_ID", folder.id_file());
   if (options.synchronize) set("TROUPE_NCCL_SYNCHRONIZE", "1");
-  set_default("NCCL_ALGO", "Ring");  // the order of its sums is fixed
+  set_default("NCCL_ALGO", "Ring");  // fixes the order of its sums
   if (options.ranks == 1) return;
   set_default("NCCL_MAX_CTAS", "2");
   if (options.multi_rank_gpu) {
@@ -184,13 +184,13 @@ class Ranks {
         note(kNotStarted);
         return;
       }
-      ::setpgid(pid, pid);  // the child does so, too: whoever is first
+      ::setpgid(pid, pid);  // the child calls it too: either call may come first
       running_.push_back({rank, pid});
       groups_.push_back(pid);
     }
   }
 
-  /// Waits for all; the exit code.
+  /// Waits for all ranks; returns the exit code.
   int wait() {
     Clock::time_point end = after(options_.deadline);
     bool failing = code_ != 0;
@@ -240,7 +240,7 @@ class Ranks {
     ::_exit(kNotStarted);
   }
 
-  /// A signal that came before then, or -1.
+  /// Returns a signal that arrives before `end`, or -1.
   int next_signal(Clock::time_point end) const {
     for (;;) {
       const auto left = std::max(Clock::duration::zero(), end - Clock::now());
@@ -252,7 +252,8 @@ class Ranks {
     }
   }
 
-  /// Notes who has ended. Their numbers stay theirs until kill_all(), for they name its groups.
+  /// Notes which ranks have ended. It does not reap them: their process ids name the process
+  /// groups for kill_all(), so they must not be used again before.
   void reap() {
     std::erase_if(running_, [this](const Rank& one) {
       siginfo_t end{};
@@ -266,7 +267,8 @@ class Ranks {
     });
   }
 
-  /// Of the rank that is to be killed: 0 when it was.
+  /// Returns the rank's exit code. For the rank that must be killed it is 0 when SIGKILL ended
+  /// it.
   int code_of(const Rank& one, const siginfo_t& end) const {
     const int code = end.si_code == CLD_EXITED ? end.si_status : 128 + end.si_status;
     if (one.rank != options_.dies) return code;
@@ -284,7 +286,8 @@ class Ranks {
   }
 
   void kill_all() {
-    for (const pid_t group : groups_) ::kill(-group, SIGKILL);  // also what ended ranks have left
+    for (const pid_t group : groups_) ::kill(-group, SIGKILL);  // includes processes that ended
+                                                                // ranks have left
     for (const pid_t leader : groups_) ::waitpid(leader, nullptr, 0);
     running_.clear();
     groups_.clear();
@@ -293,7 +296,8 @@ class Ranks {
   const Options& options_;
   sigset_t waited_{}, before_{};
   std::vector<Rank> running_;
-  std::vector<pid_t> groups_;  // of all ranks; none is waited for before all are killed
+  std::vector<pid_t> groups_;  // one for each rank; no leader is reaped before all groups are
+                               // killed
   int code_ = 0;
 };
 

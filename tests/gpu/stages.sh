@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# What is run on a borrowed machine with a device, a stage at a time: `./dev gpu --stage NAME --out DIR`. Each test has a
-# limit, and those after one that fails still run. DIR gets NAME.jsonl, whose first line says card, driver, commit and
-# library versions, and NAME.log with all output.
+# Runs one stage on a borrowed machine with a device: `./dev gpu --stage NAME --out DIR`. Each test has a limit, and the
+# tests after one that fails still run. DIR gets NAME.jsonl and NAME.log. The first line of NAME.jsonl holds card, driver,
+# commit and library versions; NAME.log holds all output.
 # usage: stages.sh probe|twins|golden|nccl|bench --build DIR --out DIR [--commit ID] [--dry-run | --device cpu|stand-in]
-# --dry-run starts no test that needs a device: it checks that all of its programs are there, and tries the tools.
-# --device cpu runs golden, nccl and bench on the CPU, with few and small sizes: whether their programs work. --device
-# stand-in runs golden and nccl on the device of tests/device over a library in NCCL's place; its ranks are threads.
+# --dry-run starts no test that needs a device. It checks that all programs are there, and tries the tools.
+# --device cpu runs golden, nccl and bench on the CPU with few and small sizes, to see that their programs work. --device
+# stand-in runs golden and nccl on the device of tests/device with a library in NCCL's place; its ranks are threads.
 # The limits of a stage add up to less than the 600 s of a command on a borrowed machine.
 # exit codes: 0 all passed, or there is no device; 1 some did not, the probe gave no answer, or a driver is there that finds
 # no device; 2 wrong usage.
@@ -43,19 +43,19 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 mkdir -p "$out" || exit 2
 lines=$out/$stage.jsonl log=$out/$stage.log
 bin=$build/bin
-# what the plug-in is linked with may lie elsewhere than where it was built
+# the libraries that the plug-in links may lie elsewhere than on the machine that built it
 toolkit=${CUDA_HOME:-/usr/local/cuda}/lib64
 [[ ! -d $toolkit ]] || export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$toolkit
 [[ ! -e $build/lib/libtroupe_cuda.so ]] || export TROUPE_CUDA_PLUGIN=$build/lib/libtroupe_cuda.so
 
-# text VALUE: as a JSON string
+# text VALUE: prints it as a JSON string
 text() { printf '"%s"' "$(printf '%s' "$1" | tr -d '\000-\037' | sed 's/[\\"]/\\&/g')"; }
 field() { sed -n "s/.*\"$1\":\"\([^\"]*\)\".*/\1/p" <<<"$libraries"; }
 
 failed=0 count=0
 libraries=$(timeout 60 "$bin/probe" --libraries 2>"$log")
 answered=$?
-if [[ $libraries != *'"card":'* ]]; then   # without NCCL it answers, and ends with 1
+if [[ $libraries != *'"card":'* ]]; then   # without NCCL the probe still prints the line, and ends with 1
   say "the probe gave no answer: $bin/probe ended with $answered, see $log"
   [[ $dry == yes ]] || exit 1
   failed=1
@@ -83,7 +83,7 @@ record() {  # NAME RESULT CODE SECONDS LIMIT LAST_LINE
   say "$stage: $1: $2"
 }
 
-# matches COMMAND...: its filter leaves kernels_test the twins
+# matches COMMAND...: the test filter of the command leaves some of kernels_test's twins
 matches() {
   local word filter=() names
   for word in "$@"; do [[ $word != --gtest_filter=* ]] || filter=("$word"); done
@@ -91,7 +91,7 @@ matches() {
   [[ $names == *'  Agrees'* ]]
 }
 
-# try NAME LIMIT COMMAND...: runs it within so many seconds (TROUPE_GPU_LIMIT: at most that).
+# try NAME LIMIT COMMAND...: runs the command within LIMIT seconds (TROUPE_GPU_LIMIT lowers the limit)
 try() {
   local name=$1 limit=$2 output code=0 begun result last
   shift 2
@@ -115,7 +115,7 @@ try() {
   printf '\n=== %s: %s\n' "$name" "$*" >>"$log"
   timeout -k 5 "$limit" "$@" >"$output" 2>&1 || code=$?
   cat "$output" >>"$log"
-  # measurements that a program prints, one JSON object a line
+  # copies the measurements that the program printed, one JSON object a line
   sed -n "s/^{\(\"operation\":.*}\)$/{\"test\":$(text "$name" | sed 's/[&/\\]/\\&/g'),\1/p" "$output" >>"$lines"
   last=$(grep -v '^$' "$output" | sed -n '$p')
   case $code in
@@ -129,9 +129,10 @@ try() {
   rm -f "$output"
 }
 
-newest() { [[ $(printf '%s\n%s\n' "$1" "$2" | sort -V | sed -n '$p') == "$1" ]]; }  # A is not older than B
+newest() { [[ $(printf '%s\n%s\n' "$1" "$2" | sort -V | sed -n '$p') == "$1" ]]; }  # newest A B: A is not older than B
 
-# on_ranks NAME LIMIT [OPTION OF ranks...] RANKS PROGRAM ARGUMENT...: a process for each rank; of a stand-in, a thread
+# on_ranks NAME LIMIT [OPTION OF ranks...] RANKS PROGRAM ARGUMENT...: one process for each rank; on the stand-in, one
+# thread
 on_ranks() {
   local name=$1 limit=$2 launch=()
   shift 2
@@ -151,7 +152,7 @@ golden() { on_ranks "$1" "$2" "$3" "$bin/golden" --data "$here/../golden" "${@:4
 case $stage in
   probe)
     try libraries 30 "$bin/probe" --libraries
-    try two_ranks 150 "$bin/ranks" --deadline 140 2 "$bin/probe"   # the unproven thing
+    try two_ranks 150 "$bin/ranks" --deadline 140 2 "$bin/probe"   # whether two ranks can share the device at all
     try one_rank 60 "$bin/ranks" --deadline 50 1 "$bin/probe"
     try two_ranks_synchronized 150 "$bin/ranks" --deadline 140 --synchronize 2 "$bin/probe"
     if [[ -n $nccl ]] && newest "$nccl" 2.30.3; then
@@ -159,10 +160,11 @@ case $stage in
     fi
     ;;
   twins)
-    # The test of a machine without a device is always skipped on one with it.
+    # CudaLoader.SaysWhyThereIsNoDevice needs a machine without a device, so it is left out.
     try kernels 150 "$bin/kernels_test" --gtest_filter='*Cuda*-CudaLoader.SaysWhyThereIsNoDevice'
     if [[ $dry == yes ]] || command -v compute-sanitizer >/dev/null; then
-      # One operation of each kind of kernel: under the tool all of them do not fit a borrowed machine's 600 s.
+      # One operation of each kind of kernel. Under the tool all operations together do not fit a borrowed machine's 600
+      # s.
       small=''
       for operation in gelu layer_norm cross_entropy rope dropout max_pool transpose gemm attention embedding adamw squares; do
         small+=":*/Cuda.*/$operation"
@@ -216,7 +218,7 @@ case $stage in
     ;;
 esac
 
-if [[ $dry == yes ]]; then   # the tools themselves
+if [[ $dry == yes ]]; then   # tries the tools themselves
   "$bin/ranks" --deadline 20 2 true >>"$log" 2>&1 || { record ranks failed 1 0 20 'ranks cannot run two processes'; failed=1; }
   [[ -n $nccl ]] || say "$stage: NCCL is not on this machine"
 fi

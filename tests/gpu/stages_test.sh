@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The stages without a device: the dry run of each with the real programs, and a whole run with programs that only say
-# that they have one.
+# Tests the stages without a device: the dry run of each with the real programs, and a whole run with programs that only
+# claim to have a device.
 # usage: stages_test.sh BUILD
 set -euo pipefail
 build=$1
@@ -27,7 +27,7 @@ for stage in probe twins golden nccl bench; do
   has "$work/dry/$stage.jsonl" '"commit":"abc"'
 done
 has "$work/dry/probe.jsonl" '{"test":"two_ranks","result":"dry"'
-# each stage is one command of ten minutes, its build counted in
+# the limits of each stage, with its build, must fit one command of ten minutes
 python3 - "$work/dry" <<'PY' || fail 'a stage may take longer than a command'
 import json, pathlib, sys
 for path in pathlib.Path(sys.argv[1]).glob("*.jsonl"):
@@ -45,7 +45,7 @@ has "$work/out" 'the probe gave no answer'
 run 1 probe --build "$work/nothing" --out "$work/real"
 has "$work/out" "the probe gave no answer: $work/nothing/bin/probe ended with 127"
 
-# the programs themselves: what is wrong is found, and said
+# runs the programs themselves: each must find and name what is wrong
 ends() {  # CODE WORDS PROGRAM...
   local wanted=$1 words=$2 code=0
   shift 2
@@ -66,7 +66,7 @@ ends 1 'an operation ended well that could not' "$build/bin/ranks" 2 "$build/bin
 ends 2 'no option --fast' "$build/bin/collectives" --fast
 ends 2 'the first word is kernels or step' "$build/bin/device_bench" --size tiny
 
-# programs that stand for the real ones
+# programs that stand in for the real ones
 mkdir -p "$work/fake/bin"
 cat >"$work/fake/bin/probe" <<'TEXT'
 #!/usr/bin/env bash

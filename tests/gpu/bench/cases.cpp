@@ -8,15 +8,16 @@ namespace {
 
 using namespace kernels;
 
-/// What all cases have in common; a value, so that a case outlives who made it.
+/// The arguments that all cases share. It is a value, so that a case may outlive the function
+/// that made it.
 struct Kit {
   Device* device = nullptr;
   Sizes sizes;
   DType type = DType::f32;
-  double size = 4;               ///< of an element
+  double size = 4;               ///< bytes of an element
   std::int64_t rows = 0, c = 0;  ///< tokens and channels
 
-  /// Enqueues an operation each time it is called.
+  /// Returns a function that enqueues the operation each time it is called.
   template <class Operation>
   std::function<void()> calls(void (*Kernels::*operation)(Queue&, const Operation&),
                               const Operation& o) const {
@@ -48,7 +49,7 @@ Case multiplies(const Kit& k, const Gemm& o) {
   made.is_judged = o.bias == nullptr && o.activation == Activation::none;
   return made;
 }
-/// y = x w^T of a linear layer, and its two gradients.
+/// The product y = x w^T of a linear layer, and its two gradients.
 Gemm forward(const Kit& k, Room& room, std::int64_t in, std::int64_t out) {
   const std::int64_t rows = k.rows;
   return {.type = k.type,
@@ -209,7 +210,7 @@ Attention attention_of(const Kit& k, Room& room) {
           room.zeros(rows * c, k.type),
           room.floats(k.sizes.batch * k.sizes.heads * k.sizes.time)};
 }
-/// Half of the matrix is masked; products of backward: 5 to forward's 2 (Dao et al. 2022).
+/// Half of the matrix is masked. Backward has 5 products where forward has 2 (Dao et al. 2022).
 void add_attentions(List& list, const Kit& k) {
   const double one = real(k.rows) * real(k.sizes.time) * real(k.c);
   push(list, "attention", [=](Room& room) {
@@ -306,7 +307,7 @@ void add_losses(List& list, const Kit& k) {
     k.device->kernels().cross_entropy_stats(k.device->compute(), o);
     return k.moves(2 * bytes, &Kernels::cross_entropy_finish, o);
   });
-  push(list, "combine_stats", [=](Room& room) {  // of two ranks
+  push(list, "combine_stats", [=](Room& room) {  // the statistics of two ranks
     return k.moves(4 * 9 * real(k.rows), &Kernels::combine_stats,
                    CombineStats{.rows = k.rows,
                                 .parts = 2,
@@ -347,7 +348,8 @@ void add_vectors(List& list, const Kit& k) {
   });
 }
 
-/// GPT-2 has no images: planes of 28 x 28 with as many elements as its activations.
+/// GPT-2 has no images. These cases use planes of 28 x 28 with as many elements as its
+/// activations.
 void add_images(List& list, const Kit& k) {
   constexpr std::int64_t side = 28, channels = 6, kernel = 5;
   const std::int64_t plane = side * side;
@@ -383,7 +385,7 @@ void add_images(List& list, const Kit& k) {
   });
 }
 
-/// Over all parameters at once, in f32.
+/// The optimizers update all parameters at once, in f32.
 void add_optimizers(List& list, const Kit& k) {
   if (k.type != DType::f32) return;
   const std::int64_t n = k.sizes.parameters;

@@ -1,4 +1,5 @@
-// Each operation of a device at GPT-2's shapes: what it has to move or to multiply.
+// The cases of the benchmark: each operation of a device at GPT-2's shapes, with the bytes it
+// must move or the operations it must compute.
 #pragma once
 
 #include "tests/gpu/bench/measure.hpp"
@@ -15,25 +16,26 @@ struct Sizes {
   std::int64_t parameters = 124439808;
   std::int64_t rows() const noexcept { return batch * time; }
 };
-/// GPT-2 of 124M parameters; and one so small that a CPU makes all of it in a second.
+/// The shapes of GPT-2 with 124M parameters, and shapes so small that a CPU runs all cases in a
+/// second.
 inline constexpr Sizes kGpt2{};
 inline constexpr Sizes kTiny{
     .batch = 2, .time = 8, .heads = 2, .channels = 16, .vocabulary = 33, .parameters = 3000};
 
-/// One operation that is ready to be enqueued. Either bytes or flops are there.
+/// One operation that is ready to be enqueued. It has either `bytes` or `flops`.
 struct Case {
   std::function<void()> call;
-  double bytes = 0;  ///< that it reads and writes at least
+  double bytes = 0;  ///< the least that it reads and writes
   double flops = 0;
-  std::optional<kernels::Gemm> product;  ///< the same without bias and activation
-  bool is_judged = true;                 ///< whether a bar stands for it
+  std::optional<kernels::Gemm> product;  ///< the same product without bias and activation
+  bool is_judged = true;                 ///< whether a bar applies to it
 };
 struct NamedCase {
   std::string name;
   std::function<Case(Room&)> make;
 };
 
-/// All of them, for a type of activations.
+/// Returns all cases for a type of activations.
 std::vector<NamedCase> cases(kernels::Device& device, const Sizes& sizes, kernels::DType type);
 
 }  // namespace troupe::gpu

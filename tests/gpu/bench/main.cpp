@@ -1,19 +1,22 @@
-// device_bench: what a device makes of GPT-2's operations and steps.
+// device_bench: measures GPT-2's operations and training steps on a device.
 //
-//   device_bench kernels [--device cpu|cuda] [--type f32|bf16] [--size gpt2|tiny] [--milliseconds M]
-//                        [--list]
+//   device_bench kernels [--device cpu|cuda] [--type f32|bf16] [--size gpt2|tiny]
+//                        [--milliseconds M] [--list]
 //   device_bench step    [--device cpu|cuda] [--type f32|bf16] [--size gpt2|tiny] [--batch B]
 //                        [--recompute]
 //
-// kernels: the ceilings of this device (a copy; the vendor's products), then each operation beside
-// its ceiling, measured in the same call, as one JSON object a line. Bars: a product without bias
-// and activation at 97% of the vendor's best; what moves memory at 80% of a copy of as many bytes.
-// Each is measured for M (100) milliseconds. The tiny size is not judged. --list names all cases, and fails when an operation has none.
-// step: says the device, then reads how many steps to make, a line each, and prints their median in
-// milliseconds. The batch is 8 rows of 1,024 tokens, or B.
+// kernels: prints the ceilings of this device (a copy; products by the vendor's library), then
+// each operation beside its ceiling. All are measured in the same call and printed as one JSON
+// object a line. Bars: a product without bias and activation reaches 97% of the vendor's best; an
+// operation that moves memory reaches 80% of a copy of as many bytes. Each is measured for M
+// (100) milliseconds. The tiny size has no bars. --list prints the names of all cases, and fails
+// when an operation has no case.
 //
-// Exit code: 0; 1 with one line when something failed; 2 for wrong usage; 3 when a bar was missed;
-// 77 without the device.
+// step: prints the device, then reads numbers of steps, one a line. For each it makes so many
+// steps and prints their median time in milliseconds. The batch is 8 rows of 1,024 tokens, or B.
+//
+// Exit code: 0; 1 with one line when something failed; 2 for wrong usage; 3 when a bar was
+// missed; 77 without the device.
 #include "tests/gpu/bench/cases.hpp"
 #include "tests/gpu/bench/raw_products.hpp"
 #include "tests/gpu/program.hpp"
@@ -66,7 +69,7 @@ Options parse(Arguments& words) {
   return options;
 }
 
-/// Prints rows and remembers what was missed.
+/// Prints rows, and remembers whether a bar was missed.
 class Table {
  public:
   Table(const Options& options, kernels::Device& device, double seconds)
@@ -109,7 +112,7 @@ class Table {
     return text;
   }
 
-  /// Of a square product, in operations a second.
+  /// Returns the operations a second of a square product.
   double product_ceiling(std::int64_t n, bool tf32) {
     gpu::Room room(device_, options_.type);
     const kernels::Gemm o{.type = options_.type,
@@ -134,7 +137,8 @@ class Table {
     return rate;
   }
 
-  /// A product stands beside the vendor's of the same shape, attention beside the square one.
+  /// The ceiling of a product is the vendor's product of the same shape; that of attention is the
+  /// square product.
   void computed(const std::string& name, const Case& one, double seconds) {
     const double ceiling =
         one.product ? raw_->seconds(*one.product, false, budget_) : one.flops / product_;
@@ -164,7 +168,7 @@ class Table {
   bool failed_ = false, missed_ = false;
 };
 
-/// Names of the operations of a device that no case is about.
+/// Returns the names of a device's operations for which there is no case.
 std::set<std::string> operations_without_case(kernels::Device& device) {
   std::set<std::string> missing;
 #define TROUPE_CUDA_ENTRY(name, Type) missing.insert(#name);
@@ -197,7 +201,7 @@ int measure_kernels(Arguments& words) {
   return table.code();
 }
 
-/// A GPT-2 that trains on made-up tokens, alone.
+/// A GPT-2 on one rank that trains on made-up tokens.
 class Steps {
  public:
   Steps(const Sizes& sizes, kernels::Device& device, const train::Layout& layout, bool is_tiny)
@@ -209,7 +213,7 @@ class Steps {
                                              static_cast<std::uint64_t>(sizes.vocabulary));
     engine_.initialize(1);
   }
-  /// Median milliseconds of a step, whose loss the host has.
+  /// Returns the median milliseconds of a step. A step ends when the host has its loss.
   double milliseconds(int steps) {
     std::vector<double> times;
     for (int i = 0; i < steps; ++i) times.push_back(milliseconds_of_one());

@@ -1,4 +1,4 @@
-// How long a device needs for what is enqueued, and memory to do it with.
+// Measures how long a device needs for enqueued operations, and gives memory for their operands.
 //
 //     Room room(device, DType::bf16);
 //     void* x = room.random(n);
@@ -14,24 +14,25 @@
 
 namespace troupe::gpu {
 
-/// Seconds of one call: the median of five batches, each synchronised at its end, after one call
-/// that is not counted. All of them take about `budget` seconds; 0: one call a batch.
+/// Returns the seconds of one call: the median of five batches, each synchronised at its end,
+/// after one call that is not counted. All batches together take about `budget` seconds; 0 means
+/// one call a batch.
 double seconds_of(kernels::Device& device, const std::function<void()>& call, double budget);
 
-/// Memory of a device that holds what kernels are measured on.
+/// Memory of a device for the operands of measured kernels. It lives as long as the room.
 class Room {
  public:
   Room(kernels::Device& device, kernels::DType type) : device_(device), type_(type) {}
-  /// Normal numbers of the room's type; they repeat after a million.
+  /// Returns normally distributed numbers of the room's type; they repeat after a million.
   void* random(std::int64_t count) { return numbers(count, type_); }
   float* floats(std::int64_t count) {
     return static_cast<float*>(numbers(count, kernels::DType::f32));
   }
-  /// Zeros of any type.
+  /// Returns zeros of any type.
   void* zeros(std::int64_t count, kernels::DType type);
-  /// Numbers below `end`, in no order.
+  /// Returns numbers below `end`, in no order.
   std::int32_t* tokens(std::int64_t count, std::int64_t end);
-  /// Memory of the host.
+  /// Returns memory of the host.
   double* doubles(std::int64_t count);
 
  private:
@@ -43,8 +44,8 @@ class Room {
   std::deque<std::vector<double>> doubles_;
 };
 
-/// Bytes a second, read and written together, of copies from one place of the device to another
-/// that move so many bytes in all.
+/// Returns the bytes a second, read and written together, of copies within the device that move
+/// `bytes` in all.
 double copy_rate(kernels::Device& device, double bytes, double budget);
 
 }  // namespace troupe::gpu

@@ -24,7 +24,8 @@ namespace {
 using kernels::DType;
 using kernels::Gemm;
 
-/// The library for f32; it has no other type, so those stand beside the twins themselves.
+/// The CPU's BLAS, for f32. It has no other type, so products of other types are measured as
+/// kernels::gemm itself.
 class CpuProducts final : public RawProducts {
  public:
   explicit CpuProducts(kernels::Device& device) : device_(device) { kernels::load_blas(); }
@@ -46,7 +47,7 @@ class CpuProducts final : public RawProducts {
 
 #ifdef TROUPE_CUBLASLT_HEADER
 
-/// The functions of cuBLASLt that a plain product needs. Their types are the header's.
+/// The functions of cuBLASLt that a plain product needs. The header gives their types.
 struct Lt {
   decltype(&cublasLtCreate) create = nullptr;
   decltype(&cublasLtDestroy) destroy = nullptr;
@@ -111,8 +112,8 @@ cudaDataType_t type_of(DType type) {
   throw std::runtime_error("cuBLASLt is measured in f32, bf16 and f16");
 }
 
-/// Descriptors of one product. The library is column-major: c^T = op(b)^T op(a)^T, so a and b
-/// change places.
+/// The descriptors of one product. The library is column-major, so it computes c^T = op(b)^T
+/// op(a)^T: a and b change places.
 class Description {
  public:
   Description(const Lt& lt, const Gemm& o, bool tf32, std::size_t workspace) : lt_(lt) {
@@ -192,7 +193,7 @@ class LtProducts final : public RawProducts {
   }
 
  private:
-  /// 0 when the algorithm cannot run here.
+  /// Returns the seconds of one algorithm; 0 when the algorithm cannot run here.
   double of_one(const Gemm& o, const Description& d, const cublasLtMatmulHeuristicResult_t& with,
                 double budget) {
     if (with.state != CUBLAS_STATUS_SUCCESS || !multiply(o, d, with)) return 0;

@@ -23,7 +23,7 @@ struct Fiber {
   bool done = false;
 };
 
-/// Where `expected` fibers wait for each other.
+/// A barrier at which `expected` fibers wait for each other.
 struct Gate {
   unsigned expected = 0, arrived = 0;
   long round = 0;
@@ -80,7 +80,7 @@ void begin_block(dim3 team, unsigned n) {
   }
 }
 
-/// One turn of each fiber that is not done; how many have become so.
+/// Runs each fiber that has not ended once; returns how many ended in this round.
 unsigned run_round(unsigned n) {
   unsigned done = 0;
   for (unsigned i = 0; i < n; ++i) {
@@ -137,7 +137,7 @@ double shuffle(double value, unsigned from) {
   state.given[warp][lane()] = value;
   meet(state.warps[warp]);
   const double result = state.given[warp][from];
-  meet(state.warps[warp]);  // before one gives its next
+  meet(state.warps[warp]);  // all lanes have read before one writes its next value
   return result;
 }
 
@@ -162,7 +162,8 @@ int cub::DeviceRadixSort::SortPairs(void* memory, size_t& bytes, const int32_t* 
   return 0;
 }
 
-// The runtime: memory of the host, and everything has happened when a call returns.
+// The runtime. Memory of the device is memory of the host, and every operation has ended when its
+// call returns.
 extern "C" {
 
 cudaError_t cudaGetDeviceCount(int* count) {
@@ -184,7 +185,7 @@ cudaError_t cudaGetLastError() {
 }
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   *memory = std::aligned_alloc(256, (bytes + 256) / 256 * 256);
-  std::memset(*memory, 0x7F, bytes);  // what is not written is 3.4e38
+  std::memset(*memory, 0x7F, bytes);  // memory that is never written reads as 3.4e38
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* memory) {
@@ -237,7 +238,7 @@ cudaError_t cudaEventQuery(cudaEvent_t) {
   return cudaSuccess;
 }
 
-// The driver: the loader asks it before it opens the plug-in.
+// The driver: the loader calls it before it opens the plug-in.
 __attribute__((visibility("default"))) int cuInit(unsigned) {
   return 0;
 }

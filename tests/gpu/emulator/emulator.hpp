@@ -1,6 +1,7 @@
-/// Enough of CUDA to run the plug-in's kernels on the host: blocks one after another, threads of a
-/// block as fibers that meet at __syncthreads and at shuffles. Slow, and blind to races between
-/// blocks and to what the hardware does with floating-point numbers; run.py says how it is used.
+/// The part of CUDA that the plug-in's kernels need, on the host. Blocks run one after another;
+/// the threads of a block are fibers that meet at __syncthreads and at shuffles. It is slow, and
+/// it does not show races between blocks or the hardware's floating-point arithmetic. run.py says
+/// how it is used.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -22,11 +23,12 @@ struct Index {
 };
 extern Index thread, block, threads, blocks;
 
-/// Runs body once per thread of a grid. `meet`: its threads wait for each other.
+/// Runs `body` once for each thread of a grid. `meet` says that the threads of a block wait for
+/// each other.
 void launch(dim3 grid, dim3 team, bool meet, const std::function<void()>& body);
 /// Waits for all threads of the block.
 void meet_block();
-/// Gives `value` to the warp, and returns that of lane `from`.
+/// Gives `value` to the other lanes of the warp, and returns the value of lane `from`.
 double shuffle(double value, unsigned from);
 unsigned lane();
 
@@ -71,7 +73,7 @@ inline uint32_t __umulhi(uint32_t a, uint32_t b) {
 using std::sqrt;
 
 namespace cub {
-/// A stable sort by the low bits of the keys.
+/// Sorts by the low bits of the keys; the sort is stable.
 struct DeviceRadixSort {
   static int SortPairs(void* memory, size_t& bytes, const int32_t* keys, int32_t* sorted_keys,
                        const int32_t* values, int32_t* sorted_values, int n, int, int bits,
