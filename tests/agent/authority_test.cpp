@@ -1,5 +1,6 @@
-// Who may say what to an agent: every kind of message from every kind of speaker, the right one and
-// each wrong one; and what is another's.
+// Tests which process may send which message to an agent: every kind of message from every kind
+// of sender, the right one and each wrong one. Also tests messages about leases, counts and
+// values of another process.
 #include "troupe/runtime/agent/authority.hpp"
 
 #include <gtest/gtest.h>
@@ -15,13 +16,13 @@ namespace {
 constexpr Talker kSpeakers[] = {Talker::nobody, Talker::stranger, Talker::driver, Talker::worker,
                                 Talker::observer};
 
-/// A kind, and who may say it: s(tranger), d(river), w(orker), o(bserver).
+/// A kind of message, and which senders may send it: s(tranger), d(river), w(orker), o(bserver).
 struct Row {
   std::string_view kind, who;
   bool of_its_own = false;
 };
 
-// Told again here, so that a row that is changed by mistake is noticed.
+// A second copy of the table, so that a row that is changed by mistake is noticed.
 constexpr Row kRows[] = {
     {"Hello", "s"},          {"Shutdown", "sdw"},    {"Inquire", "dwo"},
     {"ListNodes", "dw"},     {"RequestLease", "dw"}, {"LeaseReturned", "dw", true},
@@ -87,7 +88,7 @@ const Row* row_of(const Row (&rows)[N], const std::string& kind) {
   return at == std::end(rows) ? nullptr : &*at;
 }
 
-/// Says yes or no to everything, and what it was asked about.
+/// Answers every question about facts with `yes`, and records what it was asked.
 struct Facts final : Authority::Facts {
   bool yes = true;
   mutable std::vector<std::string> asked;
@@ -165,8 +166,8 @@ TEST(Authority, EveryQuestionForControlIsTakenFromItsSpeakersAndFromNobodyElse) 
   EXPECT_EQ(rows, std::size(kQuestions));
 }
 
-// Between agents: which part judges a word. What each of them does with a wrong node's words:
-// Remote.AnotherNodes…, References.AValueIsTaken….
+// Messages between agents: which part of the agent judges each kind. Tests of these parts with
+// messages of a wrong node: Remote.AnotherNodes…, References.AValueIsTaken….
 TEST(Authority, EveryWordOfAnotherAgentHasItsJudge) {
   using authority::kind_of;
   using authority::kPeerTable;

@@ -1,4 +1,4 @@
-/// More slots than a doorbell has marks.
+/// Tests doorbell slots when there are more of them than a doorbell has marks.
 #include "troupe/runtime/agent/doorbell_slots.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-/// Where the bytes of objects are, as all nodes together say it.
+/// Tests LocationQuery: it finds where the bytes of objects are from the answers of all nodes.
 #include "troupe/runtime/agent/location_query.hpp"
 
 #include <gtest/gtest.h>
@@ -75,7 +75,7 @@ TEST_F(LocationQueryTest, AValueThatIsAnothersIsFollowedToIt) {
   say(kA, {});
   say(kB, {{0, State::large, 64, true, false, {}}});
   EXPECT_EQ(answers.at(0).places[0].nodes, (std::vector{kB}));
-  // And if only its owner knows whose it is.
+  // Now only the owner knows to which object kObject forwards.
   here.clear();
   asked.clear();
   ask({kObject});
@@ -113,7 +113,7 @@ TEST_F(LocationQueryTest, WhoDiesOrIsSilentIsNotWaitedFor) {
   query.carry_out(now);
   ASSERT_EQ(answers.size(), 2u);
   EXPECT_EQ(answers[1].places[0].state, State::small);
-  say(kA, {});  // late
+  say(kA, {});  // too late
   ask({kObject});
   query.process_died(kProcess);
   EXPECT_EQ(query.next_deadline(), Time::max());

@@ -1,5 +1,5 @@
-/// Objects with names, at their keeper: held from the question on, until control has no such name,
-/// whatever is lost between.
+/// Tests NamedObjects at the keeper of an object. The keeper holds the object from its question
+/// to control until control has no such name, whichever message is lost in between.
 #include "troupe/runtime/agent/named_objects.hpp"
 
 #include <gtest/gtest.h>
@@ -101,7 +101,7 @@ TEST_F(NamedObjectsTest, AForgetThatIsSaidAgainIsOfTheSameObject) {
     asked.clear();
     answers.clear();
     ask(wire::NameObject::Verb::forget);
-    named.registered();  // who finds again has not forgotten anything yet
+    named.registered();  // the question is repeated before any name is removed
     EXPECT_TRUE(named.replied(reply_to(asked.at(1), true, kOtherObject, kOther)));
     ASSERT_EQ(asked.size(), 3u);
     EXPECT_EQ(asked[2].verb, Verb::forget);
@@ -125,7 +125,7 @@ TEST_F(NamedObjectsTest, AForgetThatIsSaidAgainIsOfTheSameObject) {
 TEST_F(NamedObjectsTest, ANameThatChangesHandsWhileNobodyHearsItHoldsTheNewObject) {
   detach();
   EXPECT_TRUE(named.replied(reply_to(asked[0], true)));
-  detach(kOtherObject);  // another node has forgotten the first, which was not heard here
+  detach(kOtherObject);  // another node has removed the first name, and this node was not told
   named.registered();
   ASSERT_EQ(asked.size(), 4u);
   EXPECT_TRUE(named.replied(reply_to(asked[1], true, kOtherObject)));

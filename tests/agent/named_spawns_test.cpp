@@ -1,4 +1,5 @@
-// NamedSpawns: a spawn with a name leaves in order, when all that was let go before it is settled.
+// Tests NamedSpawns: spawns with names leave in order, once everything that was released before
+// is settled.
 #include "troupe/runtime/agent/named_spawns.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
-// Agents over real sockets on 127.0.0.1: registering, words and frames in order, back-pressure, and
-// what each side is told when a peer or control is replaced, silent, dead, or talks nonsense.
+// Tests Network of agents over real sockets on 127.0.0.1: registering, messages and frames in
+// order, and back-pressure. Also tests what each side is told when a peer or control is replaced,
+// silent, dead, or sends messages that cannot be read.
 #include "tests/agent/network_world.hpp"
 #include "troupe/runtime/agent/internal/outbox.hpp"
 #include "troupe/runtime/base/random.hpp"
@@ -23,7 +24,7 @@ control::SelfFencingOptions quick() {
   options.rejoin_within = 500ms;
   return options;
 }
-/// Patient with control, quick with everything else.
+/// Options with short timeouts, except for control.
 NetworkOptions lively() {
   NetworkOptions options;
   options.self_fencing.tick = 5ms;
@@ -52,7 +53,7 @@ TEST(Network, RegistersFirstAndBeats) {
   EXPECT_EQ(a.network->self().address, a.network->door());
 }
 
-/// Ids of nodes come in messages of others; a wrong one ends nobody.
+/// Other nodes' messages contain ids of nodes. A wrong id must end no process.
 TEST(Network, AMessageForItselfOrControlIsDropped) {
   FakeControl control;
   Agent a(control, lively());
@@ -104,7 +105,7 @@ TEST(Network, MembersTalkBothWaysInOrder) {
   }
   EXPECT_TRUE(drive({&control, &a, &b}, 5s, [&] { return a.network->delivered(b.node); }));
   EXPECT_TRUE(a.resets.empty() && b.resets.empty());
-  EXPECT_LT(a.network->stats().messages_sent, 100u);  // they travelled in batches
+  EXPECT_LT(a.network->stats().messages_sent, 100u);  // the messages travelled in batches
 }
 
 TEST(Network, HundredThousandFramesOfHundredBytesArriveInOrder) {
@@ -112,7 +113,7 @@ TEST(Network, HundredThousandFramesOfHundredBytesArriveInOrder) {
   Agent a(control), b(control);
   ASSERT_TRUE(meet(control, a, b));
   constexpr std::uint64_t total = 100000;
-  constexpr std::uint64_t per_pass = 256;  // what an agent may find in its rings
+  constexpr std::uint64_t per_pass = 256;  // the most that an agent finds in its rings in one pass
   std::uint64_t sent = 0, next = 0;
   bool in_order = true;
   b.keep = false;
@@ -147,8 +148,8 @@ TEST(Network, WhatFitsNoLinkIsRefusedAndTheNextOneGoes) {
   EXPECT_TRUE(drive({&control, &a}, 5s, [&] { return control.got[a.node].size() == 1; }));
 }
 
-// Control gives up a node that says what cannot be read, and a program's words go there as they
-// are.
+// Control drops a node that sends a message it cannot read, and the agent passes a program's
+// values on unchanged. So the agent itself must refuse what control could not read.
 TEST(Network, WhatControlCouldNotReadIsRefusedAndTheNextOneGoes) {
   FakeControl control;
   Agent a(control, lively());
@@ -176,9 +177,9 @@ TEST(Network, AFullWindowHoldsTheProxiesBackAndLetsThemGo) {
     a.say(b.node, std::to_string(sent++) + std::string(1000, '.'));
     a.pass(steady_now());
   }
-  EXPECT_GT(sent, 64);         // window and backlog
+  EXPECT_GT(sent, 64);         // the window and the backlog
   EXPECT_LT(sent, 200);        // and no more
-  const int more = sent + 20;  // it is a request, not a wall
+  const int more = sent + 20;  // can_send() is advice: further frames are still taken
   while (sent < more) a.say(b.node, std::to_string(sent++) + std::string(1000, '.'));
   EXPECT_TRUE(a.relieved.empty());
   ASSERT_TRUE(drive({&control, &a, &b}, 5s, [&] { return !a.relieved.empty(); }));
@@ -216,7 +217,7 @@ TEST(Network, APeerThatTakesNothingIsDroppedAndTakenBackAndBothAreTold) {
   EXPECT_EQ(a.resets.size(), 1u);
 }
 
-// Schedule 8078060: before the two had ever spoken.
+// The two agents have never spoken before.
 TEST(Network, WhatIsSaidToWhomIsAboutToBeDroppedIsSaidToBeLost) {
   FakeControl control;
   Agent a(control, lively()), b(control, lively());
@@ -260,7 +261,7 @@ TEST(Network, ControlThatStartsAnewIsToldAllAgain) {
   a.when_control_resets = [&] { a.network->send_control(control::GetJob{2, {}}); };
   control.restart();
   control.admit(a.node, a.keys.public_key);
-  a.network->send_control(control::GetJob{1, {}});  // perhaps lost: the reset says so
+  a.network->send_control(control::GetJob{1, {}});  // may be lost: the reset tells the sender
   a.network->flush(steady_now());
   ASSERT_TRUE(drive({&control, &a}, 10s, [&] {
     return !control.got[a.node].empty() && a.network->control_epoch() == control.epoch &&
@@ -289,13 +290,13 @@ TEST(Network, WithoutControlAMajorityCarriesOnAndALoneNodeExits) {
     return a.network->may_serve(steady_now()) && b.network->may_serve(steady_now()) &&
            control.order[a.node].find('H') != std::string::npos;
   }));
-  // Control is gone: the two ask each other and go on for longer than one alone might.
+  // Control is gone. The two ask each other, and serve longer than one of them might alone.
   const Time gone = steady_now();
   ASSERT_TRUE(drive({&a, &b}, 5s, [&] { return steady_now() > gone + 700ms; }));
   EXPECT_TRUE(a.exits.empty() && b.exits.empty());
   EXPECT_TRUE(a.network->may_serve(steady_now()) && b.network->may_serve(steady_now()));
   EXPECT_FALSE(a.network->hears_control(steady_now()));
-  // Then one is alone, and not beside control.
+  // Now one of them is alone, and not on control's machine.
   ASSERT_TRUE(drive({&a}, 5s, [&] { return !a.exits.empty(); }));
   EXPECT_EQ(a.exits.size(), 1u);
   EXPECT_FALSE(a.network->may_serve(steady_now()));
@@ -313,7 +314,8 @@ TEST(Network, AFenceEndsTheProcess) {
   EXPECT_FALSE(a.network->may_serve(steady_now()));
 }
 
-// It was declared dead before it heard that it was a member: nobody will ever answer it.
+// The node was declared dead before it learned that it was a member, so no control will ever
+// answer it.
 TEST(Network, AControlThatTakesNoEpochOfItEndsTheProcess) {
   FakeControl control;
   Agent a(control, lively());
@@ -334,7 +336,7 @@ TEST(Network, ADeadNodeIsNeverSpokenWithAgain) {
   EXPECT_EQ(a.deaths[0].first, b.node);
   EXPECT_TRUE(a.resets.empty());
   b.say(a.node, "2");
-  control.members[b.node].node = b.network->self();  // an old view that still has it
+  control.members[b.node].node = b.network->self();  // an old view that still contains the node
   control.tell_nodes();
   a.say(b.node, "nobody there");
   ASSERT_TRUE(drive({&control, &a, &b}, 5s, [&] {
@@ -350,7 +352,7 @@ TEST(Network, ANodeThatControlListsNoMoreIsDead) {
   FakeControl control;
   Agent a(control, lively()), b(control, lively());
   ASSERT_TRUE(meet(control, a, b));
-  control.members.erase(b.node);  // and no word of it, as after control's death in that moment
+  control.members.erase(b.node);  // without a NodeIsDead, as when control dies in that moment
   control.tell_nodes();
   ASSERT_TRUE(drive({&control, &a, &b}, 5s, [&] { return a.deaths.size() == 1; }));
   EXPECT_EQ(a.deaths[0].first, b.node);
@@ -385,7 +387,7 @@ TEST(Network, AProcessThatCannotBeReachedIsGivenUpInTime) {
   const NodeId node = b->node;
   a.say(node, "1");
   ASSERT_TRUE(drive({&control, &a, b.get()}, 5s, [&] { return b->got.size() == 1; }));
-  b.reset();  // and control does not notice
+  b.reset();  // control does not notice
   ASSERT_TRUE(drive({&control, &a}, 10s, [&] { return !a.resets.empty(); }));
   EXPECT_NE(a.reset_of(node).find("could not be reached"), std::string::npos) << a.reset_of(node);
 }
@@ -397,7 +399,7 @@ TEST(Network, APeerThatFallsSilentWhileSomethingIsAwaitedIsGivenUp) {
   options.link.keepalive = 20ms;
   options.touch_every = 30ms;
   options.knock_timeout = 500ms;
-  options.unreachable_for = 1s;  // longer than a busy machine keeps this thread waiting
+  options.unreachable_for = 1s;  // longer than a busy machine lets this thread wait
   Agent a(control, std::move(options)), b(control, lively()), c(control, lively());
   ASSERT_TRUE(meet(control, a, b));
   ASSERT_TRUE(drive({&control, &a, &c}, 5s, [&] { return a.known.count(c.node) != 0; }));
@@ -407,13 +409,14 @@ TEST(Network, APeerThatFallsSilentWhileSomethingIsAwaitedIsGivenUp) {
   ASSERT_TRUE(drive({&control, &a, &b, &c}, 5s, [&] {
     return !b.got.empty() && !c.got.empty() && a.network->delivered(c.node);
   }));
-  ASSERT_TRUE(drive({&control, &a}, 10s, [&] { return !a.resets.empty(); }));  // both are stopped
+  ASSERT_TRUE(drive({&control, &a}, 10s, [&] { return !a.resets.empty(); }));  // b and c are both
+                                                                               // stopped
   EXPECT_EQ(a.resets[0].first, b.node);
   EXPECT_NE(a.resets[0].second.find("could not be reached"), std::string::npos);
-  EXPECT_EQ(a.resets.size(), 1u);  // nothing is awaited from c, and its silence is no alarm
+  EXPECT_EQ(a.resets.size(), 1u);  // nothing is awaited from c, so its silence has no effect
 }
 
-/// A member that sends whatever the test wants.
+/// A member that sends arbitrary bytes.
 struct Rogue : Speaker {
   std::vector<net::Delivered> got;
   std::size_t resets = 0;
@@ -425,7 +428,7 @@ struct Rogue : Speaker {
     member.node.public_key = keys.public_key.str();
     control.epochs[node] = 99;
     control.members[node] = member;
-    control.admit(node, keys.public_key);  // what control tells it goes nowhere
+    control.admit(node, keys.public_key);  // messages from control to it are not delivered
     for (const Agent* agent : agents)
       transport->admit(
           {.node = agent->node, .key = agent->keys.public_key, .door = agent->network->door()});
@@ -469,7 +472,7 @@ TEST(Network, APeerThatTalksNonsenseIsDroppedAndTheOthersAreServed) {
   std::size_t rounds = 0;
   for (const Blob& bytes : nonsense) {
     ++rounds;
-    // The good one before it is taken, that after it is not.
+    // The good batch before the bad one is delivered; the one after it is not.
     ASSERT_TRUE(rogue.transport->send(a.node, Blob(good_batch), steady_now()));
     Blob batch = bytes;
     if (bytes != cut) batch.insert(batch.end(), good_batch.begin(), good_batch.end());
@@ -480,7 +483,7 @@ TEST(Network, APeerThatTalksNonsenseIsDroppedAndTheOthersAreServed) {
                       [&] {
                         return a.network->stats().bad_frames == rounds &&
                                a.resets.size() == rounds && a.got.size() == 2 * rounds &&
-                               rogue.resets == rounds;  // it was taken back
+                               rogue.resets == rounds;  // a has connected to it again
                       }))
         << "round " << rounds << ": " << a.network->stats().bad_frames << " bad, "
         << a.resets.size() << " resets, " << a.got.size() << " frames, " << rogue.resets << " told";

@@ -1,5 +1,5 @@
-/// A small cluster for tests of Network, on 127.0.0.1 and in one thread: networks that record what
-/// they are told, and a control played by a bare Transport.
+/// A small cluster for tests of Network, on 127.0.0.1 and in one thread. It has networks that
+/// record their effects, and a control that a bare Transport plays.
 ///
 ///     FakeControl control;
 ///     Agent a(control), b(control);
@@ -33,7 +33,7 @@ inline net::CurveKeys copy(const net::CurveKeys& keys) {
   return {keys.public_key, keys.secret_key.copy()};
 }
 
-/// Something that an event loop drives.
+/// An object that the event loop of drive() runs.
 struct Driven {
   virtual ~Driven() = default;
   virtual void pass(Time now) = 0;
@@ -41,7 +41,7 @@ struct Driven {
   virtual Time due() const = 0;
 };
 
-/// Runs them as one event loop until `done` or the limit; sleeps only in poll(2).
+/// Runs all of them as one event loop until `done` or the limit; sleeps only in poll(2).
 inline bool drive(const std::vector<Driven*>& all, Duration limit,
                   const std::function<bool()>& done) {
   const Time end = steady_now() + limit;
@@ -61,7 +61,7 @@ inline bool drive(const std::vector<Driven*>& all, Duration limit,
   }
 }
 
-/// A bare Transport that speaks batches.
+/// A bare Transport that sends and receives batches of messages.
 struct Speaker : Driven {
   NodeId node = NodeId::random();
   net::CurveKeys keys = net::CurveKeys::generate().value();
@@ -95,22 +95,23 @@ struct Speaker : Driven {
   Time due() const override { return transport->next_deadline(); }
 };
 
-/// Gives epochs, answers heartbeats, and tells every member of all others.
+/// A stand-in for control: gives epochs, answers heartbeats, and tells every member of all
+/// others.
 struct FakeControl : Speaker {
   Epoch epoch = 7;
-  bool answers = true;  ///< heartbeats
-  bool lists = true;    ///< members to each other
+  bool answers = true;  ///< whether it answers heartbeats
+  bool lists = true;    ///< whether it tells members of each other
   std::uint64_t version = 0, roster_version = 0;
   std::map<NodeId, control::RegisterNode> members;
   std::map<NodeId, Epoch> epochs;
   NodeId beside;
   std::set<NodeId> not_voting;
-  std::map<NodeId, std::vector<control::ToControl>> got;  ///< but heartbeats and registrations
-  std::map<NodeId, std::string> order;  ///< R and H for these, another letter for the others
+  std::map<NodeId, std::vector<control::ToControl>> got;  ///< without heartbeats and registrations
+  std::map<NodeId, std::string> order;  ///< R: registration, H: heartbeat, else a letter
   std::map<NodeId, int> beats;
 
   FakeControl() { open(); }
-  /// The process is another one, with nothing of its memory but the epochs.
+  /// Replaces the process by a new one, which remembers only the epochs.
   void restart() {
     const std::string door = transport->door();
     transport.reset();
@@ -191,14 +192,14 @@ struct FakeControl : Speaker {
   }
 };
 
-/// A Network and what it told.
+/// A Network, and its recorded effects.
 struct Agent : Driven, Network::Handler {
   NodeId node = NodeId::random();
   net::CurveKeys keys = net::CurveKeys::generate().value();
   std::unique_ptr<Network> network;
   std::vector<std::pair<NodeId, std::string>> got;  ///< payloads
   std::uint64_t frames = 0;
-  bool keep = true;  ///< in `got`
+  bool keep = true;  ///< whether to record payloads in `got`
   std::vector<control::FromControl> from_control;
   std::vector<std::pair<NodeId, std::string>> resets, deaths;
   std::vector<std::string> control_resets, exits;
@@ -253,7 +254,7 @@ struct Agent : Driven, Network::Handler {
   void exit_now(const std::string& why) override { exits.push_back(why); }
 };
 
-/// Until each of them knows the other.
+/// Drives all until a and b know each other.
 inline bool meet(FakeControl& control, Agent& a, Agent& b) {
   return drive({&control, &a, &b}, 5s,
                [&] { return a.known.count(b.node) && b.known.count(a.node); });

@@ -1,5 +1,5 @@
-/// An agent's environment: what each variable may say, what holds without it, and the sentence for
-/// what is of no use.
+/// Tests an agent's environment: the texts that each variable may have, the defaults, and the
+/// sentence that refuses every other text.
 #include "troupe/runtime/agent/options.hpp"
 
 #include "troupe/runtime/base/error.hpp"

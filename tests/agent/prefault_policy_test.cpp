@@ -1,4 +1,5 @@
-// When memory is prepared for later: what it costs is taken from whoever uses the CPU then.
+// Tests when memory is touched ahead of its use: the cost is CPU time of the processes that run
+// then.
 #include "troupe/runtime/agent/prefault_policy.hpp"
 
 #include <gtest/gtest.h>
@@ -8,7 +9,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// An agent with so many CPUs; others use so much of them all the time.
+/// An agent with some CPUs, of which other processes constantly use a part.
 struct Agent {
   PrefaultPolicy prefault;
   int cpus = 1;
@@ -23,7 +24,7 @@ struct Agent {
     now += time;
     used += Duration(static_cast<Duration::rep>(use * static_cast<double>(time.count())));
   }
-  /// Goes on from timer to timer for so long; returns the bytes that it prepares.
+  /// Runs from timer to timer for `span`; returns the bytes that were prepared.
   std::uint64_t prepare_for(Duration span) {
     const std::uint64_t before = left;
     const Time end = now + span;
@@ -35,7 +36,7 @@ struct Agent {
       if (last.count == 0) continue;
       ++pieces;
       left -= std::min(left, last.count);
-      now += 350us * (last.count >> 10) / 1024;  // nobody else has the CPU meanwhile
+      now += 350us * (last.count >> 10) / 1024;  // no other process has the CPU meanwhile
       prefault.prepared(left != 0, now);
     }
     pass(std::max(end - now, Duration(0)));
@@ -66,7 +67,8 @@ TEST(PrefaultPolicy, WhoTakesTurnsWithAnotherNodeIsSeenAfterAPause) {
   Agent agent;
   agent.use = 1;
   EXPECT_EQ(agent.prepare_for(100ms), 0u);
-  for (int turn = 0; turn < 25; ++turn) {  // half of the CPU, in turns that a short look misses
+  for (int turn = 0; turn < 25; ++turn) {  // half of the CPU, in turns that a short measurement
+                                           // misses
     agent.use = turn % 2;
     EXPECT_EQ(agent.prepare_for(4ms), 0u) << "turn " << turn;
   }

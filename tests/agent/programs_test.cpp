@@ -1,5 +1,5 @@
-// How a job's program comes to a node: two Programs joined by a queue of messages that a test can
-// watch, alter and drop.
+// Tests how a job's program comes to a node: two Programs, joined by a queue of messages that a
+// test can watch, alter and drop.
 #include "troupe/runtime/agent/programs.hpp"
 
 #include "troupe/runtime/base/random.hpp"
@@ -83,7 +83,7 @@ class ProgramsTest : public testing::Test {
   std::string program_path() const { return (folder / "home/bin/app").string(); }
   std::string library_path() const { return (folder / "home/lib/libown.so.1").string(); }
 
-  /// One step of everything; false: nothing happened.
+  /// Runs one step of everything; returns false when nothing happened.
   bool step() {
     pollfd set[2] = {{driver ? driver->programs->fd() : -1, POLLIN, 0},
                      {other->programs->fd(), POLLIN, 0}};
@@ -131,7 +131,7 @@ class ProgramsTest : public testing::Test {
     EXPECT_TRUE(run_until([&] { return other->ready.count(job.id) != 0; }));
     return other->ready.at(job.id);
   }
-  /// The other node sees another disk: what it is to fetch does not lie there.
+  /// Makes the other node see another disk, on which the files to fetch do not exist.
   void hide_files() const { fs::rename(folder / "home", folder / "elsewhere"); }
   std::size_t cached_files() const {
     std::size_t count = 0;
@@ -341,7 +341,7 @@ TEST_F(ProgramsTest, TheLeastRecentlyUsedFilesGoButNoneOfALivingJob) {
   ASSERT_TRUE(want(job));
   EXPECT_FALSE(fs::exists(fs::path(cache(2)) / std::string(64, 'a')));
   EXPECT_EQ(cached_files(), 2u);
-  // A larger set in use than the cache is to have: what a zygote may be started from stays.
+  // More bytes are in use than the cache may have. Files that a zygote may be started from stay.
   write_file(folder / "second/app", bytes_of(2'000'000, 6));
   driver->files.clear();
   driver->programs->describe(JobId{0, 8}, folder / "second/app", {}, now);
@@ -428,7 +428,7 @@ TEST_F(ProgramsTest, StrangePiecesAndRequestsDoNoHarm) {
     return data;
   };
   const Blob some(100, std::byte{7});
-  // From a stranger, of another file, job or place: not what was asked for.
+  // Pieces that were not asked for: from a stranger, or of another file, job or place.
   other->programs->on_message(NodeId{0, 3}, piece(0, 0, 3'000'000), some, now);
   other->programs->on_message(driver->id, piece(1, 0, 3'000'000), some, now);
   other->programs->on_message(driver->id, piece(0, 4096, 3'000'000), some, now);
@@ -436,11 +436,11 @@ TEST_F(ProgramsTest, StrangePiecesAndRequestsDoNoHarm) {
   unknown.job = JobId{9, 9};
   other->programs->on_message(driver->id, unknown, some, now);
   EXPECT_TRUE(other->ready.empty());
-  // More than a program may have ends the fetch.
+  // A file larger than a program may be ends the fetch.
   other->programs->on_message(driver->id, piece(0, 0, ~std::uint64_t{0}), some, now);
   ASSERT_EQ(other->ready.count(job.id), 1u);
   EXPECT_EQ(other->ready.at(job.id).error().code(), Code::unavailable);
-  other->programs->on_message(driver->id, piece(0, 0, 100), some, now);  // nobody waits any more
+  other->programs->on_message(driver->id, piece(0, 0, 100), some, now);  // no fetch waits any more
 
   int answers = 0;
   std::uint64_t largest = 0;
@@ -462,7 +462,7 @@ TEST_F(ProgramsTest, StrangePiecesAndRequestsDoNoHarm) {
   ask(job.id, 0, ~std::uint64_t{0});
   ask(job.id, 0, 3'000'001);
   EXPECT_EQ(largest, 0u);
-  for (int i = 0; i < 1000; ++i)  // a flood has one piece read at a time
+  for (int i = 0; i < 1000; ++i)  // a flood of requests has one piece read at a time
     driver->programs->on_message(NodeId{0, 3}, wire::ProgramRequest{job.id, 0, 0}, {}, now);
   answers = 0;
   while (step()) {

@@ -1,6 +1,6 @@
-/// RemoteTable: three agents' tables joined by FIFO links, driven at random, with deaths of
-/// processes and of a node. Proves REMOTE-1 to REMOTE-4: nothing is given twice or leaked, proxies
-/// open and close in pairs, credits bound what is under way.
+/// Tests RemoteTable: the tables of three agents, joined by FIFO links and driven at random, with
+/// deaths of processes and of a node. Proves REMOTE-1 to REMOTE-4: no lease is given twice or
+/// leaked, proxies open and close in pairs, and credits bound the frames under way.
 #include "troupe/runtime/agent/remote.hpp"
 
 #include "troupe/runtime/base/random.hpp"
@@ -17,13 +17,13 @@ NodeId node_id(std::uint64_t n) {
   return NodeId{0, n};
 }
 
-/// One agent as far as RemoteTable sees it: processes, a lease table that grants what it is asked.
+/// An agent as RemoteTable sees it: processes, and a lease table that grants what is requested.
 class Agent final : public RemoteTable::Out {
  public:
   explicit Agent(NodeId self) : self_(self), table(*this, [this] { return next_++; }) {}
 
   struct ProxyChannel {
-    std::deque<int> ring;  ///< frames that arrived and were not yet taken
+    std::deque<int> ring;  ///< frames that have arrived and that the process has not taken
     std::uint64_t entered = 0;
   };
   NodeId self_;
@@ -32,23 +32,23 @@ class Agent final : public RemoteTable::Out {
   std::map<std::pair<ProcessIndex, ProcessIndex>, ProxyChannel> proxies;
   std::map<ProcessIndex, std::set<std::uint64_t>> held;  ///< process → leases of other nodes
   std::map<std::uint64_t, ProcessIndex> held_worker;
-  std::map<std::uint64_t, ProcessIndex> given;  ///< our lease → proxy process
+  std::map<std::uint64_t, ProcessIndex> given;  ///< this node's lease → proxy process
   std::map<std::uint64_t, ProcessIndex> lease_worker;
   std::map<std::pair<ProcessIndex, std::uint64_t>, std::uint32_t> backlog;
   std::map<std::pair<ProcessIndex, std::uint64_t>, int> came_back;
-  std::vector<std::pair<NodeId, std::int64_t>> gave;  ///< whom, and the CPUs of the lease
+  std::vector<std::pair<NodeId, std::int64_t>> gave;  ///< the node, and the CPUs of its lease
   std::map<NodeId, std::deque<wire::PeerMessage>> outbox;
   std::set<NodeId> dead_nodes;
   std::uint64_t next_lease = 1;
   int closed = 0;
-  std::function<void()> at_read;  ///< what follows from what the process has written
+  std::function<void()> at_read;  ///< called when the agent reads what a process has written
   RemoteTable table;
 
   ProcessIndex start() {
     live.insert(next_);
     return next_++;
   }
-  // Out
+  // RemoteTable::Out
   void send(NodeId to, const wire::PeerMessage& message) override {
     if (dead_nodes.count(to) == 0) outbox[to].push_back(message);
   }
@@ -67,7 +67,7 @@ class Agent final : public RemoteTable::Out {
                    std::uint64_t) override {
     ASSERT_EQ(proxies.erase({process, proxy_process}), 1u) << "closed twice";
     ++closed;
-    // As a process does at PeerDied: the lease went with its worker.
+    // A process does so at PeerDied: the lease went with its worker.
     std::erase_if(held[process],
                   [&](std::uint64_t lease) { return held_worker[lease] == proxy_process; });
   }
@@ -121,7 +121,7 @@ class Agent final : public RemoteTable::Out {
   }
 };
 
-/// Its words about what is another's are told apart by the node that says them.
+/// RemoteTable tells the messages about a lease or a proxy apart by the node that sends them.
 TEST(Remote, AnotherNodesWordsAboutALeaseOrAProxyChangeNothing) {
   Agent a(node_id(1)), b(node_id(2));
   const NodeId c = node_id(3);
@@ -213,7 +213,7 @@ struct World {
         EXPECT_TRUE(agent.table.lease_returned(process, lease));
         break;
       }
-      case 4:  // grant what somebody asked of us
+      case 4:  // grants a lease that another node requested
         for (auto& [key, count] : agent.backlog) {
           if (count == 0) continue;
           --count;
@@ -236,7 +236,7 @@ struct World {
         if (agent.dead_nodes.count(other) == 0 && !of(other).live.empty())
           agent.table.connect(process, other, some_live(of(other)), ActorId{1, 1}, 1);
         break;
-      case 7:  // a frame through some proxy
+      case 7:  // sends a frame through some proxy
         for (auto& [key, proxy] : agent.proxies) {
           if (below(2) != 0 || !agent.table.may_carry(key.first, key.second)) continue;
           const auto target = agent.table.target(key.second);
@@ -245,7 +245,7 @@ struct World {
           break;
         }
         break;
-      case 8:  // the process takes frames
+      case 8:  // lets the process take frames
         for (auto& [key, proxy] : agent.proxies) {
           proxy.entered += proxy.ring.size();
           proxy.ring.clear();
@@ -316,7 +316,7 @@ TEST(RemoteTable, NoProxyIsOpenedToAnAliasThatIsBeingDropped) {
     const NodeId lost = node_id(2);
     const ProcessIndex first = a.start(), second = a.start();
     a.table.connect(first, lost, 2, ActorId{1, 1}, 1);
-    // What the first has written asks for the same process, and so does another in its wake.
+    // The first process has written a request to connect to the same process, and so has another.
     bool is_read = false;
     a.at_read = [&] {
       if (std::exchange(is_read, true)) return;
@@ -375,7 +375,7 @@ TEST(RemoteTable, LeasesAndProxiesBalanceUnderDeaths) {
       if (step == 300 && seed % 2 == 0) world.kill_node(*world.agents[world.below(3)]);
     }
     world.settle();
-    // Every lease that one side believes given is held by a live process of the other.
+    // Every lease that one side takes for given is held by a live process of the other.
     std::size_t given = 0, held = 0;
     for (auto& agent : world.agents) {
       if (agent->live.empty()) continue;
@@ -388,7 +388,7 @@ TEST(RemoteTable, LeasesAndProxiesBalanceUnderDeaths) {
       if (agent->live.empty()) continue;
       EXPECT_EQ(agent->proxies.size(), agent->table.proxy_count());
     }
-    // ProxyChannels come in pairs.
+    // Proxy channels come in pairs.
     std::size_t proxies = 0;
     for (auto& agent : world.agents)
       if (!agent->live.empty()) proxies += agent->proxies.size();
@@ -426,7 +426,7 @@ TEST(RemoteTable, FrameForADeadProcessIsAnsweredOnceAndClosesTheProxy) {
   const ProcessIndex proxy_process = a.table.connect(1, b.self_, 2, ActorId{1, 1}, 1);
   world.settle();
   b.kill(2);
-  b.outbox[a.self_].clear();  // as if the notice were still on its way
+  b.outbox[a.self_].clear();  // as if the message about the death were still on its way
   a.send(b.self_, wire::PeerFrame{1, 2, {}});
   a.table.carried(1, proxy_process);
   world.settle();
@@ -454,8 +454,9 @@ TEST(RemoteTable, TalksToANodeWhileAProxyOrARequestIsOpen) {
   EXPECT_FALSE(b.table.talks_to(a.self_));
 }
 
-// Found by the simulated clusters: the request was served with a worker that had just died, nobody
-// heard of it, and who waits for another node's answer does not ask again.
+// The lease table has served the request with a worker that had just died, so no grant was sent.
+// The request must be open again, since a process that waits for another node's answer does not
+// ask twice.
 TEST(RemoteTable, ARequestThatMetADeadWorkerIsOpenStill) {
   World world(15);
   Agent& a = *world.agents[0];

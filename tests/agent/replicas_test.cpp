@@ -1,5 +1,5 @@
-// Copies at other nodes: who is asked, what who put the object is told, how a copy is looked for
-// and when one whose owner is lost ends.
+// Tests replicas at other nodes: which nodes are asked, what the process of the put is told, how
+// a copy is looked for, and when a copy without an owner ends.
 #include "troupe/runtime/agent/replicas.hpp"
 
 #include "troupe/runtime/agent/pull_priority.hpp"
@@ -78,7 +78,7 @@ struct ReplicasTest : testing::Test, ReferenceTable::Out, Replicas::Out {
     std::erase_if(nodes, [&](const auto& one) { return one.node == node; });
     replicas.node_died(node, now);
   }
-  /// As its keeper: the owner is kA, and the value is there.
+  /// Makes this node a keeper: kA owns the object, and the value is here.
   void keep(std::uint32_t copies = 2) {
     replicas.on_keep(kA, {kObject, true, copies}, now);
     wire::Value value;
@@ -270,7 +270,7 @@ TEST_F(ReplicasTest, WhoHadARecordBetweenTwoQuestionsSaysNothing) {
 }
 
 struct OrphanTest : ReplicasTest {
-  /// Of three copies there is one here and one at kB, whose owner kA is lost now.
+  /// This node and kB keep two of three copies. Their owner kA is lost.
   void SetUp() override {
     keep(3);
     lose(kA);
@@ -416,7 +416,7 @@ struct NamedReplicasTest : ReplicasTest {
     EXPECT_EQ(object, kObject);
     ++asked;
   }
-  /// Two rounds in which nobody names it.
+  /// Runs two rounds of questions in which no node reports a record of the object.
   void nobody_holds_it() {
     for (int round = 0; round < 2; ++round) {
       later(5s);
@@ -441,7 +441,7 @@ TEST_F(NamedReplicasTest, ACopyWithoutOwnerStaysAsLongAsTheObjectHasAName) {
   EXPECT_EQ(replicas.kept(), 1u);
   EXPECT_LE(replicas.next_deadline(), now + 4s) << "it may be forgotten";
   replicas.on_name(kObject, false, now);
-  lose(kB);  // which may have given it a name meanwhile
+  lose(kB);  // kB may have given the object a name before its death
   nobody_holds_it();
   EXPECT_EQ(replicas.kept(), 1u);
   replicas.on_name(kObject, false, now);

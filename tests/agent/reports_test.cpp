@@ -1,4 +1,5 @@
-// When a node tells control what it has free: what others believe of it hangs on that.
+// Tests when a node reports its free resources to control. Other nodes place work by these
+// reports.
 #include "troupe/runtime/agent/reports.hpp"
 
 #include <gtest/gtest.h>
@@ -14,7 +15,7 @@ struct Node {
   std::uint64_t spilled_here = 0;
   Time now{1s};
 
-  /// Goes on from timer to timer for so long; returns how often it has told control.
+  /// Runs from timer to timer for `span`; returns how often the node has reported.
   int tell_for(Duration span) {
     int told = 0;
     for (const Time end = now + span; now <= end;) {
@@ -46,7 +47,7 @@ TEST(Reports, WhoeverSentARequestHearsOfTheNodeAlsoWhenNothingSeemsToHaveChanged
   Node node;
   node.report.view.free.cpus = 1;
   EXPECT_EQ(node.tell_for(0s), 1);
-  node.now += 10ms;  // a lease that is given and returned before the next report
+  node.now += 10ms;  // a lease is granted and returned before the next report
   ++node.spilled_here;
   node.report.view.free.cpus = 0;
   EXPECT_EQ(node.tell_for(0s), 0);

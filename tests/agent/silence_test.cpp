@@ -1,4 +1,5 @@
-// Silence: who control misses, or who owes an answer for too long; each change is told once.
+// Tests Silence: a node is silent when control misses it, or when it owes an answer for too long.
+// Each change is told once.
 #include "troupe/runtime/agent/silence.hpp"
 
 #include <gtest/gtest.h>
@@ -15,7 +16,7 @@ struct SilenceTest : testing::Test {
   Silence silence{1500ms};
   Time now = Time{} + 100s;
 
-  /// "1+ 2-": the first is silent now, the second is not any more.
+  /// Returns the changes as text. "1+ 2-": node 1 is silent now, node 2 is silent no more.
   std::string changes() {
     std::string text;
     for (const Silence::Change& change : silence.take_changes())
@@ -33,7 +34,7 @@ TEST_F(SilenceTest, WhoOwesAnAnswerForTooLongIsSilentUntilItGivesOne) {
   EXPECT_EQ(changes(), "1+");
   silence.link(kA, now, now + 20s);
   EXPECT_EQ(changes(), "");
-  silence.link(kA, now + 20s, now + 20s);  // it has answered, and owes the next
+  silence.link(kA, now + 20s, now + 20s);  // it has answered, and owes the next answer
   EXPECT_EQ(changes(), "1-");
 }
 

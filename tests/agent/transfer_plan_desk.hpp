@@ -1,4 +1,5 @@
-// A shell for TransferPlan in tests: memory and connections at once, and notes of what it is told.
+// Carries out TransferPlan's effects in tests. Memory and connections come at once, and effects
+// are recorded.
 #pragma once
 
 #include "troupe/runtime/agent/transfer_plan.hpp"
@@ -20,7 +21,8 @@ inline ObjectId object(std::uint64_t n) {
   return {7, n};
 }
 
-/// A shell that has memory always and connections at once, and notes what it is told.
+/// Carries out a plan's effects: grants memory and connections at once, and records what it is
+/// told.
 struct Desk {
   Plan plan;
   Time now = kStart;
@@ -31,7 +33,7 @@ struct Desk {
   std::vector<Plan::Failed> failures;
   std::set<std::uint64_t> memory;
   bool full = false;
-  std::uint64_t most = ~std::uint64_t{0};  ///< bytes that can be had at once
+  std::uint64_t most = ~std::uint64_t{0};  ///< the most bytes that it grants at once
 
   explicit Desk(PlanOptions options = {}) : plan(options) {}
 

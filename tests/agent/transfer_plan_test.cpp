@@ -1,5 +1,5 @@
-// TransferPlan alone: every pull ends once, memory is bounded and never given away while a
-// connection may write it, whatever breaks; by single cases and by seeded simulation.
+// Tests TransferPlan alone, by single cases and by a seeded simulation. Every pull ends once.
+// Memory is bounded, and never released while a connection may write to it, whatever breaks.
 #include "tests/agent/transfer_plan_desk.hpp"
 
 #include "troupe/runtime/base/random.hpp"
@@ -25,7 +25,7 @@ TEST(TransferPlan, ASmallObjectComesByMessageALargeOneByConnection) {
   EXPECT_EQ(d.plan.expects(kOne, d.asks[0].transfer, 5), 0u);
   d.plan.arrived(kOne, d.asks[0].transfer, true, d.now);
   d.settle();
-  d.plan.arrived(kOne, d.asks[0].transfer, true, d.now);  // twice is once
+  d.plan.arrived(kOne, d.asks[0].transfer, true, d.now);  // the second report has no effect
   d.settle();
   d.receive(d.asks[1]);
   d.receive(d.asks[1]);
@@ -55,7 +55,7 @@ TEST(TransferPlan, BytesAreBoundedPerNodeAndInAll) {
   EXPECT_EQ(d.plan.reserved_bytes(), 6 * kMiB);
   for (std::size_t i = 0; i < 16; ++i) d.receive(d.asks[i]);
   EXPECT_EQ(d.completes.size(), 16u);
-  d.pull(kOne, 20, kMiB);  // one that is larger than all bounds waits until it is alone, and goes
+  d.pull(kOne, 20, kMiB);  // a pull larger than all bounds waits until it is alone, and then runs
   d.pull(kOne, 21, 100 * kMiB);
   d.pull(kTwo, 22, kMiB);
   EXPECT_EQ(d.asks.size(), 18u);
@@ -74,7 +74,7 @@ TEST(TransferPlan, GetsGoBeforePrefetches) {
   d.pull(kOne, 2, kMiB, Priority::prefetch);
   d.pull(kOne, 3, kMiB, Priority::prefetch);
   d.pull(kOne, 4, kMiB);
-  d.pull(kOne, 3, kMiB);  // now somebody waits for it
+  d.pull(kOne, 3, kMiB);  // a process waits for it now
   for (std::size_t i = 0; i < 4; ++i) d.receive(d.asks[i]);
   std::vector<std::uint64_t> order;
   for (const auto& ask : d.asks) order.push_back(ask.object.low);
@@ -89,7 +89,7 @@ TEST(TransferPlan, ALostConnectionIsTriedOnceMoreWithTheSameMemory) {
   ASSERT_EQ(d.asks.size(), 2u);
   EXPECT_EQ(d.asks[0].pull, d.asks[1].pull);
   EXPECT_NE(d.asks[0].transfer, d.asks[1].transfer);
-  d.receive(d.asks[0]);  // of the old connection: ignored
+  d.receive(d.asks[0]);  // by the old connection: ignored
   EXPECT_TRUE(d.completes.empty());
   d.end(kOne, d.offers[1].connection);
   ASSERT_EQ(d.failures.size(), 1u);
@@ -148,7 +148,7 @@ TEST(TransferPlan, ASilentLinkIsTriedOnceMore) {
   d.pull(kOne, 1, 10);
   d.wait(10s);
   ASSERT_EQ(d.asks.size(), 2u);
-  d.plan.arrived(kOne, d.asks[0].transfer, true, d.now);  // late: of a transfer given up
+  d.plan.arrived(kOne, d.asks[0].transfer, true, d.now);  // late: the transfer has been given up
   d.settle();
   EXPECT_TRUE(d.completes.empty());
   d.wait(10s);
@@ -189,7 +189,7 @@ TEST(TransferPlan, AnotherSizeThanSaidIsNotTriedAgain) {
   d.end(kOne, d.closes[0].connection);
   ASSERT_EQ(d.failures.size(), 2u);
   for (const auto& failed : d.failures) EXPECT_EQ(failed.error.code(), Code::internal);
-  ASSERT_EQ(d.asks.size(), 4u);  // the innocent third
+  ASSERT_EQ(d.asks.size(), 4u);  // the third pull, which was not at fault
   EXPECT_EQ(d.asks[3].object, object(3));
 }
 
@@ -280,7 +280,7 @@ TEST(TransferPlan, WhatIsCancelledIsNotReported) {
   ASSERT_EQ(d.asks.size(), 2u);
   EXPECT_EQ(d.asks[1].object, object(4));
   d.plan.cancel(object(4), d.now);
-  d.pull(kOne, 4, kMiB);  // wanted again
+  d.pull(kOne, 4, kMiB);  // a process wants it again
   d.receive(d.asks[1]);
   EXPECT_TRUE(d.completes[1].wanted);
   EXPECT_TRUE(d.failures.empty());
@@ -330,9 +330,9 @@ class World {
  private:
   struct Connection {
     NodeId node;
-    std::vector<std::uint64_t> queue;  ///< pulls
+    std::vector<std::uint64_t> queue;  ///< numbers of pulls
     std::uint64_t writing = 0;         ///< the pull whose memory is being written
-    bool serving = false;              ///< something is in the queue, or is written
+    bool serving = false;              ///< a pull is in the queue or being written
     bool broken = false;
   };
   struct NodeState {
@@ -394,7 +394,7 @@ class World {
     if (random_.chance(0.05))
       for (auto& [number, c] : connections_)
         if (c.node == node) break_off(number);
-    if (random_.chance(0.2) && !asked_.empty()) {  // its owner names another node, or any
+    if (random_.chance(0.2) && !asked_.empty()) {  // its owner names some node
       const Plan::Ask& ask = asked_[random_.below(asked_.size())];
       const NodeId other{0, 1 + random_.below(4)};
       const std::uint64_t pull = plan_.large(ask.node, ask.transfer);
@@ -455,13 +455,13 @@ class World {
     }
     const std::uint64_t next = at->second.queue.front();
     at->second.queue.erase(at->second.queue.begin());
-    if (expected_[next] != number) return serve(number);  // not asked for here any more
+    if (expected_[next] != number) return serve(number);  // no longer requested here
     at->second.writing = next;
     after(delay(), [this, number, next] {
       const auto it = connections_.find(number);
       if (it == connections_.end() || it->second.broken) return;
       it->second.writing = 0;
-      if (expected_[next] == number) expected_.erase(next);  // all of it has come
+      if (expected_[next] == number) expected_.erase(next);  // all of it has arrived
       plan_.heard(it->second.node, number, now_);
       plan_.received(it->second.node, number, next, now_);
       if (random_.chance(0.1)) plan_.received(it->second.node, number, next, now_);

@@ -1,5 +1,6 @@
-// TransferPlan when things break in the middle: what has come stays, other nodes are named, and who
-// joins what is about to fail does not fail with it. And Broadcast, which names those nodes.
+// Tests TransferPlan when a transfer breaks in the middle. Bytes that have arrived stay, other
+// nodes are named, and a pull that joins a failing one does not fail with it. Also tests
+// Broadcast, which names those nodes.
 #include "tests/agent/transfer_plan_desk.hpp"
 #include "troupe/runtime/agent/broadcast.hpp"
 #include "troupe/runtime/base/random.hpp"
@@ -107,7 +108,8 @@ TEST(TransferResume, AfterSomeDetoursTheOwnerMustSendItItself) {
   }
   EXPECT_TRUE(d.asks.back().direct);
   EXPECT_EQ(d.asks.size(), 7u);
-  d.plan.elsewhere(kOne, d.asks.back().transfer, kTwo, d.now);  // it does not listen
+  d.plan.elsewhere(kOne, d.asks.back().transfer, kTwo, d.now);  // the node ignores that it was
+                                                                // asked directly
   d.settle();
   ASSERT_EQ(d.closes.size(), 1u);
   d.end(kOne, d.closes[0].connection);
@@ -129,7 +131,8 @@ TEST(TransferResume, NobodyButTheOwnerNamesOthersAndTheDeadAreNotAsked) {
   EXPECT_EQ(d.asks[1].without, kThree);
   d.plan.elsewhere(kOne, d.asks[1].transfer, kTwo, d.now);
   d.settle();
-  d.plan.elsewhere(kTwo, d.asks[2].transfer, kOne, d.now);  // it was only named
+  d.plan.elsewhere(kTwo, d.asks[2].transfer, kOne, d.now);  // kTwo was only named, so it may not
+                                                            // name others
   d.settle();
   EXPECT_EQ(d.closes.size(), 1u);
   d.end(kTwo, d.asks[2].connection);
@@ -156,12 +159,12 @@ TEST(TransferResume, TheOwnerDiesWhileAnotherSends) {
   EXPECT_EQ(d.failures[0].error.code(), Code::object_lost);
 }
 
-// --- joining what is about to fail
+// --- joining a pull that is about to fail
 
 TEST(TransferResume, WhoJoinsAPullOfANodeThatWasOutOfReachDoesNotGetItsError) {
   Desk d;
   d.pull(kOne, 1, kMiB);
-  d.plan.node_died(kOne, false, d.now);  // its memory is still written
+  d.plan.node_died(kOne, false, d.now);  // its memory is still being written
   d.settle();
   d.pull(kOne, 1, kMiB);
   d.end(kOne, d.offers[0].connection);
@@ -202,7 +205,7 @@ TEST(TransferResume, WhoJoinsOneWhoseNodeBrokeTheProtocolIsServedOnceMore) {
 TEST(TransferResume, WhoWantsAnotherLifeOfTheObjectGetsThat) {
   Desk d;
   d.pull(kOne, 1, kMiB);
-  d.pull(kOne, 1, 2 * kMiB);  // it was computed again, and is larger now
+  d.pull(kOne, 1, 2 * kMiB);  // the object was computed again, and is larger now
   d.receive(d.asks[0]);
   ASSERT_EQ(d.completes.size(), 1u);
   EXPECT_FALSE(d.completes[0].wanted);
@@ -259,14 +262,14 @@ TEST(TransferResume, GetsGoBeforeWaitsAndWaitsBeforePrefetches) {
   d.pull(kOne, 4, kMiB, Priority::get);
   d.pull(kOne, 5, kMiB, Priority::prefetch);
   d.pull(kOne, 5, kMiB, Priority::wait);
-  d.pull(kOne, 5, kMiB, Priority::prefetch);  // not lower again
+  d.pull(kOne, 5, kMiB, Priority::prefetch);  // the priority does not become lower again
   for (std::size_t i = 0; i < 5; ++i) d.receive(d.asks[i]);
   std::vector<std::uint64_t> order;
   for (const auto& ask : d.asks) order.push_back(ask.object.low);
   EXPECT_EQ(order, (std::vector<std::uint64_t>{1, 4, 3, 5, 2}));
 }
 
-// --- who serves whom
+// --- which node serves which
 
 TEST(Broadcast, TheFirstTwoAreServedHereTheOthersByThem) {
   Broadcast tree;
@@ -283,7 +286,7 @@ TEST(Broadcast, TheFirstTwoAreServedHereTheOthersByThem) {
   for (const auto& [node, count] : fed) EXPECT_LE(count, 2u);
 }
 
-/// Each node's link sends one piece at a time, and a piece can be passed on once it has come.
+/// Each node's link sends one piece at a time. A node can pass a piece on once it has arrived.
 TEST(Broadcast, EightNodesHaveItInLittleMoreThanTheTimeOfTwoCopies) {
   constexpr std::size_t nodes = 8, pieces = 64;
   Broadcast tree;
@@ -331,12 +334,13 @@ TEST(Broadcast, ForgetsWhatWasNotAskedForLongest) {
   EXPECT_EQ(tree.place(object(1), 5, kTwo, {}, false), std::nullopt);
 }
 
-/// Nodes ask, fail, die and ask again in any order: nobody is sent round in a circle.
+/// Nodes ask, fail, die and ask again in any order. The nodes that are named as sources must form
+/// no circle.
 TEST(Broadcast, NoCircles) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     Random random(seed);
     Broadcast tree;
-    std::map<NodeId, NodeId> source;  // who gets it from whom
+    std::map<NodeId, NodeId> source;  // each node's source
     for (int step = 0; step < 200; ++step) {
       const NodeId node{0, 1 + random.below(9)};
       if (random.chance(0.1)) {

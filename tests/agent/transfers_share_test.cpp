@@ -1,5 +1,6 @@
-// Many nodes want one object: its owner sends two copies, the others pass on what they have while
-// they get the rest; whoever dies or has it no more, each gets the right bytes.
+// Tests transfers when many nodes want one object. Its owner sends two copies; the other nodes
+// pass on what they have while they receive the rest. Each node gets the right bytes, whichever
+// node dies or loses the object.
 #include "tests/agent/transfers_world.hpp"
 #include "troupe/runtime/net/bulk.hpp"
 
@@ -27,7 +28,7 @@ struct Share : ::testing::Test {
     for (End* each : world.ends())
       if (each != &world.one && each->transfers) each->pull_from(world.one.id, kObject, kBytes);
   }
-  /// The owner hears of them in the order of their numbers.
+  /// Makes the owner receive the requests in the order of the nodes' numbers.
   static void pull_in_order(World& world, std::uint64_t bytes) {
     for (End* each : world.ends()) {
       if (each == &world.one) continue;
@@ -50,7 +51,7 @@ struct Share : ::testing::Test {
       EXPECT_TRUE(right(*each, kBytes)) << each->id.low;
     }
   }
-  /// Nobody serves, and nothing that was passed on is pinned.
+  /// Expects that no node serves, and that nothing that was passed on is pinned.
   void expect_clean() {
     for (End* each : world.ends()) {
       if (!each->transfers) continue;
@@ -127,7 +128,7 @@ struct ShareOfFour : Share {
   ShareOfFour() : Share(4) {}
 };
 
-/// The fourth node gets it from the second, which dies when so many bytes have passed.
+/// The fourth node gets the object from the second, which dies after some bytes have passed.
 TEST_F(ShareOfFour, WhoPassesItOnDiesAfterAnyPiece) {
   constexpr std::uint64_t frame = net::bulk_chunk + 56, bytes = 4 * kMiB;
   for (std::uint64_t k = 0; k < bytes / net::bulk_chunk; k += 3) {
@@ -156,7 +157,8 @@ TEST_F(ShareOfFour, WhoPassesItOnDiesAfterAnyPiece) {
   }
 }
 
-/// The source of the one that passes it on is cut: it goes on, and so do those behind it.
+/// The connection from the owner to a node that passes the object on is cut. That node goes on,
+/// and so do the nodes behind it.
 TEST_F(ShareOfFour, ACutAboveIsNotSeenBelow) {
   Cutter cutter(world.two.transfers->port());
   cutter.once = true;
@@ -176,7 +178,7 @@ TEST_F(ShareOfFour, ACutAboveIsNotSeenBelow) {
   expect_clean();
 }
 
-/// The one that passes it on is refused itself: those behind it go back to the owner.
+/// The owner refuses a node that passes the object on. The nodes behind it return to the owner.
 TEST_F(ShareOfFour, WhoFailsTellsThoseBehindIt) {
   bool lied = false;
   world.on_message = [&](Carried& carried) {
@@ -196,8 +198,8 @@ TEST_F(ShareOfFour, WhoFailsTellsThoseBehindIt) {
   expect_clean();
 }
 
-/// The object is computed again between two attempts: its bytes are never mixed, and the fetch gets
-/// those of the life that is.
+/// The object is computed again between two attempts. Bytes of the two lives are never mixed: the
+/// fetch gets those of the current life.
 TEST_F(ShareOfFour, AnotherLifeOfTheObjectIsFetchedFromItsBeginning) {
   Cutter cutter(world.two.transfers->port());
   cutter.once = true;

@@ -1,5 +1,6 @@
-// Transfers between two nodes over real sockets: objects of every size arrive byte for byte, many
-// at once, both ways; whatever breaks, each pull ends once, typed, and all memory comes back.
+// Tests transfers between two nodes over real sockets. Objects of every size arrive byte for
+// byte, many at once, both ways. Whatever breaks, each pull ends once with a value or a typed
+// error, and all memory is released.
 #include "tests/agent/transfers_world.hpp"
 #include "troupe/runtime/net/bulk.hpp"
 
@@ -16,7 +17,7 @@ ObjectId object(std::uint64_t n) {
   return {9, n};
 }
 
-/// The object came as it was made.
+/// Returns whether the object arrived as it was made.
 bool right(End& at, ObjectId id, std::uint64_t bytes) {
   Blob expected(bytes);
   fill(expected, id.low);
@@ -24,7 +25,7 @@ bool right(End& at, ObjectId id, std::uint64_t bytes) {
   return got.size() == bytes && checksum(got) == checksum(expected);
 }
 
-/// Nothing but adopted objects takes memory, and no served object is pinned.
+/// Expects that only adopted objects take memory, and that no served object is pinned.
 void expect_clean(World& world) {
   for (End* each : {&world.one, &world.two}) {
     const auto nothing_waits = [&] { return each->host->stats().waiting == 0; };
@@ -100,7 +101,7 @@ TEST(Transfers, AnObjectFreedWhileItIsServedArrivesAndOneFreedBeforeIsLost) {
   world.two.pull(object(1), 16 * kMiB);
   world.two.pull(object(2), 10);
   world.one.free(object(2));
-  world.two.pull(object(3), 2 * kMiB);  // never was there
+  world.two.pull(object(3), 2 * kMiB);  // the object never existed
   ASSERT_TRUE(world.until([&] {
     return world.two.ended(object(1)) && world.two.ended(object(2)) && world.two.ended(object(3));
   }));
@@ -112,7 +113,8 @@ TEST(Transfers, AnObjectFreedWhileItIsServedArrivesAndOneFreedBeforeIsLost) {
 }
 
 TEST(Transfers, AConnectionCutAtAnyByteIsMadeAgain) {
-  TransfersOptions options;  // cut before its name was known, only silence tells
+  TransfersOptions options;  // a connection that is cut before its name is known is noticed by
+                             // silence only
   options.plan.silence = 2s;
   World world(options);
   Cutter cutter(world.two.transfers->port());
@@ -129,7 +131,7 @@ TEST(Transfers, AConnectionCutAtAnyByteIsMadeAgain) {
     ASSERT_TRUE(world.until([&] { return world.two.ended(object(i)); }));
     ASSERT_TRUE(world.two.has(object(i))) << world.two.failures.at(object(i)).message();
     EXPECT_TRUE(right(world.two, object(i), 3 * kMiB));
-    // the server hangs up, so that the next one gets a connection of its own
+    // The server closes the connection, so that the next object gets a connection of its own.
     world.one.transfers->node_died(world.two.id, true, steady_now());
     ASSERT_TRUE(world.until([&] { return world.two.transfers->stats().threads == 0; }));
   }
@@ -138,7 +140,7 @@ TEST(Transfers, AConnectionCutAtAnyByteIsMadeAgain) {
   expect_clean(world);
 }
 
-/// What has come stays: only the piece that was cut is sent again.
+/// Bytes that have arrived stay: only the piece that was cut is sent again.
 TEST(Transfers, AConnectionCutAfterAnyPieceGoesOnFromThere) {
   TransfersOptions options;
   options.plan.silence = 2s;
@@ -146,7 +148,8 @@ TEST(Transfers, AConnectionCutAfterAnyPieceGoesOnFromThere) {
   Cutter cutter(world.two.transfers->port());
   world.on_message = [&](Carried& carried) {
     if (auto* offer = std::get_if<wire::BulkOffer>(&carried.message)) offer->port = cutter.port();
-    // Only the end of the connection tells, when all that came before it has been read.
+    // Without PullRefused, only the end of the connection shows the failure, after everything
+    // before it has been read.
     return !std::holds_alternative<wire::PullRefused>(carried.message);
   };
   cutter.once = true;
@@ -216,7 +219,7 @@ TEST(Transfers, ANodeKilledAtAnyChunkLosesWhatDidNotArrive) {
       world.two.pull(object(n), 2 * kMiB);
     }
     world.two.make(object(7), 2 * kMiB);
-    world.one.pull(object(7), 2 * kMiB);  // it serves the dead too
+    world.one.pull(object(7), 2 * kMiB);  // node 1 serves a dead node too
     ASSERT_TRUE(world.until([&] { return cutter.cuts > 0; }));
     world.kill(world.one);
     const auto over = [&] { return world.two.done_.size() + world.two.failures.size() == 6; };
@@ -285,13 +288,14 @@ TEST(Transfers, WithoutMemoryItEndsInOutOfMemory) {
   EXPECT_EQ(world.two.failures.at(object(1)).code(), Code::out_of_memory);
   world.two.failures.clear();
   world.two.pull(object(1), 4 * kMiB);
-  world.two.free(object(2));  // in time
+  world.two.free(object(2));  // before the transfer gives up
   ASSERT_TRUE(world.until([&] { return world.two.ended(object(1)); }));
   EXPECT_TRUE(world.two.has(object(1)));
   expect_clean(world);
 }
 
-/// Who makes room says when there is some: nobody waits for the next try, which is far.
+/// The host reports that memory has become free, so that a transfer need not wait for its next
+/// attempt, which is far away.
 TEST(Transfers, MemoryThatIsMadeFreeIsUsedAtOnceAndAFullDiskIsNamed) {
   TransfersOptions options;
   options.plan.pause = 30s;
@@ -394,9 +398,9 @@ TEST(Transfers, LiesOfAPeerHurtOnlyWhatIsItsOwn) {
       transfers.push_back(request->transfer);
     return true;
   };
-  world.two.pull(object(1), 3 * kMiB);  // it has fewer
-  world.two.pull(object(2), 50);        // it has more
-  // answers of somebody else, and to questions that were not asked
+  world.two.pull(object(1), 3 * kMiB);  // the object has fewer bytes
+  world.two.pull(object(2), 50);        // the object has more bytes
+  // Answers by another node, and answers to questions that were not asked.
   for (std::uint64_t t = 0; t < 20; ++t) {
     two.on_message(NodeId{0, 9}, wire::PullData{t, 0, 50}, Blob(50), now);
     two.on_message(NodeId{0, 9}, wire::PullRefused{t, nullptr}, {}, now);
@@ -416,7 +420,8 @@ TEST(Transfers, LiesOfAPeerHurtOnlyWhatIsItsOwn) {
   expect_clean(world);
 }
 
-/// Refused while its bytes come all the same: the memory stays until nobody writes there.
+/// The other node refuses the transfer although its bytes still arrive. The memory is kept until
+/// no thread writes to it.
 TEST(Transfers, MemoryThatIsBeingWrittenIsNotGivenBack) {
   World world;
   world.one.make(object(1), 32 * kMiB);
@@ -434,7 +439,7 @@ TEST(Transfers, MemoryThatIsBeingWrittenIsNotGivenBack) {
   ASSERT_TRUE(world.until([&] { return world.two.transfers->stats().pulled_objects == 1; }));
 }
 
-/// A bare sender to a bare receiver over TCP: the best of `rounds` times `bytes` in MB/s.
+/// Sends from a bare sender to a bare receiver over TCP; returns the best of `rounds` in MB/s.
 double bare_speed(std::uint64_t bytes, int rounds) {
   auto door = net::BulkDoor::open("127.0.0.1", 0).value();
   const net::BulkId id = net::BulkId::random();
@@ -467,7 +472,7 @@ double bare_speed(std::uint64_t bytes, int rounds) {
   return best;
 }
 
-/// Prints how fast one object of 64 MiB comes, beside what sender and receiver do alone.
+/// Prints the speed of fetching one object of 64 MiB, beside that of a bare sender and receiver.
 TEST(Transfers, Speed) {
   constexpr std::uint64_t bytes = 64 * kMiB;
   World world;

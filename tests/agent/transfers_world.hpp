@@ -1,5 +1,6 @@
-// Two or more nodes in one process: hosts and transfers joined by a queue of messages that a test
-// can watch, alter and drop, and a proxy that cuts bulk connections after so many bytes.
+// Two or more nodes in one process, for tests of transfers. Hosts and transfers are joined by a
+// queue of messages that a test can watch, alter and drop. A proxy cuts bulk connections after a
+// number of bytes.
 #pragma once
 
 #include "troupe/runtime/agent/transfers.hpp"
@@ -50,7 +51,8 @@ inline std::uint64_t checksum(BlobView bytes) {
   return sum;
 }
 
-/// One direction of TCP to 127.0.0.1:port, each connection cut after `budget` bytes; one at a time.
+/// Forwards one direction of TCP to 127.0.0.1:port, one connection at a time. It cuts each
+/// connection after `budget` bytes.
 class Cutter {
  public:
   explicit Cutter(std::uint16_t target) : target_(target), wake_(eventfd(0, EFD_CLOEXEC)) {
@@ -72,7 +74,7 @@ class Cutter {
   std::uint16_t port() const { return port_; }
   static constexpr std::uint64_t kWhole = ~std::uint64_t{0};
   std::atomic<std::uint64_t> budget{kWhole};
-  std::atomic<bool> once{false};  ///< the budget is for the next connection only
+  std::atomic<bool> once{false};  ///< whether the budget is for the next connection only
   std::atomic<int> cuts{0};
 
  private:
@@ -114,12 +116,12 @@ class Cutter {
 
 struct World;
 
-/// One node.
+/// A node: its object store and its transfers.
 class End final : public Transfers::Out {
  public:
   End(World& world, NodeId id, TransfersOptions options, std::uint64_t arena);
 
-  /// A new object of this node, filled after its id.
+  /// Makes an object of this node whose bytes depend on its id.
   void make(ObjectId object, std::uint64_t bytes) {
     objectstore::Allocation made = host->create_local(bytes).value();
     fill(made.bytes(), object.low);
@@ -143,7 +145,7 @@ class End final : public Transfers::Out {
 
   void send(NodeId to, const wire::PeerMessage& message, BlobView payload) override;
   void short_of_memory(std::uint64_t bytes) override { wanted = std::max(wanted, bytes); }
-  std::uint64_t wanted = 0;  ///< most bytes that were said to be lacking
+  std::uint64_t wanted = 0;  ///< the most bytes that were reported as missing
   std::optional<Transfers::Held> find(ObjectId object) override {
     if (const auto at = objects.find(object); at != objects.end())
       return Transfers::Held{at->second, at->second, true};
@@ -189,7 +191,7 @@ struct World {
   }
   End& end(NodeId id) { return *ends().at(id.low - 1); }
 
-  /// Runs both nodes until the condition holds; false when it does not within the limit.
+  /// Runs all nodes until the condition holds; returns false when it does not within the limit.
   bool until(const std::function<bool()>& holds, Duration limit = 20s) {
     const Time end = steady_now() + limit;
     while (true) {
@@ -208,7 +210,7 @@ struct World {
       if (now >= end) return false;
       if (!carried.empty() || due <= now) continue;
       const auto ms = std::chrono::ceil<std::chrono::milliseconds>(
-          std::min<Duration>(due - now, 20ms));  // for conditions on the world outside
+          std::min<Duration>(due - now, 20ms));  // conditions may depend on other processes
       ::poll(fds.data(), fds.size(), static_cast<int>(ms.count()));
     }
   }
@@ -223,7 +225,7 @@ struct World {
         to.transfers->on_message(next.from, next.message, next.payload, steady_now());
     }
   }
-  /// The process of a node is killed: its memory, threads and connections are gone.
+  /// Ends a node like the death of its process: its memory, threads and connections are gone.
   void kill(End& end) {
     end.transfers.reset();
     carried.clear();
@@ -231,12 +233,12 @@ struct World {
       if (other->transfers) other->transfers->node_died(end.id, true, steady_now());
   }
 
-  /// May alter a message; false drops it.
+  /// May alter a message; returns false to drop it.
   std::function<bool(Carried&)> on_message;
   std::deque<Carried> carried;
-  std::map<NodeId, int> requests;  ///< that came to a node
+  std::map<NodeId, int> requests;  ///< requests that came to each node
   End one, two;
-  std::vector<std::unique_ptr<End>> more;  ///< the third and so on
+  std::vector<std::unique_ptr<End>> more;  ///< the third node and further ones
 };
 
 inline End::End(World& w, NodeId i, TransfersOptions options, std::uint64_t arena)
