@@ -1,5 +1,5 @@
-// About what an agent may speak to control: every kind of message about what is its own and about
-// what is another node's, as facts and on a whole Service.
+// Tests what an agent may say to control: every kind of message, about the sender's own things
+// and about another node's, with given facts and on a whole Service.
 #include "troupe/runtime/control/authority.hpp"
 #include "tests/control/service_fixture.hpp"
 
@@ -10,11 +10,11 @@
 namespace troupe::control::service_test {
 namespace {
 
-/// A kind, and by which fact it is judged; empty: by none.
+/// A kind of message, and the fact by which it is judged; empty: none.
 struct Row {
   std::string_view kind, fact;
 };
-// Told again here, so that a row that is changed by mistake is noticed.
+// A second copy of the table, so that a row that is changed by mistake is noticed.
 constexpr Row kRows[] = {
     {"RegisterNode", ""},
     {"Heartbeat", ""},
@@ -176,7 +176,7 @@ TEST_F(ControlAuthority, AJobIsStartedAndEndedByItsNodeAlone) {
   EXPECT_FALSE(refused()) << "after each registration";
   say(kA, FinishJob{kJob});
   EXPECT_FALSE(refused());
-  pass(std::chrono::seconds(4), {kA, kB, kC});  // its actors have a while
+  pass(std::chrono::seconds(4), {kA, kB, kC});  // the actors of the dead node have a while to end
   EXPECT_FALSE(service->jobs().is_running(kJob));
 }
 

@@ -1,4 +1,4 @@
-/// Everything that a store holds, to compare.
+/// The contents of a store as a map, to compare them.
 #pragma once
 
 #include "troupe/runtime/control/store.hpp"

@@ -1,5 +1,5 @@
-// Damaged copies of control's folder: each is refused, with a word where, or has everything that
-// was acknowledged. CI tries some hundred; as many as are asked for:
+// Tests damaged copies of control's folder. Each copy is either refused with the place of the
+// damage, or it has everything that was acknowledged. CI tries some hundred copies; to try more:
 //
 //     TROUPE_DAMAGED=10000 TROUPE_DAMAGED_FIRST=1 control_test --gtest_filter='DamagedFolders.*'
 #include "tests/control/folders.hpp"
@@ -23,7 +23,8 @@ std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
   return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
-/// What of a folder can be damaged: not the lock and not what RocksDB writes for people.
+/// Returns the files that can be damaged: all but the lock and the logs that RocksDB writes for
+/// people.
 std::vector<fs::path> files_of(const fs::path& folder) {
   std::vector<fs::path> files;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
@@ -36,14 +37,15 @@ std::vector<fs::path> files_of(const fs::path& folder) {
   return files;
 }
 
-/// One folder as it was after each of its lives, and what was acknowledged by the last.
+/// A folder as it was after each of its lives, and the records that the last life acknowledged.
 struct Folder {
   std::vector<std::string> lives;
   Map model;
   const std::string& last() const { return lives.back(); }
 };
 
-/// In memory where that is possible: a thousand stores are made and read, and none must last.
+/// Returns a folder in memory where there is one: a thousand stores are made and read, and none
+/// must last.
 fs::path place() {
   const fs::path memory = "/dev/shm";
   const bool in_memory = std::getenv("TMPDIR") == nullptr && ::access(memory.c_str(), W_OK) == 0;
@@ -54,7 +56,8 @@ class DamagedFolders : public folders::Test {
  protected:
   DamagedFolders() : Test(place()) {}
 
-  /// Lives of so many commits of values of that size; each opening leaves tables and manifests.
+  /// Makes a folder in `lives` lives, each with `commits` commits of values of `bytes` bytes.
+  /// Each opening leaves tables and manifests.
   Folder make(const std::string& name, int lives, int commits, std::size_t bytes) {
     Folder folder;
     const std::string data = root_ + "/" + name;
@@ -81,7 +84,8 @@ class DamagedFolders : public folders::Test {
     return folder;
   }
 
-  /// Says what it did; empty: nothing that could be told from the original.
+  /// Damages the copy and returns what it did. Returns an empty text when the copy cannot be told
+  /// from the original.
   static std::string damage(const fs::path& copy, const Folder& folder, Random& random) {
     const auto files = files_of(copy);
     const fs::path& file = files[random.below(files.size())];
@@ -132,7 +136,7 @@ class DamagedFolders : public folders::Test {
         what = "an old copy";
         break;
       }
-      case 8: {  // all of the database is an old copy, and the mark is not
+      case 8: {  // the whole database is an old copy, but the mark is new
         fs::remove_all(copy / "db");
         fs::copy(fs::path(folder.lives[random.below(folder.lives.size() - 1)]) / "db", copy / "db",
                  fs::copy_options::recursive);

@@ -1,4 +1,4 @@
-/// A Directory on a store, as the tests of it use it.
+/// A Directory on a store, as its tests use it.
 #pragma once
 
 #include "troupe/runtime/control/directory.hpp"
@@ -33,7 +33,7 @@ inline ActorSpec spec(std::uint64_t n, std::string name = "", int max_restarts =
   return s;
 }
 
-/// A directory on a store: commits every output before its events are seen.
+/// A directory on a store. It commits every output before the test sees its events.
 struct DirectoryTest : testing::Test {
   std::shared_ptr<MemoryDisk> disk = std::make_shared<MemoryDisk>(1);
   std::unique_ptr<Store> store;
@@ -64,7 +64,7 @@ struct DirectoryTest : testing::Test {
     run(actors->on_spawn({kClient, 5, std::move(s), get_if_exists}, now));
     return got<ActorReply>().at(0);
   }
-  /// Carries the placing that is due through to alive; returns its incarnation.
+  /// Carries the pending placement through until the actor is alive; returns its incarnation.
   std::uint64_t bring_up(std::uint64_t n, NodeId node = kA, Epoch epoch = 1) {
     wait_for(n);
     const auto placed = actors->find(actor_id(n))->incarnation;
@@ -74,7 +74,7 @@ struct DirectoryTest : testing::Test {
     EXPECT_EQ(state(n), ActorState::alive);
     return placed;
   }
-  /// Until the pause before its next life is over.
+  /// Waits until the pause before the actor's next life is over.
   void wait_for(std::uint64_t n) {
     if (actors->find(actor_id(n))->retry_in == Duration::zero()) return;
     now = *actors->next_deadline();
@@ -82,7 +82,7 @@ struct DirectoryTest : testing::Test {
     EXPECT_EQ(actors->find(actor_id(n))->retry_in, Duration::zero());
   }
   ActorState state(std::uint64_t n) const { return actors->find(actor_id(n))->state; }
-  /// How many deaths are written down.
+  /// Returns how many tombstones are written down.
   std::size_t remembered() {
     std::size_t dead = 0;
     EXPECT_TRUE(store->scan("killed/", [&](auto, auto) { ++dead; }).ok());

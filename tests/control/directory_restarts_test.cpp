@@ -1,4 +1,5 @@
-// The directory between the lives of an actor: how long the next one waits, and what is told of it.
+// Tests the directory between the lives of an actor: the pause before the next life, and what
+// watchers are told of it.
 #include "tests/control/directory_fixture.hpp"
 
 namespace troupe::control::directory_restarts_test {
@@ -40,7 +41,7 @@ TEST_F(DirectoryRestarts, WhoWaitsForALifeIsToldHowTheLastOneEnded) {
             "actor Counter is in its 1st life, which ended 2.0 s after its constructor with: "
             "killed by signal 9");
   EXPECT_EQ(told.retry_in, 0s);
-  for (int life = 2; life < 4; ++life) {  // these die in their constructors
+  for (int life = 2; life < 4; ++life) {  // these lives end in their constructors
     wait_for(1);
     run(actors->on_placed(actor_id(1), actors->find(actor_id(1))->incarnation, kA, 1));
     die(1);

@@ -1,5 +1,6 @@
-// The actor directory: names are atomic, restarts stop at their limit, no incarnation is used
-// twice, lifetimes end as they should, a restart of control loses no detached actor and no name.
+// Tests the actor directory. Names are atomic, restarts stop at their limit, and no incarnation
+// is used twice. Actors end when their lifetime does. A restart of control loses no detached
+// actor and no name.
 #include "tests/control/directory_fixture.hpp"
 
 #include <algorithm>
@@ -87,7 +88,7 @@ TEST_F(DirectoryTest, WhatWaitsForItsRestartIsKnownToAndHearsNothingOfItsLifeBef
   spawn(spec(1, "", -1));
   run(actors->on_watch(actor_id(1), kB, now));
   bring_up(1);
-  die(1);  // the first time it is made anew at once
+  die(1);  // the first restart comes at once
   const auto second = bring_up(1);
   die(1);
   const auto told = got<ActorUpdateTo>();
@@ -115,12 +116,12 @@ TEST_F(DirectoryTest, ANodesDeathRestartsWhatLivedThereOnce) {
   run(actors->on_node_dead(kA, 1, "it was silent for 10 s", now));
   EXPECT_EQ(state(1), ActorState::restarting);
   EXPECT_EQ(state(2), ActorState::alive);
-  EXPECT_EQ(state(3), ActorState::placing);  // was never alive: no restart is used up
+  EXPECT_EQ(state(3), ActorState::placing);  // it was never alive, so no restart is used up
   EXPECT_EQ(got<PlaceActor>().size(), 2u);
   bring_up(3, kB);
   die(3);
   EXPECT_EQ(state(3), ActorState::restarting);
-  run(actors->on_node_dead(kA, 1, "again", now));  // nothing is left there
+  run(actors->on_node_dead(kA, 1, "again", now));  // nothing is left on kA
   EXPECT_TRUE(got<PlaceActor>().empty());
 }
 
@@ -131,7 +132,7 @@ TEST_F(DirectoryTest, StaleNewsIsIgnoredAndStaleLivesAreStopped) {
   const auto second = bring_up(1, kB, 4);
   run(actors->on_died(actor_id(1), first, Error(Code::worker_died, "old"), false, now));
   EXPECT_EQ(state(1), ActorState::alive);
-  run(actors->on_started(actor_id(1), first, kA, 1, 3, now));  // the old agent, late
+  run(actors->on_started(actor_id(1), first, kA, 1, 3, now));  // late, from the old agent
   const auto stops = got<StopActorAt>();
   ASSERT_EQ(stops.size(), 1u);
   EXPECT_EQ(stops[0].node, kA);
@@ -182,7 +183,7 @@ TEST_F(DirectoryTest, AKillOfALifeEndsNoLaterOne) {
   spawn(spec(1, "", 5));
   const auto waits = actors->find(actor_id(1))->incarnation;
   run(actors->on_watch(actor_id(1), kB, now));
-  run(actors->on_kill(actor_id(1), true, now, waits));  // nobody has chosen a node for it so far
+  run(actors->on_kill(actor_id(1), true, now, waits));  // no node has been chosen for it yet
   ASSERT_EQ(got<ActorUpdateTo>().size(), 1u) << "who waits for its end hears of the next";
   EXPECT_GT(got<ActorUpdateTo>()[0].location.incarnation, waits);
   const auto first = bring_up(1);
@@ -193,7 +194,7 @@ TEST_F(DirectoryTest, AKillOfALifeEndsNoLaterOne) {
   EXPECT_FALSE(got<StopActorAt>()[0].for_good);
   die(1);
   bring_up(1);
-  run(actors->on_kill(actor_id(1), true, now, first));  // said again
+  run(actors->on_kill(actor_id(1), true, now, first));  // sent again
   EXPECT_TRUE(events.empty());
 }
 
@@ -221,7 +222,7 @@ TEST_F(DirectoryTest, LivesThatAreBeingMadeWhenControlComesBackBegin) {
   restart({{kA, 1}});
   const std::uint64_t life = (std::uint64_t{1} << 32) + 3;
   run(actors->on_started(actor_id(2), life + 1, kA, 1, 43,
-                         now));  // it overtakes what its node hosts
+                         now));  // sent before NodeHosts
   EXPECT_TRUE(got<StopActorAt>().empty()) << "the node has not spoken yet";
   run(actors->on_node_hosts(
       {kA, 1, store->epoch(), {{being_made, life, 0, 0}, {made, life + 1, 43, 0}}}, now));
@@ -244,15 +245,17 @@ TEST_F(DirectoryTest, ARestartOfControlFindsDetachedActorsWhereTheyAre) {
   const auto life2 = bring_up(2, kB);
 
   restart({{kA, 1}, {kB, 1}});
-  run(actors->on_watch(actor_id(2), kClient, now));  // unknown until its node has spoken
+  run(actors->on_watch(actor_id(2), kClient, now));  // the actor is unknown until its node has
+                                                     // registered
   EXPECT_EQ(got<ActorUpdateTo>().at(0).location.state, ActorState::pending);
-  EXPECT_FALSE(spawn(spec(8, "kept"), true).created);  // names are as they were
+  EXPECT_FALSE(spawn(spec(8, "kept"), true).created);  // the names are as they were
   EXPECT_TRUE(got<PlaceActor>().empty());
   run(actors->on_spawn({kClient, 6, spec(8, "plain"), true}, now));
   EXPECT_TRUE(events.empty()) << "what the holder is, only its node can tell";
   run(actors->on_find(kClient, 7, "default", "plain"));
   EXPECT_TRUE(events.empty());
-  run(actors->on_node_hosts({kA, 1, store->epoch() - 1, {}}, now));  // sent to the control before
+  run(actors->on_node_hosts({kA, 1, store->epoch() - 1, {}}, now));  // this message was sent to the
+                                                                     // control before
   EXPECT_EQ(state(1), ActorState::pending);
   run(actors->on_node_hosts({kA, 1, store->epoch(), {{kept, life, 42, 0}}}, now));
   EXPECT_EQ(state(1), ActorState::alive);
@@ -282,7 +285,7 @@ TEST_F(DirectoryTest, ALifeThatEndedAboutWhenControlDidIsFollowedByAnother) {
     run(actors->on_died(actor_id(1), life, why, false, now));
     EXPECT_TRUE(events.empty()) << "the next life may be at a node that has not spoken";
   }
-  now += 10s;  // far longer than actors are kept that nobody knows
+  now += 10s;  // unknown actors are kept for a much shorter time
   run(actors->on_tick(now));
   EXPECT_TRUE(events.empty());
   run(actors->on_node_hosts({kB, 1, store->epoch(), {}}, now));
@@ -384,13 +387,14 @@ TEST_F(DirectoryTest, AnEarlierLifeOfALivingActorIsNotStoppedForGood) {
     EXPECT_EQ(got<StopActorAt>().size(), 1u);
     return got<StopActorAt>().at(0).for_good;
   };
-  // What such a stop makes of the end of the old life ends the actor, if control is restarted.
+  // This stop must not be for good: if control is restarted, the end of the old life would
+  // otherwise end the actor.
   run(actors->on_started(actor_id(1), first, kA, 2, 42, now));
   EXPECT_FALSE(stopped_for_good());
   run(actors->on_node_hosts({kA, 2, store->epoch(), {{plain, first, 42, 0}}}, now));
   EXPECT_FALSE(stopped_for_good());
   run(actors->on_node_hosts({kA, 2, store->epoch(), {{plain, second + 9, 42, 0}}}, now));
-  EXPECT_FALSE(stopped_for_good());  // of the one at kB
+  EXPECT_FALSE(stopped_for_good());  // about the life at kB
   run(actors->on_kill(actor_id(1), false, now));
   EXPECT_TRUE(stopped_for_good());
   run(actors->on_started(actor_id(1), second, kB, 1, 42, now));
@@ -405,9 +409,9 @@ TEST_F(DirectoryTest, AKillIsForgottenWhenItsNodeSpeaksWithoutTheActor) {
   actors->on_registered(kClient, 0);
   hosts(kClient, 1);
   hosts(kB, 1);
-  hosts(kA, 3);  // a process in the place of the one that it was on
+  hosts(kA, 3);  // from a new process in the place of the one on which the actor was
   EXPECT_EQ(remembered(), 1u);
-  hosts(kA, 2, {{one, life, 42, 0, true}});  // ... and tells of its end until that is known
+  hosts(kA, 2, {{one, life, 42, 0, true}});  // it reports the end again, until control knows of it
   EXPECT_EQ(remembered(), 1u);
   hosts(kA, 2, {{one, life, 42, 0, true}});
   EXPECT_EQ(remembered(), 1u);
@@ -423,7 +427,8 @@ TEST_F(DirectoryTest, AKillIsForgottenWhenItsNodeSpeaksWithoutTheActor) {
   EXPECT_EQ(remembered(), 0u);
 }
 
-// Schedule 9003513.
+// A kill must be kept while the StartActorAt is on its way to a node that registers without the
+// actor.
 TEST_F(DirectoryTest, AKillIsKeptWhileTheStartIsOnItsWayToANodeThatSpeaksWithoutTheActor) {
   for (const bool arrives : {true, false}) {
     spawn(spec(arrives ? 1 : 2, "", 5));
@@ -433,7 +438,7 @@ TEST_F(DirectoryTest, AKillIsKeptWhileTheStartIsOnItsWayToANodeThatSpeaksWithout
     run(actors->on_kill(id, false, now));
     actors->on_registered(kClient, 0);
     hosts(kClient, 1);
-    hosts(kA, 1);  // said before the start has come
+    hosts(kA, 1);  // sent before the StartActorAt arrived
     EXPECT_EQ(remembered(), 1u);
     if (arrives) {
       run(actors->on_start_failed(id, life, std::nullopt));
@@ -524,7 +529,7 @@ TEST_F(DirectoryTest, AnActorThatNobodyHoldsEndsGracefullyAlsoWhenControlDiesMea
   spawn(plain);
   const auto life = bring_up(1);
   run(actors->on_handles_gone(plain.id));
-  EXPECT_EQ(got<StopActorAt>().size(), 1u);  // lost with this control, but its end was told
+  EXPECT_EQ(got<StopActorAt>().size(), 1u);  // lost with this control, but its end was announced
   const Error killed(Code::worker_died, "killed");
   for (int controls = 0; controls < 2; ++controls) {
     restart({{kA, 1}});
@@ -559,7 +564,8 @@ TEST_F(DirectoryTest, WhatAnEarlierLifeOfAKilledActorSaysLetsNoLaterOneLive) {
   EXPECT_TRUE(is_stopped_at_b());
   restart({{kB, 1}});
   EXPECT_TRUE(is_stopped_at_b());
-  // It died by itself before it was stopped: its node tells the next control of that again.
+  // The actor died by itself before it was stopped. Its node reports that again to the next
+  // control.
   run(actors->on_died(actor_id(1), second, killed, false, now));
   restart({{kB, 1}});
   run(actors->on_node_hosts({kB, 1, store->epoch(), {{plain, second, 42, 0, true}}}, now));
@@ -578,7 +584,7 @@ TEST_F(DirectoryTest, ADeadActorIsNotMadeAnewByAControlThatHearsOfAnEarlierLifes
     bring_up(1, kB);
     return first;
   };
-  // kA hears neither of the second life nor of its end, which were both told to others.
+  // kA learns neither of the second life nor of its end: others were told of both.
   const auto nothing_follows = [&](std::uint64_t first) {
     EXPECT_EQ(remembered(), 1u);
     for (int controls = 0; controls < 2; ++controls) {
@@ -611,7 +617,7 @@ TEST_F(DirectoryTest, ADeadActorIsNotMadeAnewByAControlThatHearsOfAnEarlierLifes
 
   first = second_life();
   run(actors->on_node_dead(kB, 1, "silent", now));
-  run(actors->on_kill(actor_id(1), false, now));  // when it lives nowhere
+  run(actors->on_kill(actor_id(1), false, now));  // the kill comes while the actor lives nowhere
   nothing_follows(first);
 
   second_life();
@@ -648,11 +654,12 @@ TEST_F(DirectoryTest, ARequestOfAnEarlierControlsTimeBeginsNoSecondLife) {
   EXPECT_EQ(got<PlaceActor>()[0].actor, actor_id(2)) << "of this one nobody has a life";
 }
 
-// Schedule 8133530.
+// The actor dies before the node of its maker has registered with the new control. It must not be
+// made anew.
 TEST_F(DirectoryTest, AnActorThatDiesBeforeItsMakerHasSpokenIsNotMadeAnew) {
   const ActorSpec plain = spec(1);
   const auto dies = [&] {
-    spawn(plain);  // no answer gets through to kClient
+    spawn(plain);  // no answer reaches kClient
     const auto life = bring_up(1, kB);
     restart({{kB, 1}, {kClient, 1}});
     run(actors->on_node_hosts({kB, 1, store->epoch(), {{plain, life, 42, 0}}}, now));
@@ -680,13 +687,13 @@ TEST_F(DirectoryTest, ARequestForAnActorThatIsDeadBeforeItsMakerHeardOfItMakesNo
   const Error killed(Code::worker_died, "killed");
   const auto live = [&] {
     restart({});
-    spawn(plain);  // no answer gets through to kClient
+    spawn(plain);  // no answer reaches kClient
     return bring_up(1, kB);
   };
   const auto dead_by_itself = [&](bool intended) {
     const auto life = live();
     run(actors->on_died(actor_id(1), life, killed, intended, now));
-    run(actors->on_unwatch(actor_id(1), kB));  // it has heard
+    run(actors->on_unwatch(actor_id(1), kB));  // kB has read the update
     EXPECT_EQ(remembered(), 1u);
   };
   const auto no_other_is_made = [&] {
@@ -721,7 +728,7 @@ TEST_F(DirectoryTest, ARequestForAnActorThatIsDeadBeforeItsMakerHeardOfItMakesNo
   run(actors->on_died(actor_id(1), life, killed, true, now));
   no_other_is_made();
 
-  // It dies while its maker's question waits for another node.
+  // The actor dies while its maker's question waits for another node.
   life = live();
   restart({{kA, 1}, {kB, 1}, {kClient, 1}});
   actors->on_registered(kClient, 0);
@@ -769,14 +776,14 @@ TEST_F(DirectoryTest, AKillOfALifeIsSaidAgainToANodeThatRegistersWithIt) {
 TEST_F(DirectoryTest, WhatAMakerHostedBeforeItRegisteredAgainDoesNotSayThatItHasHeard) {
   spawn(spec(1));
   bring_up(1, kA);
-  actors->on_registered(kClient, 3);  // which overtakes what was said after registration 2
+  actors->on_registered(kClient, 3);  // this overtakes messages that were sent after registration 2
   run(actors->on_kill(actor_id(1), false, now));
   run(actors->on_node_hosts({kClient, 1, store->epoch(), {}, 0, false, 2}, now));
   hosts(kA, 1);
   EXPECT_EQ(remembered(), 1u) << "it asks again";
   run(actors->on_node_hosts({kClient, 1, store->epoch(), {}, 0, false, 3}, now));
   EXPECT_EQ(remembered(), 0u);
-  spawn(spec(2));  // by a process in the place of that one
+  spawn(spec(2));  // from a new process in that one's place
   bring_up(2, kA);
   run(actors->on_node_dead(kClient, 1, "silent", now));
   actors->on_registered(kClient, 1);
@@ -811,7 +818,7 @@ TEST_F(DirectoryTest, WhatNobodyHostsIsMadeAnewOnlyWhenEveryNodeHasSpokenOrDied)
   run(actors->on_watch(actor_id(2), kClient, now));
   run(actors->on_find(kClient, 7, "default", "plain"));
   run(actors->on_node_hosts({kB, 1, store->epoch(), {}}, now));
-  EXPECT_EQ(state(1), ActorState::pending);  // kA may still come back with it
+  EXPECT_EQ(state(1), ActorState::pending);  // kA may still come back with the actor
   EXPECT_TRUE(got<ActorReply>().empty());
   run(actors->on_node_dead(kA, 1, "silent", now));
   ASSERT_EQ(got<ActorReply>().size(), 1u);
@@ -819,12 +826,13 @@ TEST_F(DirectoryTest, WhatNobodyHostsIsMadeAnewOnlyWhenEveryNodeHasSpokenOrDied)
   ASSERT_EQ(got<PlaceActor>().size(), 1u);
   EXPECT_GT(got<PlaceActor>()[0].incarnation, life);
   ASSERT_TRUE(actors->next_deadline());
-  now = *actors->next_deadline();  // whoever made it might still be heard after who asks about it
+  now = *actors->next_deadline();  // the maker's spawn may still arrive after another's question
+                                   // about the actor
   run(actors->on_tick(now));
   EXPECT_EQ(got<ActorUpdateTo>().at(0).location.state, ActorState::dead);
   EXPECT_FALSE(actors->next_deadline());
-  EXPECT_TRUE(spawn(spec(3, "plain"), true).created);  // its name is free again
-  // A late agent with the old life of the detached one is told to stop it.
+  EXPECT_TRUE(spawn(spec(3, "plain"), true).created);  // the name is free again
+  // A late agent that has the old life of the detached actor is told to stop it.
   run(actors->on_node_hosts({kA, 9, store->epoch(), {{kept, life, 42, 0}}}, now));
   EXPECT_EQ(got<StopActorAt>().size(), 1u);
 }
@@ -854,7 +862,7 @@ TEST_F(DirectoryTest, WhoAsksMayBeHeardBeforeWhoMakes) {
   EXPECT_EQ(got<ActorUpdateTo>().at(0).watcher, kB);
   EXPECT_FALSE(actors->next_deadline());
 
-  run(actors->on_kill(actor_id(2), true, now));  // nothing to restart
+  run(actors->on_kill(actor_id(2), true, now));  // there is nothing to restart
   EXPECT_FALSE(actors->next_deadline());
   run(actors->on_kill(actor_id(2), false, now));
   run(actors->on_watch(actor_id(2), kA, now));

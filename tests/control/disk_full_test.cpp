@@ -1,7 +1,7 @@
-// A really full disk: a small tmpfs in a mount namespace of its own is filled and freed fifty times
-// while control writes. Writes answer no_space and come back by themselves, restarts on the full
-// disk refuse or work but never abort, and no acknowledged record is lost. Skipped where the system
-// does not allow mount namespaces.
+// Tests a disk that is really full: a small tmpfs in a mount namespace of its own, filled and
+// freed fifty times while control writes. Writes answer no_space and work again by themselves.
+// Restarts on the full disk refuse or work, but never abort. No acknowledged record is lost. The
+// test is skipped where the system does not allow mount namespaces.
 #include "troupe/runtime/base/random.hpp"
 #include "troupe/runtime/control/rocks_store.hpp"
 
@@ -39,7 +39,7 @@ struct Cycles {
   void fill() const {
     const int fd = ::open((root + "/filler").c_str(), O_WRONLY | O_CREAT, 0600);
     for (int tries = 0; tries < 100;
-         ++tries) {  // none is given when the store takes some just then
+         ++tries) {  // the store may take some meanwhile
       struct statvfs vfs{};
       ::statvfs(root.c_str(), &vfs);
       if (::posix_fallocate(fd, 0, static_cast<off_t>(vfs.f_bavail * vfs.f_frsize)) == 0) break;

@@ -1,11 +1,11 @@
-// What follows when the driver of a job ends: its actors end one after the other, the rest
-// together, and nobody takes longer than the bound.
+// Tests what follows when the driver of a job ends. Its actors end one after the other as their
+// handles go, the rest are ended together, and all of it takes no longer than the bound.
 #include "tests/control/directory_fixture.hpp"
 
 namespace troupe::control::directory_test {
 namespace {
 
-/// The driver of the actors' job has ended.
+/// A job whose driver has ended, with its actors.
 struct EndingJob : DirectoryTest {
   const JobId job{0, 1};
   void ends() { run(actors->on_job_ending(job, now)); }
@@ -102,7 +102,7 @@ TEST_F(EndingJob, OneThatEndsSlowlyHoldsBackNobodyForLong) {
 TEST_F(EndingJob, NothingIsMadeOrRestarted) {
   spawn(spec(1, "", 5));
   const auto life = bring_up(1);
-  spawn(spec(2));  // is being made
+  spawn(spec(2));  // this actor is being started
   ActorSpec stays = spec(3, "stays");
   stays.detached = true;
   spawn(stays);

@@ -1,10 +1,10 @@
-// The directory keeps the name of an actor that is ending until its process has ended.
+// Tests that the directory keeps the name of an ending actor until its process has ended.
 #include "tests/control/directory_fixture.hpp"
 
 namespace troupe::control::directory_test {
 namespace {
 
-/// Nobody holds the actor of the name any more, and its process lives on.
+/// A named actor without holders whose process still lives.
 struct EndingNames : DirectoryTest {
   std::uint64_t life = 0;
   void SetUp() override {

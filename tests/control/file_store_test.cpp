@@ -1,5 +1,5 @@
-// The store in a file without a name: compactions lose nothing, a killed process loses nothing that
-// it acknowledged, and only one at a time holds it.
+// Tests the store in a file without a name. Compactions lose nothing, a killed process loses
+// nothing that it acknowledged, and only one process at a time holds the file.
 #include "troupe/runtime/control/file_store.hpp"
 
 #include "tests/control/contents.hpp"
@@ -100,7 +100,7 @@ TEST_F(FileStore, DamageIsRefused) {
   for (int i = 0; i < 20; ++i) put(*store, "k" + std::to_string(i), std::string(100, 'v'));
   store.reset();
   char byte = 0;
-  const off_t at = 16 * 1024 + 1500;  // in the midst of the journal
+  const off_t at = 16 * 1024 + 1500;  // in the middle of the journal
   ASSERT_EQ(::pread(file.get(), &byte, 1, at), 1);
   byte = static_cast<char>(byte ^ 4);
   ASSERT_EQ(::pwrite(file.get(), &byte, 1, at), 1);

@@ -23,7 +23,8 @@ inline void spill(const fs::path& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
 }
 
-/// The log below a data folder that holds more than so many bytes; empty: there is none.
+/// Returns the log below a data folder that holds more than `bytes` bytes; empty when there is
+/// none.
 inline fs::path log_of(const std::string& data, std::uintmax_t bytes) {
   fs::path log;
   for (const auto& entry : fs::directory_iterator(data + "/db"))
@@ -38,7 +39,7 @@ inline void flip(const fs::path& path) {
   spill(path, bytes);
 }
 
-/// A folder of the test's own, and in it the path of a data folder that is not there yet.
+/// A folder of the test's own, with the path of a data folder in it that does not exist yet.
 class Test : public testing::Test {
  protected:
   explicit Test(const fs::path& in = fs::temp_directory_path()) {
@@ -48,7 +49,7 @@ class Test : public testing::Test {
   }
   ~Test() override { fs::remove_all(root_); }
 
-  /// A disk that is never full.
+  /// Options for a disk that is never full.
   static RocksStoreOptions options() {
     RocksStoreOptions options;
     options.reserve = Bytes{0};

@@ -1,4 +1,4 @@
-// What joins with a token is read back as it was, and nothing else is read.
+// Tests join tokens: a token is read back as it was written, and no other text is read.
 #include "troupe/runtime/control/join.hpp"
 
 #include "troupe/runtime/base/random.hpp"

@@ -1,4 +1,4 @@
-// Membership and SelfFencing step by step; the simulator has the rest.
+// Tests Membership and SelfFencing step by step; the simulator tests them together.
 #include "troupe/runtime/control/membership.hpp"
 #include "troupe/runtime/control/memory_store.hpp"
 #include "troupe/runtime/control/self_fencing.hpp"
@@ -42,7 +42,8 @@ std::vector<Message> sent(const std::vector<MembershipEvent>& events) {
   return found;
 }
 
-/// Members 1 to n that beat every second and apply each roster, except the mute ones.
+/// Members 1 to n. Each sends heartbeats every second and applies each roster, except the mute
+/// ones.
 struct Cluster {
   Time now = Time{} + 1000s;
   std::shared_ptr<MemoryDisk> disk = std::make_shared<MemoryDisk>(1);
@@ -83,9 +84,9 @@ TEST(Membership, EpochsAreDurableAndNeverGivenTwice) {
   Cluster c;
   c.join(2);
   EXPECT_EQ(sent<Registered>(c.events).size(), 2u);
-  c.run(c.members.on_register(hello(1), c.now));  // repeated: the same epoch
+  c.run(c.members.on_register(hello(1), c.now));  // repeated: it gets the same epoch
   EXPECT_EQ(c.members.find(node_id(1))->epoch, 1u);
-  c.run(c.members.on_register(hello(1, 0, 2), c.now));  // a new process in its place
+  c.run(c.members.on_register(hello(1, 0, 2), c.now));  // a new process in place of node 1's
   EXPECT_EQ(pick<NodeDead>(c.events).size(), 1u);
   EXPECT_EQ(c.members.find(node_id(1))->epoch, 3u);
   c.restart();
@@ -153,7 +154,7 @@ TEST(Membership, ControlsOwnLatenessIsAddedToEveryDeadline) {
   c.join(3);
   c.pass(1s, 3);
   c.events.clear();
-  c.now += 30s;  // control was stopped; the messages in its sockets are not drained even
+  c.now += 30s;  // control was stopped, and has not even read the messages in its sockets
   c.run(c.members.on_tick(c.now));
   EXPECT_TRUE(c.events.empty());
   c.pass(20s, 3);
@@ -182,7 +183,7 @@ TEST(Membership, ItKnowsSinceWhenAllHaveBeenHeard) {
   c.run(c.members.on_closed(node_id(2), c.now));
   EXPECT_EQ(c.members.all_heard_since(), c.now);
   c.pass(5s, 3);
-  c.run(c.members.on_register(hello(2, 2), c.now));  // its talk broke, which was not noticed here
+  c.run(c.members.on_register(hello(2, 2), c.now));  // its link broke, which was not noticed here
   EXPECT_EQ(c.members.all_heard_since(), c.now);
 }
 
@@ -205,7 +206,7 @@ TEST(Membership, ANodeThatFallsSilentIsProbedToo) {
   Cluster c;
   c.join(3);
   c.pass(2s, 3);
-  c.mute = {3};  // its connection was down when its process ended, so nothing closes
+  c.mute = {3};  // its connection was down when its process ended, so no connection closes
   c.events.clear();
   c.pass(3250ms, 3);
   ASSERT_FALSE(pick<Probe>(c.events).empty());
@@ -238,7 +239,7 @@ TEST(Membership, AfterItsStartControlDeclaresNobodyForTenSeconds) {
   Cluster c;
   c.join(3);
   c.pass(2s, 3);
-  c.now += 100s;  // control was away
+  c.now += 100s;  // control was stopped
   c.restart();
   c.run(c.members.on_register(hello(1, 1), c.now));
   c.run(c.members.on_register(hello(2, 2), c.now));
@@ -267,8 +268,8 @@ TEST(Membership, ANodeThatDiedWithTheControlOfBeforeIsProbedAfterASecond) {
   EXPECT_EQ(pick<NodeDead>(c.events).at(0).why, "its process is gone");
 }
 
-/// Control wrote down that node 3 is a member and died before it had said so; the next one waits
-/// for node 3 in vain.
+/// Control writes down that node 3 is a member, and dies before it has told node 3. The next
+/// control waits for node 3 in vain and declares it dead.
 void declare_unheard_dead(Cluster& c) {
   c.join(3);
   c.restart();
@@ -358,7 +359,8 @@ TEST(Membership, AStandstillOfControlIsNobodysSilence) {
     c.join(3);
     c.pass(2s, 3);
     c.events.clear();
-    c.now += 70s;  // with all others; then it hears that a connection has closed
+    c.now += 70s;  // control stands still with all others, and then learns that a connection has
+                   // closed
     if (tick_first) c.run(c.members.on_tick(c.now));
     c.run(c.members.on_closed(node_id(3), c.now));
     EXPECT_TRUE(c.members.roster().fenced.empty());
@@ -378,7 +380,7 @@ TEST(Membership, AfterAStandstillControlHearsANodeBeforeItJudges) {
     Cluster c;
     c.join(4);
     c.pass(2s, 4);
-    c.mute = {4};  // it stands still for longer than control: from before until after
+    c.mute = {4};  // node 4 stands still for longer than control: from before until after
     c.pass(9500ms, 4);
     c.now += 30s;
     c.pass(1750ms, 4);
@@ -412,7 +414,7 @@ TEST(Membership, WhoStandsStillWithControlAgainAndAgainLives) {
   for (int i = 0; i < 10; ++i) {
     c.now += 30s;
     c.run(c.members.on_tick(c.now));
-    c.mute = {4};  // it wakes later than the others
+    c.mute = {4};  // node 4 wakes later than the others
     c.pass(1500ms, 4);
     c.mute = {};
     c.pass(250ms, 4);
@@ -421,7 +423,7 @@ TEST(Membership, WhoStandsStillWithControlAgainAndAgainLives) {
   EXPECT_TRUE(c.members.roster().fenced.empty());
 }
 
-// --- the agent's side
+// --- the agent
 
 struct Agent {
   Time now = Time{} + 500s;
@@ -450,7 +452,7 @@ struct Agent {
       if (const auto* exit = std::get_if<ExitNow>(&event)) return exit->why;
     return {};
   }
-  /// Time passes; every question is answered like this by both peers.
+  /// Lets time pass; both peers give this answer to every question.
   void pass(Duration span, std::optional<ControlAnswer> answer) {
     for (const Time end = now + span; now < end && !exits();) {
       now += 250ms;
@@ -495,8 +497,9 @@ TEST(SelfFencing, APeerThatHearsControlOrThatItIsFencedEndsIt) {
 }
 
 TEST(SelfFencing, WhoWasFencedBeforeControlFellSilentMustNotCarryOn) {
-  // Control had not heard it for 5 s, told the voters, and was stopped before it heard it again. It
-  // may wake and declare it dead at any moment, by the promise that the voters have given.
+  // Control missed this node for 5 s, told the voters, and was stopped before it received a
+  // heartbeat. It may wake and declare the node dead at any moment, since the voters have
+  // promised to refuse the node.
   Agent a;
   a.registered();
   a.pass(6s, std::nullopt);
@@ -528,7 +531,7 @@ TEST(SelfFencing, ItSaysByWhichRuleItEnds) {
   EXPECT_TRUE(says(why(1s, ControlAnswer{}, 0s), "control was away for longer"));
 }
 
-/// The first moment at which it may not serve, if nothing more happens.
+/// Returns the first moment at which the agent may not serve, if nothing more happens.
 Time first_refusal(const SelfFencing& self_fencing, Time now) {
   while (self_fencing.may_serve(now)) now += 1ms;
   return now;
@@ -541,7 +544,7 @@ TEST(SelfFencing, ItKnowsUntilWhenItMayServe) {
   EXPECT_EQ(a.self_fencing.serves_until(), a.now + 8s);
   a.pass(2s, std::nullopt);
   EXPECT_EQ(a.self_fencing.serves_until(), first_refusal(a.self_fencing, a.now));
-  a.pass(20s, ControlAnswer{});  // carried on by both, who answer twice a second
+  a.pass(20s, ControlAnswer{});  // both peers vote for it twice a second
   EXPECT_GT(a.self_fencing.serves_until(), a.now + 700ms);
   EXPECT_EQ(a.self_fencing.serves_until(), first_refusal(a.self_fencing, a.now));
   a.pass(37500ms, ControlAnswer{});
@@ -549,7 +552,7 @@ TEST(SelfFencing, ItKnowsUntilWhenItMayServe) {
 }
 
 TEST(SelfFencing, UntilWhenItMayServeDependsOnWhoAnsweredLast) {
-  Agent a;  // of three voters two must say so: node 1 answers at first, then node 3 as well
+  Agent a;  // two of three voters must agree: node 1 answers at first, then node 3 as well
   a.registered();
   std::uint64_t asked = 0;
   for (const Time end = a.now + 9s; a.now < end;) {
@@ -570,7 +573,7 @@ TEST(SelfFencing, UntilWhenItMayServeDependsOnWhoAnsweredLast) {
   EXPECT_EQ(a.self_fencing.serves_until(), first_refusal(a.self_fencing, a.now));
 }
 
-/// The only voter, so that it needs nobody's word to carry on.
+/// Returns an agent that is the only voter, so it needs no other node to go on.
 Agent alone() {
   Agent a;
   a.registered();
@@ -588,7 +591,7 @@ TEST(SelfFencing, WhoIsAloneServesForAMinuteAndForEightSecondsWhenItStandsStill)
   EXPECT_EQ(a.self_fencing.serves_until(), a.now + 8s);
   a.pass(30s, std::nullopt);
   EXPECT_EQ(a.self_fencing.serves_until(), a.now + 8s) << "while it runs it says so again";
-  a.now += 25s;  // it stood still
+  a.now += 25s;  // the agent stood still
   a.take(a.self_fencing.on_tick(a.now));
   EXPECT_FALSE(a.exits());
   EXPECT_EQ(a.self_fencing.serves_until(), a.now + 5s) << "60 s at most";
@@ -635,7 +638,7 @@ TEST(SelfFencing, WhoIsFencedWhileCarriedOnHasAMomentToReachControl) {
     Agent a;
     a.registered();
     a.pass(12s, ControlAnswer{});
-    ControlAnswer fenced;  // control is back, and has heard the others first
+    ControlAnswer fenced;  // control is back, and has received heartbeats of the others first
     fenced.hears_control = fenced.fenced = true;
     a.pass(2s, fenced);
     EXPECT_FALSE(a.exits());
@@ -768,7 +771,7 @@ TEST(SelfFencing, AfterAMachinesSleepNothingIsServedUntilControlAnswersWhatWasSe
   Agent a;
   a.registered();
   const Heartbeat before = last_beat(a.out);
-  a.now += 100ms;  // by a clock that has stood still
+  a.now += 100ms;  // the clock stood still while the machine slept
   a.take(a.self_fencing.on_slept(a.now));
   const Heartbeat since = last_beat(a.out);
   EXPECT_GT(since.sequence, before.sequence) << "sent at once";
@@ -792,7 +795,8 @@ TEST(SelfFencing, WhoWasCarriedOnAndSleptAsksTheOthersAnewBeforeItServes) {
     const auto asked_before = a.out;
     a.take(a.self_fencing.on_slept(a.now));
     EXPECT_FALSE(a.self_fencing.may_serve(a.now));
-    for (const auto& event : asked_before)  // the answer to what was asked before it slept
+    for (const auto& event : asked_before)  // answers to questions that it asked before the machine
+                                            // slept
       if (const auto* peer = std::get_if<SendToPeer>(&event))
         a.take(a.self_fencing.on_answer({peer->node, std::get<AskControl>(peer->message).number},
                                         a.now));
@@ -821,7 +825,9 @@ TEST(SelfFencing, ContactCountsFromTheSendingOfTheAnsweredHeartbeat) {
   a.registered();
   const Heartbeat beat = last_beat(a.out);
   a.now += 5s;
-  a.take(a.self_fencing.on_heartbeat_answer({1, beat.sequence}, a.now));  // five seconds on its way
+  a.take(a.self_fencing.on_heartbeat_answer({1, beat.sequence}, a.now));  // the heartbeat and its
+                                                                          // answer took five
+                                                                          // seconds
   EXPECT_TRUE(a.self_fencing.may_serve(a.now + 2900ms));
   EXPECT_FALSE(a.self_fencing.may_serve(a.now + 3100ms));
 }
@@ -834,17 +840,18 @@ TEST(SelfFencing, AnOlderControlAndAFenceForAnotherLifeAreIgnored) {
   a.take(a.self_fencing.on_registered({9, 4, SessionId{2, 1}, a.last_number}, a.now));
   EXPECT_EQ(a.self_fencing.epoch(), 7u);
   a.out.clear();
-  a.take(a.self_fencing.on_heartbeat_answer({6, 1}, a.now));  // control has started anew
+  a.take(a.self_fencing.on_heartbeat_answer({6, 1}, a.now));  // the answer is for an epoch of
+                                                              // control before its restart
   EXPECT_TRUE(std::holds_alternative<Reconnect>(a.out.at(0)));
   a.take(a.self_fencing.on_fence({7, "silent"}, a.now));
   EXPECT_TRUE(a.exits());
 }
 
-// Nobody will ever answer it: its id is one of the dead.
+// No control will ever answer this agent: its id is one of the dead.
 TEST(SelfFencing, WhoIsFencedBeforeItWasEverRegisteredEnds) {
   Agent a;
   a.take(a.self_fencing.start(a.now));
-  a.take(a.self_fencing.on_fence({7, "silent"}, a.now));  // may be another's
+  a.take(a.self_fencing.on_fence({7, "silent"}, a.now));  // the fence may be for another process
   EXPECT_FALSE(a.exits());
   a.take(a.self_fencing.on_refused("the peer takes no epoch of ours any more", a.now));
   EXPECT_TRUE(a.exits());

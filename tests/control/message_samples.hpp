@@ -1,5 +1,5 @@
-/// Every member of every message of control by name, for the tests; see tests/wire/samples.hpp.
-/// Members that do not travel are left out.
+/// Lists every member of every message of control by name, for the tests; see
+/// tests/wire/samples.hpp. Members that are not encoded are left out.
 #pragma once
 
 #include "tests/wire/fill.hpp"

@@ -1,5 +1,5 @@
-// Messages of control: what is written is what is read, bytes of earlier builds are read, and
-// hostile bytes end in an Error, soon and in little memory.
+// Tests the messages of control. A message is read as it was written, and bytes of earlier builds
+// can be read. Malformed bytes end in an Error, quickly and in little memory.
 #include "tests/control/message_samples.hpp"
 #include "tests/wire/golden.hpp"
 #include "tests/wire/hostile.hpp"
@@ -75,7 +75,7 @@ TEST(ControlMessages, ARowsViewIsCompletedFromItsDescription) {
   ClusterRow row;
   row.description = {{7, 8}, "east", "a", std::string(32, 'k'), {}, {{"zone", "1"}}, false};
   row.description.resources.cpus = 80'000;
-  row.report.view.free.cpus = -5'000;  // more runs than there is room for
+  row.report.view.free.cpus = -5'000;  // more tasks run than there is room for
   const auto read = decode_from_control(encode(FromControl(ClusterNodes{1, {row}}))).value();
   const scheduling::NodeView& view = std::get<ClusterNodes>(read).rows.at(0).report.view;
   EXPECT_EQ(view.id, row.description.id);
@@ -102,7 +102,7 @@ TEST(ControlMessages, AnotherConversationOrKindIsRefused) {
   EXPECT_EQ(decode_from_control(to).error().code(), Code::invalid_argument);
   EXPECT_EQ(decode_between_agents(to).error().code(), Code::invalid_argument);
   Blob unknown = to;
-  unknown[16] = std::byte{99};  // the member, after the root pointer
+  unknown[16] = std::byte{99};  // the member follows the root pointer
   EXPECT_EQ(decode_to_control(unknown).error().code(), Code::unavailable);
   EXPECT_EQ(decode_to_control(unknown).error().message(), "unsupported message 99");
   Blob longer = to;
@@ -125,9 +125,9 @@ TEST(ControlMessages, AmountsThatWouldOverflowAreCutAndRefused) {
   EXPECT_EQ(decode_to_control(patched).error().code(), Code::invalid_argument);
 }
 
-// --- hostile bytes
+// --- malformed bytes
 
-/// Attacks A3 and A4: mutated frames, each cut and each flipped bit.
+/// Decodes frames with each bit flipped and cut at each length. Each must be read or refused.
 template <class Message, class Decode>
 void expect_survives(Decode decode) {
   constexpr int kMutations = 30'000;
@@ -143,12 +143,12 @@ void expect_survives(Decode decode) {
     most = std::max(most, allocated_bytes() - before);
     if (!read.ok()) return;
     ++accepted;
-    encode(*read);  // what a reader lets in keeps our own bounds
+    encode(*read);  // a message that was read respects the writer's bounds too
   };
   for (int i = 0; i < kMutations; ++i) {
     Blob frame = good[random.below(good.size())];
     mutate(random, frame);
-    frame.shrink_to_fit();  // so that ASan sees a read behind the end
+    frame.shrink_to_fit();  // so that ASan sees a read beyond the end
     attack(frame);
   }
   EXPECT_GT(accepted, kMutations / 50);
@@ -174,7 +174,7 @@ TEST(ControlMessages, HostileBytesEndInAnError) {
 
 TEST(ControlMessages, HugeCountsAreRefusedBeforeTheyAreBelieved) {
   const Blob good = encode(FromControl(ListReply{}));
-  // The lists of an empty ListReply: their pointers, which come to say 2^29 - 1 structs of nothing.
+  // Sets the pointers of an empty ListReply's lists to 2^29 - 1 structs of no size.
   int refused = 0;
   for (std::size_t at = 24; at + 8 <= good.size(); at += 8) {
     for (const std::uint64_t count : {1ULL << 12, 1ULL << 20, (1ULL << 29) - 1})

@@ -1,5 +1,5 @@
-// Where actors go: by their needs and the nodes' reports, in order of arrival, not onto slow nodes,
-// and a typed end for what no node can take.
+// Tests on which nodes actors are placed: by their demands and the nodes' reports, in order of
+// arrival, and not on slow nodes. A demand that no node can meet ends in a typed error.
 #include "tests/control/service_fixture.hpp"
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ TEST_F(PlacingTest, AnActorIsPlacedByItsNeedStartedAndSeenByItsWatchers) {
   ActorSpec s = spec(1, 1);
   s.demand.need.gpus = kUnit;
   EXPECT_TRUE(spawn(s).created);
-  EXPECT_EQ(placed(1), kC);  // only it has GPUs
+  EXPECT_EQ(placed(1), kC);  // only kC has GPUs
   say(kB, WatchActor{s.id});
   EXPECT_EQ(last<ActorLocation>(kB).state, ActorState::placing);
   started(1);
@@ -74,13 +74,13 @@ TEST_F(PlacingTest, ActorsPackOnTheirOwnersNodeAndThenSpread) {
   for (std::uint64_t n = 1; n <= 6; ++n) spawn(spec(n, 1));
   EXPECT_EQ(placed(1), kA);
   EXPECT_EQ(placed(2), kA);
-  EXPECT_NE(placed(3), kA);  // half of A is in use
+  EXPECT_NE(placed(3), kA);  // half of kA is in use
   std::map<NodeId, int> count;
   for (std::uint64_t n = 1; n <= 6; ++n) ++count[placed(n)];
   EXPECT_EQ(count.size(), 3u);
 }
 
-/// Nothing that they take tells the nodes apart.
+/// The actors reserve nothing, so no report tells the nodes apart.
 TEST_F(PlacingTest, ActorsThatReserveNothingAreSpreadByTheirCount) {
   join_all();
   for (const NodeId node : {kA, kB, kC}) report(node, 4, node == kC ? 2 : 0);
@@ -98,7 +98,7 @@ TEST_F(PlacingTest, ActorsThatReserveNothingAreSpreadByTheirCount) {
     pass(250ms, {kA, kB, kC});
   }
   for (const NodeId node : {kA, kB, kC}) EXPECT_EQ(count[node], 2) << node.str();
-  for (std::uint64_t n = 1; n <= 3; ++n) {  // one goes from each
+  for (std::uint64_t n = 1; n <= 3; ++n) {  // one actor of each node ends
     const NodeId node = placed(n);
     say(node, ActorGone{spec(n, 0).id, start_of(n).incarnation, nullptr, true});
   }
@@ -136,16 +136,16 @@ TEST_F(PlacingTest, WhatWasPlacedIsReckonedUntilAReportShowsIt) {
     spawn(s);
   }
   EXPECT_EQ(placed(4), kA);
-  EXPECT_EQ(placed(5), NodeId{});  // four were taken, without any report
+  EXPECT_EQ(placed(5), NodeId{});  // all four CPUs are taken, although no node has reported
   EXPECT_EQ(service->waiting_actors(), 1u);
-  report(kA, 4);  // from before the starts: they still count
+  report(kA, 4);  // a report from before the starts: the starts still count as taken
   pass(1s, {kA});
   EXPECT_EQ(placed(5), NodeId{});
   for (std::uint64_t n = 1; n <= 4; ++n) started(n);
   report(kA, 0);
   pass(1s, {kA});
   EXPECT_EQ(placed(5), NodeId{});
-  report(kA, 1);  // somebody made room
+  report(kA, 1);  // an actor released its resources
   pass(250ms, {kA});
   EXPECT_EQ(placed(5), kA);
   EXPECT_EQ(service->waiting_actors(), 0u);
@@ -186,7 +186,7 @@ TEST_F(PlacingTest, AStartThatAResetLostIsNotReckonedAnyMore) {
   EXPECT_EQ(service->waiting_actors(), 0u);
   EXPECT_EQ(service->view().nodes.at(0).free.cpus, 0);
   say(kA, KillActor{s.id});
-  comes_back();  // the second start was lost as well, and nobody wants the actor any more
+  comes_back();  // the second start was lost as well, and the actor has no holder any more
   EXPECT_EQ(service->view().nodes.at(0).free.cpus, kUnit);
 }
 
@@ -199,7 +199,7 @@ TEST_F(PlacingTest, WaitingActorsAreTakenInOrder) {
   }
   for (const std::uint64_t n : {1, 2}) started(n);
   report(kA, 0);
-  say(kA, KillActor{ActorId{7, 4}});  // one that waits
+  say(kA, KillActor{ActorId{7, 4}});  // this actor still waits
   for (const std::uint64_t n : {3, 5, 6}) {
     EXPECT_EQ(placed(n), NodeId{});
     report(kA, 1);
@@ -225,7 +225,7 @@ TEST_F(PlacingTest, WhatNoNodeCanTakeEndsTypedAfterItsTimeout) {
   ASSERT_NE(seen.error, nullptr);
   EXPECT_NE(Error(*seen.error).message().find("64 CPU"), std::string::npos)
       << Error(*seen.error).message();
-  // One that comes in time ends the wait.
+  // A report that comes in time ends the wait.
   s = spec(2, 64);
   spawn(s);
   pass(10s, {kA, kB, kC});

@@ -1,5 +1,5 @@
-// Jobs, key-values, names of objects and the commit queue: nothing is told before it is durable,
-// and everything told is there after a restart.
+// Tests jobs, key-values, names of objects and the commit queue. Nothing is announced before it
+// is durable, and everything announced is there after a restart.
 #include "troupe/runtime/control/jobs.hpp"
 #include "troupe/runtime/control/key_values.hpp"
 #include "troupe/runtime/control/memory_store.hpp"
@@ -28,9 +28,9 @@ TEST(CommitQueue, EventsLeaveAfterTheirCommitAndInOrder) {
     return events;
   };
   queue.add(step(1, false));
-  EXPECT_EQ(released(), (Ints{1}));  // nothing is due
+  EXPECT_EQ(released(), (Ints{1}));  // nothing is to be written
   queue.add(step(2, true));
-  queue.add(step(3, false));  // may tell of step 2's write
+  queue.add(step(3, false));  // may depend on the write of step 2
   EXPECT_EQ(released(), (Ints{}));
   EXPECT_EQ(queue.begin().size(), 1u);
   queue.add(step(4, true));
@@ -39,11 +39,11 @@ TEST(CommitQueue, EventsLeaveAfterTheirCommitAndInOrder) {
   EXPECT_EQ(released(), (Ints{}));
   queue.finish();
   EXPECT_EQ(released(), (Ints{2, 3}));
-  EXPECT_EQ(queue.begin().size(), 2u);  // the group
+  EXPECT_EQ(queue.begin().size(), 2u);  // both steps, as one group
   queue.add(step(6, false));
   queue.finish();
   EXPECT_EQ(released(), (Ints{4, 5, 6}));
-  queue.add(step(7, true));  // must not slip out with the commit before it
+  queue.add(step(7, true));  // must not be released with the commit before it
   EXPECT_EQ(released(), (Ints{}));
 }
 
@@ -93,7 +93,8 @@ TEST_F(Records, JobsStartEndAndStayKnown) {
   EXPECT_EQ(again.find(JobId{0, 3})->arguments.at(1), "--steps=5");
   EXPECT_EQ(again.find(JobId{0, 3})->files.at(0).second, std::string(64, 'a'));
   EXPECT_EQ(again.find(JobId{0, 9}), nullptr);
-  EXPECT_TRUE(run(again.on_node_dead(kNode, 2, "silent", 8)).empty());  // another life of the node
+  EXPECT_TRUE(run(again.on_node_dead(kNode, 2, "silent", 8)).empty());  // of another life of the
+                                                                        // node
   EXPECT_EQ(run(again.on_node_dead(kNode, 3, "silent", 8)).size(), 2u);
 }
 
@@ -176,7 +177,7 @@ TEST_F(Records, KeyValuesAreBounded) {
   EXPECT_TRUE(run(values.on_put({kNode, 1, "", "k", std::string(90, 'x')})).at(0).done);
   EXPECT_EQ(run(values.on_put({kNode, 1, "", "l", std::string(20, 'x')})).at(0).error->code,
             Code::overloaded);
-  EXPECT_TRUE(run(values.on_put({kNode, 1, "", "k", ""})).at(0).done);  // room again
+  EXPECT_TRUE(run(values.on_put({kNode, 1, "", "k", ""})).at(0).done);  // there is room again
   for (const char* key : {"l", "m"}) run(values.on_put({kNode, 1, "", key, ""}));
   EXPECT_EQ(run(values.on_list(kNode, 1, "", "")).at(0).error->code, Code::overloaded);
 }

@@ -1,5 +1,5 @@
-// RestartPace: lives that end soon are further and further apart, one that has lived ends the row,
-// a small limit is reached soon.
+// Tests RestartPace. Short lives are further and further apart, a longer life ends the series,
+// and a small limit of restarts is reached soon.
 #include "troupe/runtime/control/restart_pace.hpp"
 
 #include "troupe/runtime/base/back_off.hpp"
@@ -16,7 +16,8 @@ struct RestartPaceTest : testing::Test {
   RestartPace pace;
   Time now = Time{} + 1000s;
 
-  /// One life; `lasts` after its constructor, or it ends in there. Returns the pause after it.
+  /// Runs one life and returns the pause after it. The life ends `lasts` after its constructor,
+  /// or in the constructor.
   Duration life(std::optional<Duration> lasts, std::int64_t limit = -1, bool asked = false) {
     pace.begins();
     if (lasts) {

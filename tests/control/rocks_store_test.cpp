@@ -1,5 +1,6 @@
-// The folder: a damaged log is named with its offset, a second control is refused by pid, a killed
-// one loses nothing acknowledged. (damaged_folders_test.cpp damages everything.)
+// Tests the store in a folder. A damaged log is reported with its offset, a second control is
+// refused with the first one's pid, and a killed control loses nothing that it acknowledged.
+// damaged_folders_test.cpp tests all other damage.
 #include "troupe/runtime/control/rocks_store.hpp"
 #include "tests/control/folders.hpp"
 #include "troupe/runtime/base/clock.hpp"
@@ -18,7 +19,7 @@ using namespace folders;
 
 class RocksStoreTest : public folders::Test {
  protected:
-  /// Three lives, so that logs, tables and manifests all have something in them.
+  /// Writes in three lives, so that logs, tables and manifests all have contents.
   Map fill() {
     Map model;
     for (int life = 0; life < 3; ++life) {
@@ -74,7 +75,7 @@ TEST_F(RocksStoreTest, OfTwentyRacersOneServes) {
         const char answer = store.ok() ? 'y' : 'n';
         char byte = 0;
         (void)!::write(ready[1], &answer, 1);
-        (void)!::read(go[0], &byte, 1);  // keep the lock until everybody has tried
+        (void)!::read(go[0], &byte, 1);  // keeps the lock until all have tried
         ::_exit(0);
       }
       children.push_back(pid);

@@ -1,5 +1,5 @@
-// What can be saved of a damaged data folder: the folder stays as it is, what can be read is in a
-// store that opens, and its epochs are above all of the old one.
+// Tests what salvage_store() saves of a damaged data folder. The folder stays as it is. All that
+// can be read is in a store that opens, and the new epochs are above all old ones.
 #include "troupe/runtime/control/salvage.hpp"
 #include "tests/control/folders.hpp"
 #include "troupe/runtime/control/codec.hpp"
@@ -16,7 +16,7 @@ using namespace folders;
 
 class SalvageTest : public folders::Test {
  protected:
-  /// Thirty commits by three controls; the epoch of the last.
+  /// Makes thirty commits by three controls; returns the last epoch.
   Epoch fill() {
     Epoch epoch = 0;
     for (int life = 0; life < 3; ++life) {
@@ -53,7 +53,8 @@ TEST_F(SalvageTest, WhatCanBeReadOfADamagedFolderIsInANewOne) {
   damage();
   const Map before = everything();
   const std::string to = root_ + "/saved";
-  const auto seen = salvage_store(data_ + "/db", to);  // as the error of a start names it
+  const auto seen = salvage_store(data_ + "/db", to);  // the path that the error of a failed start
+                                                       // names
   ASSERT_TRUE(seen.ok()) << seen.error().what();
   EXPECT_TRUE(seen->damaged);
   EXPECT_NE(seen->why.find(data_ + "/db"), std::string::npos) << seen->why;
@@ -143,7 +144,7 @@ TEST_F(SalvageTest, AFileThatCannotBeReadIsLeftOutAndSaid) {
 TEST_F(SalvageTest, EpochsOfNodesAreAboveThoseInTheirRecords) {
   {
     auto store = open_rocks_store(data_, options()).value();
-    Batch batch;  // the count of all that were given is lost
+    Batch batch;  // the count of the epochs that were given is lost
     batch.put("node/1", RecordWriter(1).id(NodeId{0, 1}).id(SessionId{1, 1}).u64(5000).take());
     batch.put("buried/2", RecordWriter(1).id(NodeId{0, 2}).id(SessionId{2, 1}).u64(8000).take());
     EXPECT_TRUE(store->commit({&batch, 1}).ok());
@@ -159,7 +160,7 @@ TEST_F(SalvageTest, EpochsOfNodesAreAboveThoseInTheirRecords) {
 TEST_F(SalvageTest, AFolderThatCannotBeLockedIsNotTakenForOneInUse) {
   fill();
   fs::remove(data_ + "/lock");
-  fs::create_symlink("elsewhere", data_ + "/lock");  // which a store does not follow
+  fs::create_symlink("elsewhere", data_ + "/lock");  // a store does not follow a symbolic link
   const auto seen = salvage_store(data_, "");
   ASSERT_FALSE(seen.ok());
   EXPECT_EQ(seen.error().message().find("a control runs"), std::string::npos);

@@ -1,6 +1,6 @@
-// Control's loop on real sockets of 127.0.0.1, with transports that play agents: what is asked is
-// answered, a dead process is noticed, whoever talks nonsense is dropped alone, a token lets one
-// node in, and a new control on the same store is found again.
+// Tests control's loop on real sockets of 127.0.0.1, with transports that play agents. Questions
+// are answered, and a dead process is noticed. A peer that sends malformed messages is dropped
+// alone. A token lets one node in, and agents find a new control on the same store.
 #include "troupe/runtime/control/server.hpp"
 
 #include "troupe/runtime/control/join.hpp"
@@ -26,7 +26,7 @@ net::CurveKeys copy(const net::CurveKeys& keys) {
   return net::CurveKeys::from_secret(keys.secret_key.copy()).value();
 }
 
-/// The other end of control's Link: a transport, and what it was told.
+/// The other end of control's Link: a transport, and the messages that it received.
 struct Agent {
   NodeId node = NodeId::random();
   NodeId control;
@@ -111,7 +111,7 @@ bool drive(const std::vector<Agent*>& agents, Done done, Duration limit = 10s) {
   }
 }
 
-/// A server on a thread, ended by closing its launcher's socket.
+/// A server on a thread. It ends when its launcher's socket is closed.
 struct Running {
   std::unique_ptr<Server> server;
   Fd launcher;
@@ -191,7 +191,7 @@ TEST_F(ServerTest, AnActorAndAValueAndTheEnd) {
   put.request = 8;
   put.verb = KeyValueRequest::Verb::put;
   put.key = "k";
-  put.value = std::string(400'000, 'x');  // more than a batch
+  put.value = std::string(400'000, 'x');  // more than a batch holds
   a.say(put);
   put.request = 9;
   put.verb = KeyValueRequest::Verb::get;
@@ -230,7 +230,8 @@ TEST_F(ServerTest, WhoTalksNonsenseIsDroppedAlone) {
   EXPECT_EQ(head.server->stats().dropped_nodes, 1u);
 }
 
-/// Whoever runs the cluster reads of strangers, and a stranger cannot fill the disk with that.
+/// The operator reads which strangers knocked, but a stranger cannot fill the disk with such
+/// messages.
 TEST_F(ServerTest, StrangersAreNamedLessOftenEachTime) {
   testing::internal::CaptureStderr();
   {
@@ -281,7 +282,7 @@ TEST_F(ServerTest, ATokenLetsOneNodeIn) {
   EXPECT_EQ(decode_join_answer(*answer)->control, node);
   join(a, head.server->door());
   EXPECT_NE(a.epoch, 0u);
-  EXPECT_FALSE(ask(b).ok());  // it is spent
+  EXPECT_FALSE(ask(b).ok());  // the token is spent
 }
 
 TEST_F(ServerTest, ANewControlOnTheSameStoreIsFoundAgain) {
@@ -306,9 +307,9 @@ TEST_F(ServerTest, ANewControlOnTheSameStoreIsFoundAgain) {
   with = options();
   with.data_folder = path;
   with.listen = door;
-  with.admitted = {};  // the store knows it
+  with.admitted = {};  // the store knows the node
   Running head(std::move(with));
-  a.say(Heartbeat{});  // makes its Link connect, and is lost with the old control
+  a.say(Heartbeat{});  // makes the agent's Link connect; the message is lost with the old control
   ASSERT_TRUE(drive({&a}, [&] { return a.seen<net::PeerReset>() != nullptr; }));
   join(a, door);
   EXPECT_EQ(a.epoch, epoch);
@@ -320,7 +321,7 @@ TEST_F(ServerTest, ANewControlOnTheSameStoreIsFoundAgain) {
   EXPECT_EQ(a.last<JobInfo>()->job->node, a.node);
 }
 
-/// As one whose Registered was lost with the control that had sent it.
+/// The agent is one whose Registered was lost with the control that sent it.
 TEST_F(ServerTest, WhoWasDeclaredDeadAndDoesNotKnowItIsRefusedByTheNextControl) {
   const Fd file(::memfd_create("troupe-control", MFD_CLOEXEC));
   ServerOptions with = options();
@@ -349,7 +350,7 @@ TEST_F(ServerTest, WhoWasDeclaredDeadAndDoesNotKnowItIsRefusedByTheNextControl) 
   ASSERT_NE(a.seen<net::PeerLost>(), nullptr);
   EXPECT_TRUE(a.seen<net::PeerLost>()->fenced);
   EXPECT_EQ(a.last<Registered>(), nullptr);
-  join(b, door);  // others are welcome
+  join(b, door);  // other nodes are admitted
   EXPECT_GT(b.epoch, a.epoch);
 }
 

@@ -1,4 +1,4 @@
-/// Control's Service with a disk in memory, three nodes and a clock of the test's own.
+/// Control's Service with a disk in memory, three nodes, and a clock that the test moves.
 #pragma once
 
 #include "troupe/runtime/control/memory_store.hpp"
@@ -19,7 +19,7 @@ using scheduling::kUnit;
 inline const NodeId kA{0, 1}, kB{0, 2}, kC{0, 3};
 inline const JobId kJob{5, 1};
 
-/// What left control, in order.
+/// The messages and actions of control, in order.
 struct Outbox : Service::Out {
   struct Sent {
     NodeId to;
@@ -59,7 +59,7 @@ struct ServiceTest : testing::Test {
   std::uint64_t beats = 0;
 
   void SetUp() override { start(); }
-  /// A new control on the same disk; what the old one had not written is gone.
+  /// Starts a new control on the same disk. What the old one had not written is gone.
   void start() {
     service.reset();
     store.reset();
@@ -74,12 +74,12 @@ struct ServiceTest : testing::Test {
       service->finish_commit(now);
     }
   }
-  /// Hands it in and lets the disk catch up.
+  /// Gives a message to control, and completes all commits.
   void say(NodeId from, const ToControl& message) {
     service->on_message(from, message, now);
     flush();
   }
-  /// What this node was told since the last take(), of one kind.
+  /// Returns the messages of one kind to this node since the last take().
   template <class M>
   std::vector<M> told(NodeId node) const {
     std::vector<M> found;
@@ -130,7 +130,7 @@ struct ServiceTest : testing::Test {
     message.view.gpu_free.assign(static_cast<std::size_t>(gpus_free), kUnit);
     say(id, message);
   }
-  /// Time passes with heartbeats of these nodes, in steps of 250 ms.
+  /// Lets time pass, in steps of 250 ms, with heartbeats of these nodes.
   void pass(Duration time, const std::vector<NodeId>& alive) {
     for (const Time end = now + time; now < end;) {
       now += 250ms;
@@ -164,7 +164,7 @@ struct ServiceTest : testing::Test {
     EXPECT_EQ(reply.request, 77u);
     return reply;
   }
-  /// The node to which the start of this actor went last; zero when nowhere.
+  /// Returns the node to which the last start of this actor went; zero when there was none.
   NodeId placed(std::uint64_t n) const {
     NodeId at;
     for (const auto& one : out.sent)

@@ -1,6 +1,6 @@
-// All of control as one: actors are restarted elsewhere and ended with their job; nothing leaves
-// before it is durable; a new control finds everything again. Where actors go is
-// placing_test.cpp's.
+// Tests all of control together. Actors are restarted elsewhere and ended with their job. Nothing
+// is sent before it is durable, and a new control finds everything again. placing_test.cpp tests
+// where actors are placed.
 #include "tests/control/service_fixture.hpp"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace {
 TEST_F(ServiceTest, WhoVotesKnowsANewcomerAsSoonAsThatIsOne) {
   join(kA, 4);
   join(kB, 4);
-  service->on_tick(now);  // the list has just been sent: the next one is due later
+  service->on_tick(now);  // the list of nodes was just sent: the next one is due later
   out.sent.clear();
   join(kC, 4);
   for (const NodeId node : {kA, kB, kC}) {
@@ -47,7 +47,7 @@ TEST_F(ServiceTest, ADeadNodesActorsAreRestartedElsewhereAndEverybodyIsTold) {
   started(1);
   EXPECT_EQ(last<ActorLocation>(kA).state, ActorState::alive);
   EXPECT_NE(last<ActorLocation>(kA).node, kB);
-  // Whatever it still says is answered with its end; its key goes later.
+  // Every further message of the node is answered with a Fence; its key is revoked later.
   const std::size_t fences = told<Fence>(kB).size();
   say(kB, Heartbeat{kB, epochs[kB], 1, 0});
   EXPECT_EQ(told<Fence>(kB).size(), fences + 1);
@@ -58,10 +58,11 @@ TEST_F(ServiceTest, ADeadNodesActorsAreRestartedElsewhereAndEverybodyIsTold) {
   EXPECT_EQ(out.revoked, (std::vector<NodeId>{kB}));
 }
 
-// Schedule 3681054.
+// The node of the maker is silent, but for less than the time after which it is dead. Until then
+// the actor must not be called unknown.
 TEST_F(ServiceTest, AnActorWhoseMakerIsSilentForLessThanADeathIsNotCalledUnknown) {
   join_all();
-  say(kA, WatchActor{spec(1, 1).id});  // kB passed the handle on; what it asked of control was lost
+  say(kA, WatchActor{spec(1, 1).id});  // kB passed the handle on; its request to control was lost
   pass(9500ms, {kA, kC});
   EXPECT_EQ(last<ActorLocation>(kA).state, ActorState::pending);
   pass(250ms, {kA, kB, kC});
@@ -111,12 +112,14 @@ TEST_F(ServiceTest, AStartThatAResetLostIsPlacedAgainAndOneThatArrivedIsNot) {
   NodeHosts hosts;
   hosts.epoch = epochs[kA];
   hosts.control_epoch = service->control_epoch();
-  hosts.actors.push_back({spec(2, 1), second, 42, 0});  // the news of this start were lost
+  hosts.actors.push_back({spec(2, 1), second, 42, 0});  // control has lost the message about this
+                                                        // start
   say(kA, hosts);
   EXPECT_EQ(state(2), ActorState::alive);
   EXPECT_EQ(start_of(2).incarnation, second);
   EXPECT_GT(start_of(1).incarnation, first);
-  say(kA, ActorStarted{ActorId{7, 1}, first, 9});  // it had arrived and was slow: no second life
+  say(kA, ActorStarted{ActorId{7, 1}, first, 9});  // the start had arrived and was slow: it must
+                                                   // not become a second life
   EXPECT_EQ(last<StopActorAt>(kA).incarnation, first);
 }
 
@@ -145,7 +148,7 @@ TEST_F(ServiceTest, AStartThatAResetLostIsNotTakenForALifeBefore) {
   register_again(first);  // the second start was lost
   const auto third = start_of(1).incarnation;
   EXPECT_GT(third, second);
-  register_again(third);  // this one arrived, and ended
+  register_again(third);  // this start arrived, and its life ended
   EXPECT_EQ(start_of(1).incarnation, third) << "not lost: its end is told again";
   say(kA, ActorGone{id, third, error, false});
   EXPECT_EQ(state(1), ActorState::dead) << "it had one restart";
@@ -190,7 +193,7 @@ TEST_F(ServiceTest, WhatANodeHostsCountsWhenItsLastPageHasCome) {
   page(0, true, {1});
   page(1, true, {2});
   EXPECT_EQ(state(3), ActorState::alive) << "its page has not come";
-  service->on_reset(kA, now);  // nor will it
+  service->on_reset(kA, now);  // and this one will not arrive either
   join(kA, 4);
   page(1, false, {2});
   EXPECT_EQ(state(1), ActorState::alive) << "a page without those before says nothing";
@@ -270,7 +273,7 @@ TEST_F(ServiceTest, AJobWhoseActorsDoNotEndIsOverInTime) {
   spawn(spec(1, 1));
   started(1);
   say(kA, FinishJob{kJob});
-  say(kA, FinishJob{kJob});  // said again
+  say(kA, FinishJob{kJob});  // sent again
   pass(2750ms, {kA, kB, kC});
   EXPECT_TRUE(told<JobEnded>(kB).empty());
   pass(500ms, {kA, kB, kC});
@@ -292,7 +295,8 @@ TEST_F(ServiceTest, NothingLeavesBeforeItsCommitIsDurable) {
   EXPECT_TRUE(out.sent.empty());
   ASSERT_TRUE(service->has_commit());
   const auto& group = service->begin_commit();
-  // While that is on its way, more comes in: it waits for a commit of its own.
+  // Further messages arrive while that commit is being written. They wait for a commit of their
+  // own.
   StartJob job;
   job.job.id = kJob;
   service->on_message(kA, job, now);
@@ -342,7 +346,7 @@ TEST_F(ServiceTest, AnObjectsNameIsToldWhenItIsDurableAndItsKeeperHearsThatItIsF
   flush();
   EXPECT_EQ(last<NamedObject>(kB).request, 9u);
   EXPECT_EQ(last<ObjectForgotten>(kA).object, (ObjectId{5, 1}));
-  // A keeper that is dead has nothing to let go of.
+  // A dead keeper has nothing to release.
   say(kA, NameObject{10, NameObject::Verb::detach, {"weights", {5, 2}, kA, kA}});
   say(kA, Leaving{kA, epochs[kA]});
   say(kB, NameObject{11, NameObject::Verb::forget, {"weights"}});
@@ -368,7 +372,7 @@ TEST_F(ServiceTest, ShortSpaceRefusesWritesAndNothingElse) {
   job.job.id = JobId{5, 2};
   say(kA, job);
   EXPECT_EQ(last<JobReply>(kA).error->code, Code::no_space);
-  say(kB, Leaving{kB, epochs[kB]});  // a death must be written all the same
+  say(kB, Leaving{kB, epochs[kB]});  // a death must be written even when space is short
   EXPECT_EQ(last<NodeIsDead>(kA).node, kB);
   disk->set_free_space(Bytes{1ull << 40});
   EXPECT_EQ(put("k").error, nullptr);
@@ -403,7 +407,7 @@ TEST_F(ServiceTest, OnlyRegisteredNodesAreServed) {
   EXPECT_EQ(last<JobReply>(kA).error->code, Code::unavailable);
   RegisterNode other;
   other.node = description(kB, 1);
-  say(kA, other);  // nobody registers another
+  say(kA, other);  // no node can register another
   EXPECT_TRUE(service->members().nodes().empty());
 }
 
@@ -477,7 +481,7 @@ TEST_F(ServiceTest, ANewControlFindsNodesActorsNamesAndJobsAgain) {
   EXPECT_EQ(last<ClusterNodes>(kA).version >> 32, service->control_epoch());
 }
 
-/// Its detached actors may start again under any later control.
+/// Detached actors of the job may start again under any later control, with the same signals.
 TEST_F(ServiceTest, ANewControlKnowsWithWhichSignalsAJobsWorkersBegin) {
   join(kA, 4);
   StartJob job;
@@ -494,7 +498,7 @@ TEST_F(ServiceTest, ANewControlKnowsWithWhichSignalsAJobsWorkersBegin) {
   EXPECT_EQ(info.job->blocked_signals, 2u);
 }
 
-/// So who is not listed is dead, also when control died before it could tell of it.
+/// A node that is not listed is dead, even when control died before it could send NodeIsDead.
 TEST_F(ServiceTest, ANewControlListsAllButThoseWhoseDeathWasWrittenDown) {
   join_all();
   service->on_message(kB, Leaving{kB, epochs[kB]}, now);
@@ -507,7 +511,7 @@ TEST_F(ServiceTest, ANewControlListsAllButThoseWhoseDeathWasWrittenDown) {
   EXPECT_EQ(listed, (std::vector<NodeId>{kA, kC})) << "kC has not come back so far";
 }
 
-/// It asks without an epoch, as a new one does: no Fence could say that it is meant.
+/// The node asks without an epoch, as a new one does, so a Fence could not tell it apart.
 TEST_F(ServiceTest, WhoDiedBeforeItHeardThatItWasAMemberIsFencedByTheNextControl) {
   join_all();
   const Epoch epoch = epochs[kC];
@@ -561,16 +565,16 @@ TEST_F(ServiceTest, ANewControlRestartsWhatNobodyHostsAndEndsWhatIsOver) {
   start();
   for (const NodeId node : {kA, kB, kC}) {
     join(node, 4, node == kC ? 2 : 0);
-    EXPECT_EQ(last<JobEnded>(node).job, kJob);  // it may not have heard
+    EXPECT_EQ(last<JobEnded>(node).job, kJob);  // the node may not have received it
     NodeHosts hosts;
     hosts.epoch = epochs[node];
     hosts.control_epoch = service->control_epoch();
     if (node == plain_at) hosts.actors.push_back({spec(2, 1), plain_life, 42, 0});
     say(node, hosts);
   }
-  EXPECT_NE(placed(1), NodeId{});  // made anew
+  EXPECT_NE(placed(1), NodeId{});  // started again
   EXPECT_TRUE(start_of(1).restarted);
-  EXPECT_EQ(last<StopActorAt>(plain_at).actor, (ActorId{7, 2}));  // its job is over
+  EXPECT_EQ(last<StopActorAt>(plain_at).actor, (ActorId{7, 2}));  // the actor's job is over
 }
 
 TEST_F(ServiceTest, AJobWhoseNodesDeathCutItsEndShortEndsAtTheNextStart) {
@@ -594,12 +598,12 @@ TEST_F(ServiceTest, AJoinedNodeIsAdmittedOnceItIsDurableAndForgottenWhenItHasReg
   thief.public_key = "another";
   service->on_join(12, "t2", thief, now);
   EXPECT_EQ(out.joins.back().second->code, Code::invalid_argument);
-  service->on_join(13, "t1", description(kB, 4), now);  // its first answer was lost
+  service->on_join(13, "t1", description(kB, 4), now);  // the first answer was lost
   flush();
   EXPECT_EQ(out.joins.back().second, nullptr);
   start();
   EXPECT_EQ(out.admitted, (std::vector<NodeId>{kB}));
-  EXPECT_TRUE(service->is_spent("t1"));  // for ever
+  EXPECT_TRUE(service->is_spent("t1"));  // a token stays spent for ever
   EXPECT_FALSE(service->is_spent("t2"));
   service->on_join(15, "t1", description(kC, 4), now);
   EXPECT_EQ(out.joins.back().second->code, Code::invalid_argument);
@@ -607,7 +611,7 @@ TEST_F(ServiceTest, AJoinedNodeIsAdmittedOnceItIsDurableAndForgottenWhenItHasReg
   service->on_join(14, "t3", description(kB, 4), now);
   EXPECT_EQ(out.joins.back().second->code, Code::invalid_argument);
   start();
-  EXPECT_EQ(out.admitted, (std::vector<NodeId>{kB}));  // once, by its node record
+  EXPECT_EQ(out.admitted, (std::vector<NodeId>{kB}));  // admitted once, by its node record
 }
 
 TEST_F(ServiceTest, WhoJoinsAndNeverRegistersIsForgottenByThisControlOrTheNext) {
@@ -621,7 +625,7 @@ TEST_F(ServiceTest, WhoJoinsAndNeverRegistersIsForgottenByThisControlOrTheNext) 
   joins(1, kB);
   joins(2, kC);
   EXPECT_EQ(joins(3, kA)->code, Code::overloaded);
-  service->on_join(1, "t1", description(kB, 4), now);  // who has a place keeps it
+  service->on_join(1, "t1", description(kB, 4), now);  // a node that has a place keeps it
   flush();
   EXPECT_EQ(out.joins.back().second, nullptr);
   join(kC, 4);

@@ -1,5 +1,5 @@
-// Which nodes are slow: of their tasks against the median's, of their heartbeats; when they are
-// tried again, and that none is taken for slow by chance.
+// Tests which nodes count as slow: by the times of their tasks against the median, and by their
+// heartbeats. Also tests when slow nodes are tried again, and that chance makes no node slow.
 #include "troupe/runtime/control/slow_nodes.hpp"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ struct World {
     const wire::SitePace site{function, tasks, ns};
     slow.on_pace(node(n), {&site, 1}, now);
   }
-  /// Half a second, and what it brings.
+  /// Lets half a second pass, and collects the changes.
   void look() {
     now += 500ms;
     for (auto& change : slow.on_tick(now)) {
@@ -41,7 +41,8 @@ struct World {
       changes.push_back(std::move(change));
     }
   }
-  /// Four nodes, of which the last takes so long; those that are avoided get nothing.
+  /// Runs tasks on four nodes. The last node takes `last` for each, the others `others`. Avoided
+  /// nodes get no tasks.
   void work(Duration last, int looks, Duration others = 10ms) {
     for (int i = 0; i < looks; ++i) {
       for (std::uint64_t n = 1; n <= 4; ++n)
@@ -103,7 +104,7 @@ TEST(SlowNodes, TasksThatMustRunThereSayThatItIsFastAgain) {
   World world;
   world.work(100ms, 4);
   ASSERT_EQ(world.avoided.count(node(4)), 1u);
-  world.avoided.clear();  // they run there all the same
+  world.avoided.clear();  // the tasks run there all the same
   world.work(12ms, 4);
   ASSERT_EQ(world.changes.size(), 2u);
   EXPECT_FALSE(world.changes[1].avoided);
@@ -161,7 +162,7 @@ TEST(SlowNodes, FunctionsAreComparedWithThemselvesAndMostOfThemDecide) {
       world.look();
     }
   };
-  both(200ms, 1s);  // one of the two may read a file that lies elsewhere
+  both(200ms, 1s);  // one of the two functions may read a file that lies on another node
   EXPECT_TRUE(world.changes.empty());
   both(200ms, 20s);
   ASSERT_EQ(world.changes.size(), 1u);
@@ -210,9 +211,9 @@ TEST(SlowNodes, ADeadNodeIsForgottenAndMemoryIsBounded) {
   EXPECT_TRUE(many.changes.empty());
 }
 
-// Seeded clusters whose tasks' times vary by the function's and by chance, whose reports are lost
-// now and then, and of which some nodes are throttled for a while: those are found within ten
-// seconds and come back, and nobody else is ever avoided.
+// Simulates seeded clusters. The tasks' times depend on the function and on chance, some reports
+// are lost, and some nodes are throttled for a while. Throttled nodes are found within ten
+// seconds and come back, and no other node is ever avoided.
 TEST(SlowNodes, SimulatedClustersAvoidThrottledNodesAndNobodyElse) {
   std::uint64_t found = 0, tried = 0;
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {

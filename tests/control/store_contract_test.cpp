@@ -1,5 +1,5 @@
-// One suite for all media: what is acknowledged is there after a restart, in order and whole; what
-// is refused changed nothing.
+// Runs one suite of contracts on all stores. An acknowledged commit is there after a restart, in
+// order and whole; a refused one changed nothing.
 #include "tests/control/contents.hpp"
 #include "troupe/runtime/base/fd.hpp"
 #include "troupe/runtime/control/file_store.hpp"
@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Makes, closes and reopens one store.
+/// Makes, closes and reopens one kind of store.
 class Harness {
  public:
   virtual ~Harness() = default;
@@ -53,7 +53,7 @@ class RocksHarness : public Harness {
   Bytes free_{1ull << 40};
 };
 
-/// A file without a name, as a launcher holds it.
+/// A store in a file without a name, as a launcher holds it.
 class FileHarness : public Harness {
  public:
   Result<std::unique_ptr<Store>> open() override {
@@ -159,7 +159,7 @@ TEST_P(StoreContract, BadCommitsAreRefusedAndChangeNothing) {
   large.put("big", std::string((32u << 20) + 1, 'x'));
   EXPECT_EQ(store_->commit({&large, 1}).error().code(), Code::invalid_argument);
   EXPECT_TRUE(all().empty());
-  put("good", "1");  // and the store still serves
+  put("good", "1");  // the store still serves
 }
 
 TEST_P(StoreContract, LowSpaceStopsOrdinaryWritesAndRecoversByItself) {
@@ -169,7 +169,7 @@ TEST_P(StoreContract, LowSpaceStopsOrdinaryWritesAndRecoversByItself) {
   Batch batch;
   batch.put("k", "during");
   EXPECT_EQ(store_->commit({&batch, 1}).error().code(), Code::no_space);
-  EXPECT_EQ(all(), (Map{{"k", "before"}}));  // reads go on
+  EXPECT_EQ(all(), (Map{{"k", "before"}}));  // reads still work
   Batch fence;
   fence.put("fence", "1");
   EXPECT_TRUE(store_->commit({&fence, 1}, Need::essential).ok());

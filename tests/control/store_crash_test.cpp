@@ -1,5 +1,5 @@
-// The simulator's disk: whatever step a power cut falls on, and however it tears, acknowledged
-// commits are there afterwards; damage is refused, never swallowed.
+// Tests the simulated disk. Acknowledged commits are there after a power cut at any step, however
+// it tears the write. Damage is refused and never ignored.
 #include "tests/control/contents.hpp"
 #include "troupe/runtime/control/memory_store.hpp"
 
@@ -54,7 +54,7 @@ TEST(StoreCrash, APowerCutAtAnyStepLosesNothingAcknowledged) {
       acknowledged = found;
     }
   }
-  EXPECT_GT(cuts, 1000);  // the load: a quiet run proves nothing
+  EXPECT_GT(cuts, 1000);  // so many cuts happened: a run without them proves nothing
   EXPECT_GT(unacknowledged_kept, 20);
 }
 
@@ -104,7 +104,8 @@ TEST(StoreCrash, AMarkOfAnotherStoreIsRefused) {
 }
 
 TEST(StoreCrash, AnOlderSlotWithALongerChainIsAccepted) {
-  // The newest mark is torn: the slot before it and the chain beyond it still prove everything.
+  // The newest mark is torn. The slot before it and the chain of records beyond it still prove
+  // everything.
   auto disk = std::make_shared<MemoryDisk>(3);
   {
     auto store = open_memory_store(disk, {}).value();
@@ -113,13 +114,14 @@ TEST(StoreCrash, AnOlderSlotWithALongerChainIsAccepted) {
       batch.put("k", std::to_string(i));
       ASSERT_TRUE(store->commit({&batch, 1}).ok());
     }
-    disk->crash_after(2);  // the journal's step passes, the mark's tears
+    disk->crash_after(2);  // the journal's write passes, the mark's is torn
     Batch batch;
     batch.put("k", "last");
     EXPECT_FALSE(store->commit({&batch, 1}).ok());
     Batch later;
     later.put("k", "later");
-    EXPECT_EQ(store->commit({&later, 1}).error().code(), Code::unavailable);  // it must restart
+    EXPECT_EQ(store->commit({&later, 1}).error().code(), Code::unavailable);  // the store must be
+                                                                              // opened again
   }
   disk->restart();
   auto store = open_memory_store(disk, {}).value();
