@@ -1,4 +1,4 @@
-// Coroutines that wait for another thread of their process.
+// Tests coroutines that wait for another thread of their process.
 #include "troupe/runtime/async_event.hpp"
 #include "tests/api/inline_engine.hpp"
 #include "troupe/runtime/task.hpp"
@@ -15,7 +15,7 @@ using troupe::Context;
 using troupe::Task;
 using troupe::testing::InlineEngine;
 
-/// What the actor below and the thread that wakes it share: one at a time in a test.
+/// State that the actor below and the thread that wakes it share; each test uses one.
 struct Shared {
   troupe::AsyncEvent changed;
   int value = 0;
@@ -23,7 +23,7 @@ struct Shared {
 std::unique_ptr<Shared> shared;
 
 struct Waiter {
-  std::shared_ptr<int> held = nullptr;  ///< by a call that waits
+  std::shared_ptr<int> held = nullptr;  ///< held by a waiting call
   Task<int> next() {
     co_await shared->changed;
     co_return shared->value;
@@ -79,7 +79,7 @@ TEST_F(AsyncEvents, ASecondWaiterIsAnErrorAndTheFirstGoesOn) {
 TEST_F(AsyncEvents, TheEndOfTheEventFreesWhoWaits) {
   static_cast<void>(waiter.call<&Waiter::hold>());
   engine.drain();
-  shared.reset();  // LeakSanitizer sees a frame that is left
+  shared.reset();  // LeakSanitizer would report a frame that is left
 }
 
 }  // namespace async_events

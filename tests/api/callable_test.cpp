@@ -1,4 +1,4 @@
-/// Everything that may be called, and how arguments get there.
+/// Tests everything that may be called, and how arguments reach it.
 #include "troupe/runtime/callable.hpp"
 
 #include "tests/api/inline_engine.hpp"
@@ -161,7 +161,7 @@ TEST(Callables, a_ref_is_a_dependency_and_its_value_converts) {
   const Context ctx = engine.context();
   auto eight = ctx.submit<twice>(4);
   EXPECT_EQ(ctx.get(ctx.submit<twice>(eight)), 16);
-  EXPECT_EQ(ctx.get(ctx.submit<area>(eight)), 192.0);  // Ref<int> where a double is wanted
+  EXPECT_EQ(ctx.get(ctx.submit<area>(eight)), 192.0);  // a Ref<int> for a parameter of type double
   EXPECT_EQ(ctx.get(ctx.submit<temperature>(ctx.put(Celsius{2}))), 275);
   EXPECT_EQ(ctx.get(ctx.submit<consume>(ctx.put(std::make_unique<int>(9)))), 9);
   EXPECT_EQ(ctx.get(ctx.submit<length>(ctx.put("four"))), 4);
@@ -179,7 +179,7 @@ TEST(Callables, spans_read_in_place_small_and_large) {
   EXPECT_EQ(engine.large_creates(), 0);
   const std::vector<double> large(100'000, 0.5);
   EXPECT_EQ(ctx.get(ctx.submit<sum>(large)), 50'000);
-  EXPECT_EQ(engine.large_creates(), 1);  // straight into shared memory
+  EXPECT_EQ(engine.large_creates(), 1);  // written straight into shared memory
   EXPECT_LE(engine.last_inline_bytes(), 16u);
   EXPECT_EQ(ctx.get(ctx.submit<total>(large)), 50'000);
   EXPECT_EQ(ctx.get(ctx.submit<sum>(std::vector<double>{})), 0);
@@ -451,7 +451,7 @@ static_assert(!troupe::callable_remotely_with<twice>);
 static_assert(!troupe::callable_remotely_with<consume, std::unique_ptr<int>&>);
 static_assert(!troupe::callable_remotely_with<twice, Ref<std::string>>);
 
-// What a library above troupe makes of a function in angle brackets.
+// What a library above troupe builds from a function in angle brackets.
 struct Step {
   int number = 0;
 };

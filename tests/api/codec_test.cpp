@@ -1,4 +1,4 @@
-/// Round trips of everything that may cross, and what hostile bytes do.
+/// Tests round trips of everything that may cross to another process, and malformed bytes.
 #include "troupe/runtime/codec.hpp"
 
 #include "troupe/runtime/base/random.hpp"
@@ -89,7 +89,7 @@ template <>
 inline constexpr bool troupe::bytes_are_value<Wide> = true;
 namespace {
 
-// Types that must not slip through, though the compiler calls some of them trivially copyable.
+// Types that must be refused, though the compiler calls some of them trivially copyable.
 struct HoldsPointer {
   int n;
   const char* text;
@@ -147,10 +147,10 @@ static_assert(!troupe::can_cross<std::array<int*, 2>> &&
               !troupe::can_cross<std::pair<int, std::string_view>>);
 static_assert(troupe::can_cross<Sixty> && troupe::can_cross<Tree> && troupe::can_cross<Chain>);
 static_assert(troupe::can_cross<std::vector<troupe::Ref<int>>>);
-// Memory is the encoding only where every leaf allows any bits.
+// A type is encoded as its memory only where every leaf allows any bits.
 static_assert(troupe::detail::shape_of<Point>.bytes && !troupe::detail::shape_of<bool>.bytes);
 static_assert(!troupe::detail::shape_of<std::pair<int, bool>>.bytes);
-// A fingerprint is structure, not names.
+// A fingerprint depends on the structure, not on names.
 struct Point2 {
   int a;
   double b;
@@ -312,7 +312,8 @@ TEST(Codec, a_tree_may_be_hundreds_of_levels_deep) {
 
 TEST(Codec, a_ref_that_is_not_there_is_refused) {
   const troupe::Blob bytes{std::byte{2}, std::byte{0},
-                           std::byte{1}};  // two Refs: none, and the first of no handles
+                           std::byte{1}};  // two Refs: none, and the first object, which has no
+                                           // handle
   EXPECT_THROW(decode<std::vector<troupe::Ref<int>>>(bytes), troupe::InvalidArgument);
   const troupe::Blob none{std::byte{1}, std::byte{0}};
   EXPECT_FALSE(decode<std::vector<troupe::Ref<int>>>(none).at(0));
@@ -402,7 +403,7 @@ TEST(Codec, damaged_bytes_give_a_value_or_an_error_and_nothing_else) {
         default: bytes[at] = std::byte{255};
       }
     }
-    // A copy of exactly the size, so that ASan sees one byte too far.
+    // A copy of exactly the size, so that ASan sees a read of one byte too many.
     const std::unique_ptr<std::byte[]> exact(new std::byte[bytes.size()]);
     std::copy(bytes.begin(), bytes.end(), exact.get());
     try {
@@ -414,7 +415,7 @@ TEST(Codec, damaged_bytes_give_a_value_or_an_error_and_nothing_else) {
   EXPECT_GT(refused, 500);
 }
 
-// Aligned as an object's bytes are.
+// Memory aligned as an object's bytes are.
 std::shared_ptr<std::byte> parts_memory(std::size_t size) {
   return {static_cast<std::byte*>(::operator new(size, std::align_val_t(64))),
           [](std::byte* bytes) { ::operator delete(bytes, std::align_val_t(64)); }};
@@ -446,7 +447,8 @@ TEST(Parts, come_back_one_by_one_from_exactly_the_memory_that_was_asked_for) {
   EXPECT_THROW(reader.read(step), troupe::InvalidArgument);
 }
 
-/// A model of a size: a value that is read into must be there.
+/// A model of a size, without a default constructor: it must exist before a value is read into
+/// it.
 struct Sized {
   explicit Sized(std::size_t n) : values(n) {}
   std::vector<int> values;

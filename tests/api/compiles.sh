@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A user's program compiles without a warning, with every compiler that is here.
+# Compiles a user's program with every compiler that is installed; it must give no warning.
 # usage: compiles.sh FILE INCLUDE_FOLDER COMPILER...
 set -euo pipefail
 file=$1 include=$2

@@ -1,5 +1,5 @@
-/// The verbs of Context: options, wait, as_completed, get in its forms, views, builders, finding
-/// actors.
+/// Tests the functions of Context: options, wait, as_completed, all forms of get, views,
+/// builders, and finding actors.
 #include "tests/api/inline_engine.hpp"
 
 #include <gtest/gtest.h>
@@ -91,7 +91,7 @@ TEST(Get, comes_in_several_forms) {
   const Context ctx = engine.context();
   const Ref<int> one = ctx.put(1);
   EXPECT_EQ(ctx.get(one), 1);
-  EXPECT_EQ(ctx.get(one), 1);  // repeatable
+  EXPECT_EQ(ctx.get(one), 1);  // a second get gives the same
   EXPECT_EQ(ctx.get(one, 2s), 1);
   EXPECT_EQ(ctx.get(ctx.map<twice>(std::vector<int>{1, 2, 3})), (std::vector<int>{2, 4, 6}));
   const auto [a, b, c] = ctx.get(one, ctx.put("x"), ctx.submit<nothing>());
@@ -153,7 +153,7 @@ TEST(Wait, gives_exactly_count_in_order_of_completion_and_keeps_the_rest_in_orde
   engine.keep_promise(refs[0], 0);
   {
     auto [ready, pending] = ctx.wait(refs, {.count = 2});
-    EXPECT_EQ(ready, (std::vector<Ref<int>>{refs[3], refs[1]}));  // a failed one is ready
+    EXPECT_EQ(ready, (std::vector<Ref<int>>{refs[3], refs[1]}));  // a ref that failed is ready
     EXPECT_EQ(pending, (std::vector<Ref<int>>{refs[0], refs[2], refs[4]}));
   }
   {
@@ -209,7 +209,7 @@ TEST(View, shows_in_place_and_pins) {
   InlineEngine engine;
   const Context ctx = engine.context();
   troupe::View<std::vector<double>> kept = [&] {
-    return ctx.view(ctx.put(std::vector<double>(1000, 0.5)));  // the Ref is gone, the pin is not
+    return ctx.view(ctx.put(std::vector<double>(1000, 0.5)));  // the Ref is gone, but the pin stays
   }();
   double sum = 0;
   for (double x : kept) sum += x;
@@ -220,7 +220,7 @@ TEST(View, shows_in_place_and_pins) {
 
   sum = 0;
   for (double x : *ctx.view(ctx.put(std::vector<double>(1000, 0.25))))
-    sum += x;  // a temporary, through the loop
+    sum += x;  // the temporary lives through the loop
   EXPECT_EQ(sum, 250);
   int letters = 0;
   for (char c : *ctx.view(ctx.put("hello"))) letters += c == 'l' ? 1 : 0;

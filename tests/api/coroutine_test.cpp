@@ -1,5 +1,5 @@
-/// Coroutine functions and methods: order, lifetime of arguments, exceptions, and no leak when the
-/// engine stops.
+/// Tests coroutine functions and methods: order, lifetime of arguments, exceptions, and no leak
+/// when the engine stops.
 #include "tests/api/inline_engine.hpp"
 
 #include <gtest/gtest.h>
@@ -179,7 +179,7 @@ struct Account {
   }
   Task<int> through_self(ActorContext& self, int k) {
     const troupe::Actor<Account> me = self.self<Account>();
-    auto doubled = self.submit<twice>(k);  // started first, then awaited
+    auto doubled = self.submit<twice>(k);  // submitted first, awaited later
     const int d = co_await doubled;
     auto stored = me.call<&Account::deposit>(d);
     const int result = co_await stored;
@@ -221,7 +221,7 @@ TEST(Coroutines, that_never_end_are_freed_with_the_engine) {
     engine.drain();
     EXPECT_GT(Tracked::live, 0);
   }
-  EXPECT_EQ(Tracked::live, 0);  // and LeakSanitizer sees the frames
+  EXPECT_EQ(Tracked::live, 0);  // LeakSanitizer checks the frames
 }
 
 }  // namespace

@@ -135,7 +135,7 @@ InlineEngine::InlineEngine() {
 
 InlineEngine::~InlineEngine() {
   names_.clear();
-  // Coroutines that will never be resumed end here, before what they refer to.
+  // Destroys coroutines that will never be resumed, before the objects to which they refer.
   std::vector<std::function<void()>> dropped(fires_.begin(), fires_.end());
   fires_.clear();
   for (Object* object : objects_) {
@@ -204,7 +204,7 @@ void InlineEngine::forward(const ObjectHandle& handle, const ObjectHandle& sourc
 
 InlineEngine::Job InlineEngine::make_job(detail::Call&& call, std::span<ObjectHandle> results) {
   Job job;
-  job.callable = nullptr;  // found again by its thunk, as in another process
+  job.callable = nullptr;  // the thunk finds it again, as in another process
   for (const detail::Callable* known : registry())
     if (known->thunk == call.callable->thunk) job.callable = known;
   TROUPE_ASSERT(job.callable != nullptr, "entries register before main");
@@ -377,7 +377,7 @@ Result<detail::Value> InlineEngine::peek(const ObjectHandle& handle) {
   const Object& object = object_of(handle);
   TROUPE_ASSERT(object.ready, "peek looks at what is ready");
   if (object.error) return *object.error;
-  // The value outlives the object: a keeper of its own.
+  // The value outlives the object, so it gets a keeper of its own.
   struct Keeper {
     Aligned bytes;
     std::vector<ObjectHandle> refs;
@@ -440,7 +440,7 @@ std::vector<detail::NodeInfo> InlineEngine::nodes() {
 
 }  // namespace troupe::testing
 
-// The seam's own functions, as the runtime would define them.
+// The functions of the seam, as the runtime would define them.
 namespace troupe::detail {
 
 namespace {

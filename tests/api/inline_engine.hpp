@@ -1,6 +1,6 @@
-/// An engine in one process for the tests of the API: every call is encoded, copied, decoded, run
-/// and encoded again, on the thread that waits. Nothing is parallel, so a wait that cannot end is
-/// found at once.
+/// An engine in one process for tests of the API. It encodes, copies, decodes and runs every call
+/// on the waiting thread, and encodes the result. Nothing is parallel, so a wait that cannot end
+/// is found at once.
 #pragma once
 
 #include "troupe/runtime/context.hpp"
@@ -19,9 +19,9 @@ class InlineEngine final : public detail::Engine {
   InlineEngine& operator=(const InlineEngine&) = delete;
 
   Context context() { return Context(*this); }
-  /// Runs what can run until nothing can.
+  /// Runs calls until none can run.
   void drain();
-  /// A Ref that becomes ready when the test says so.
+  /// Returns a Ref that becomes ready when the test decides so.
   template <class T>
   Ref<T> promise() {
     return detail::Access::make_ref<Ref<T>>(make_pending());

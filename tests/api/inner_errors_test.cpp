@@ -1,5 +1,6 @@
-/// What the caller of a function is told when an exception leaves it: whether it has run, what was
-/// behind it, and no more however deep functions wait for functions.
+/// Tests the error that a function's caller gets when an exception leaves the function: whether
+/// the function has run, and the inner error. The error stays small however deep functions wait
+/// for functions.
 #include "tests/api/inline_engine.hpp"
 
 #include <gtest/gtest.h>

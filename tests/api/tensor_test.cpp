@@ -1,4 +1,5 @@
-// Tensor: its shape, parts that share the elements, and reading in place wherever it came in.
+// Tests Tensor: its shape, parts that share the elements, and reading in place wherever it
+// arrived.
 #include "troupe/troupe.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-/// Which types may cross, alone, inside an aggregate and inside a vector of aggregates. The proof
-/// is that this compiles.
+/// Tests which types may cross to another process: alone, inside an aggregate, and inside a
+/// vector of aggregates. The test passes when this file compiles.
 #include "troupe/runtime/codec.hpp"
 #include "troupe/runtime/context.hpp"
 

@@ -1,5 +1,5 @@
-// A process that hosts an actor stands still when its node may not serve, whoever runs and wakes
-// first.
+// Tests the timer of an actor's lease: a process that hosts an actor stops when its node may not
+// serve, whichever thread runs or wakes first.
 #include "troupe/runtime/client/actor_lease_timer.hpp"
 
 #include "tests/process/processes.hpp"
@@ -43,7 +43,7 @@ TEST(ActorLease, FromThatMomentOnItMayNot) {
   EXPECT_LE(actor_lease_at(kServesNever, kNow).look, kNow + 50ms) << "it goes on soon after it may";
 }
 
-/// What a process that counts as fast as it can shares with the test.
+/// Memory that a counting process shares with the test.
 struct Shared {
   std::atomic<std::int64_t> word{0};
   std::atomic<std::uint64_t> count{0};
@@ -64,12 +64,12 @@ class ActorLeaseTimerProcess : public testing::Test {
     }
     munmap(shared_, sizeof(Shared));
   }
-  /// It counts until it may not any more. `before_it_counts`: what the program does then.
+  /// Starts a process that counts while it may. It calls `before_it_counts` first.
   void start(Duration serves, void (*before_it_counts)() = [] {}) {
     pid_ = fork();
     ASSERT_GE(pid_, 0);
     if (pid_ > 0) return;
-    say(serves);  // by itself: it may have waited for a CPU
+    say(serves);  // in the child, since it may have waited for a CPU
     ActorLeaseTimer watch;
     watch.begin(shared_->word, steady_now());
     before_it_counts();
@@ -86,7 +86,8 @@ class ActorLeaseTimerProcess : public testing::Test {
     }
     return false;
   }
-  /// It sleeps, which who counts never does: who gets no CPU is ready to run.
+  /// Returns whether the process sleeps. A counting process never does: without a CPU it is ready
+  /// to run.
   bool stands_still() const { return state_of(pid_) == 'S'; }
   void wait_until(const std::function<bool()>& holds) {
     for (const Time end = steady_now() + 10s; !holds();) {
@@ -109,7 +110,7 @@ TEST_F(ActorLeaseTimerProcess, StandsStillWhenNobodySaysMoreAndGoesOnWhenSomebod
   EXPECT_TRUE(counts_within(5s));
 }
 
-// The highest real-time signals, one of which is the timer's, are handled by the program then.
+// The program handles the highest real-time signals, one of which is the timer's.
 TEST_F(ActorLeaseTimerProcess, ThatBeginsTooLateDoesNotTakeAStep) {
   start(-1s);
   wait_until([&] { return stands_still(); });

@@ -1,4 +1,5 @@
-// A driver whose agent, peers and node the test plays: what it submits, what the others answer.
+// A driver's engine whose agent, peers and node the test plays: the test reads what the engine
+// sends, and answers.
 #pragma once
 
 #include "fake_agent.hpp"
@@ -11,10 +12,10 @@ namespace troupe::client {
 
 using Kind = wire::Value::Kind;
 
-constexpr std::uint64_t kThere = 9;    // a process of another node, as our node numbers it
+constexpr std::uint64_t kThere = 9;    // a process of another node, by its local index
 constexpr std::uint64_t kNode = 50;    // that node
-constexpr std::uint64_t kBeside = 10;  // a process of our own node
-inline const ObjectId kObject{77, 1};  // somebody else's
+constexpr std::uint64_t kBeside = 10;  // another process of this node
+inline const ObjectId kObject{77, 1};  // an object of another process
 inline const std::string kLarge(10'000, 'x');
 
 inline const detail::Callable kFunction{[](detail::Invocation&) {}, detail::CallableKind::function};
@@ -63,7 +64,7 @@ struct Driver : ::testing::Test {
     engine().submit(std::move(call), &request, {&result, 1});
     return result;
   }
-  // The lease request for a worker is met with this one.
+  // Grants the engine's request for a lease with this worker.
   void lease(std::uint64_t worker, bool remote, std::uint64_t holder) {
     const auto request = agent.next<wire::RequestLease>();
     agent.connect(worker, remote, holder);
@@ -77,7 +78,8 @@ struct Driver : ::testing::Test {
     reply.value = value;
     agent.peer_says(worker, reply, payload);
   }
-  // A result whose bytes lie at another node: its task ran there and forwards to kObject.
+  // Returns a result whose bytes lie on another node: its task ran there, and the result forwards
+  // to kObject.
   detail::ObjectHandle remote_result() {
     auto result = submit({});
     lease_remote();

@@ -1,5 +1,5 @@
-// Threads of one process that ask for memory at the same time: each gets its own answer, whichever
-// way and in whatever order the answers come.
+// Tests threads of one process that request extents at the same time. Each gets its own answer,
+// through the ring or the socket, in any order.
 #include "fake_agent.hpp"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,8 @@ TEST(Extents, AnAnswerGoesToWhoAskedAlsoWhenALaterOneComesFirst) {
   auto second = put(3 << 20);
   const auto asked_second = agent.next<wire::NeedExtent>();
   ASSERT_NE(asked_first.request, asked_second.request);
-  wire::GiveExtent refused;  // through the ring; the other with its descriptor through the socket
+  wire::GiveExtent refused;  // through the ring; the grant with its descriptor comes through the
+                             // socket
   refused.error = Error(Code::out_of_memory, "not three").shared_info();
   refused.request = asked_second.request;
   agent.tell(refused);
@@ -33,10 +34,10 @@ TEST(Extents, AnAnswerThatNobodyWaitsForIsMemoryForLater) {
   auto put = agent.meanwhile([&] { return agent.engine->put(Blob(std::size_t{2} << 20), {}); });
   auto asked = agent.next<wire::NeedExtent>();
   const std::uint64_t request = std::exchange(asked.request, asked.request + 1000);
-  agent.grant(asked);  // of a question that nobody has asked
+  agent.grant(asked);  // answers a request that was never sent
   wire::GiveExtent again;
   again.request = request;
-  agent.tell(again);  // try again: and there is room
+  agent.tell(again);  // says that another try will find room
   EXPECT_TRUE(agent.finish(std::move(put)));
 }
 

@@ -1,5 +1,5 @@
-// What a process does at its limits: values nested as deep as one likes, callers and agents that
-// are gone, messages that nobody honest sends.
+// Tests a process at its limits: values nested very deeply, callers and agents that are gone, and
+// messages that only a broken or hostile process sends.
 #include "driver.hpp"
 #include "tests/eventually.hpp"
 #include "tests/process/processes.hpp"
@@ -46,7 +46,7 @@ TEST_F(Extremes, WhatIsCountedForAProcessSaysInWhichFrameItIsAndTheDeadAreCounte
   EXPECT_EQ(agent.last_hold().object, inner.id());
   EXPECT_EQ(agent.last_hold().process, kBeside);
   EXPECT_EQ(agent.last_hold().frame, 1u);
-  reply(kBeside, 1, value_of(Kind::pending));  // short tasks stream from now on
+  reply(kBeside, 1, value_of(Kind::pending));  // from now on short tasks stream
   submit({outer});
   agent.next_from<wire::Call>(kBeside);
   EXPECT_EQ(agent.last_hold().frame, 2u);
@@ -108,7 +108,7 @@ TEST_F(Extremes, WhatOneThreadEndsWakesTheOneThatWaits) {
   engine().call(actor, std::move(call), {&result, 1});
   Time begun{};
   const auto killer = std::async(std::launch::async, [&] {
-    (void)eventually([] { return state_of(::getpid()) == 'S'; }, 5s);  // the one that waits
+    (void)eventually([] { return state_of(::getpid()) == 'S'; }, 5s);  // the waiting thread sleeps
     begun = steady_now();
     engine().kill(actor, false);
   });

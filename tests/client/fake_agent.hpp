@@ -1,6 +1,6 @@
-// An agent in the hands of a test: it introduces one engine, carries out what the object store
-// needs, keeps everything else that the engine says, and says what the test wants. The test's
-// thread drives it; whatever blocks in the engine runs on a thread of its own.
+// An agent that a test plays. It introduces one engine, does what the object store needs, keeps
+// all other messages of the engine, and sends what the test wants. The test's thread drives it;
+// calls of the engine that block run on a thread of their own.
 #pragma once
 
 #include "troupe/objectstore/host.hpp"
@@ -30,7 +30,7 @@ struct Said {
 
 class FakeAgent {
  public:
-  static constexpr std::uint64_t kProcess = 7;  // the engine's index
+  static constexpr std::uint64_t kProcess = 7;  // the engine's process index
 
   explicit FakeAgent(wire::ProcessKind kind = wire::ProcessKind::driver) {
     auto [mine, theirs] = os::LocalSocket::pair().value();
@@ -47,12 +47,12 @@ class FakeAgent {
     }));
   }
 
-  // --- what it says
+  // --- messages to the engine
   void tell(const wire::NodeMessage& message, BlobView payload = {}) {
     ASSERT_TRUE(channel_.send(writer_.encode(message), payload));
   }
-  /// The lease request `key` is met. No temporary: g++ 12 takes its optional member for
-  /// uninitialized.
+  /// Grants the lease request `key`. The message is no temporary: g++ 12 warns that its optional
+  /// member is uninitialized.
   void grant(std::uint64_t key, std::uint64_t lease, std::uint64_t worker) {
     wire::LeaseGranted granted;
     granted.key = key;
@@ -60,7 +60,7 @@ class FakeAgent {
     granted.worker = worker;
     tell(granted);
   }
-  // A channel between the engine and somebody whom the test plays.
+  // Opens a channel between the engine and a process that the test plays.
   void connect(std::uint64_t peer, bool remote, std::uint64_t holder = 0) {
     connect_on(static_cast<std::uint32_t>(2 + peers_.size()), peer, remote, holder);
   }
@@ -74,13 +74,13 @@ class FakeAgent {
   void peer_says(std::uint64_t peer, const wire::CallMessage& message, BlobView payload = {}) {
     ASSERT_TRUE(peers_.at(peer).channel.send(writer_.encode(message), payload));
   }
-  // The same as most are said.
+  // Sends a plain frame, as most frames are.
   template <class Plain>
   void peer_says_plainly(std::uint64_t peer, const Plain& message, BlobView payload) {
     wire::PlainFrame frame;
     ASSERT_TRUE(peers_.at(peer).channel.send(wire::write_plain(message, frame), payload));
   }
-  // An object of the agent's own in shared memory.
+  // Makes an object of the agent's own in shared memory.
   wire::Value shared(const std::string& text) {
     auto allocation = host_->create_local(text.size()).value();
     std::memcpy(allocation.bytes().data(), text.data(), text.size());
@@ -96,14 +96,14 @@ class FakeAgent {
     return {reinterpret_cast<const char*>(view.bytes().data()), view.bytes().size()};
   }
 
-  // --- what it hears
+  // --- messages from the engine
   template <class Message>
   Message next() {
     Message found{};
     run_until([&] { return take(found); }, typeid(Message).name());
     return found;
   }
-  // Whether it has said so, after everything that was said before has been read.
+  // Returns whether the engine has sent such a message, after all messages so far have been read.
   template <class Message>
   bool has_said() {
     drain();
@@ -111,7 +111,7 @@ class FakeAgent {
       if (std::holds_alternative<Message>(said.message)) return true;
     return false;
   }
-  // Whether the one is among what it has said and nobody has taken, before any of the other.
+  // Returns whether a message One is unread and precedes every unread message Other.
   template <class One, class Other>
   bool says_before() {
     drain();
@@ -127,7 +127,7 @@ class FakeAgent {
     if (said.empty()) return {};
     Said<wire::CallMessage> first = std::move(said.front());
     said.pop_front();
-    drain();  // what was published before the frame is here now
+    drain();  // reads messages that were published before the frame
     EXPECT_TRUE(std::holds_alternative<Message>(first.message));
     return {std::get<Message>(first.message), first.payload};
   }
@@ -145,7 +145,7 @@ class FakeAgent {
       bell_.sleep(1ms);
     }
   }
-  // Plays the agent until the other thread is done.
+  // Plays the agent until the other thread has its result.
   template <class T>
   T finish(std::future<T> future) {
     run_until([&] { return future.wait_for(0s) == std::future_status::ready; }, "the engine");
@@ -163,12 +163,12 @@ class FakeAgent {
               {given.memory.get()});
   }
 
-  // Its end: the connection closes, and nothing more is said.
+  // Ends the agent: the connection closes, and it sends nothing more.
   void die() { socket_ = os::LocalSocket(); }
 
   std::unique_ptr<ClientEngine> engine;
-  int extents = 0;     // granted
-  bool grants = true;  // else who asks for an extent waits for the test
+  int extents = 0;     // granted extents
+  bool grants = true;  // false: requests for extents are left to the test
 
  private:
   struct Peer {

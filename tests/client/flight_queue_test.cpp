@@ -1,4 +1,4 @@
-// The order of calls under way, through growth and calls that leave from the middle.
+// Tests the order of calls under way while the queue grows and calls leave from the middle.
 #include "troupe/runtime/client/flight_queue.hpp"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ TEST(FlightQueueTest, FindsEachAndTakesItFromWhereverItIs) {
   Queue queue;
   for (std::uint64_t i = 0; i < 12; ++i) send(queue, i);
   for (std::uint64_t i = 0; i < 12; ++i) queue.take(0);
-  for (std::uint64_t i = 10; i <= 80; i += 10) send(queue, i);  // around the end of its places
+  for (std::uint64_t i = 10; i <= 80; i += 10) send(queue, i);  // around the end of its storage
   for (std::uint64_t i = 10; i <= 80; i += 10) EXPECT_EQ(queue.find(i), i / 10 - 1);
   for (const std::uint64_t none : {0, 15, 75, 90}) EXPECT_EQ(queue.find(none), queue.size());
   for (const std::uint64_t one : {20, 70, 80, 10})
@@ -52,7 +52,7 @@ TEST(FlightQueueTest, FindsEachAndTakesItFromWhereverItIs) {
   EXPECT_EQ(queue.find(20), queue.size());
 }
 
-// Whatever leaves in whatever order, it holds what a deque would.
+// Whatever order calls leave in, the queue holds what a deque would.
 TEST(FlightQueueTest, AnyOrderOfStepsLeavesWhatADequeWouldHold) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

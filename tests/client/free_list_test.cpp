@@ -1,4 +1,4 @@
-// Records that were freed serve whoever makes the next ones, in any thread, up to a bound.
+// Tests that freed records serve later allocations in any thread, up to a bound.
 #include "troupe/runtime/client/free_list.hpp"
 #include "tests/eventually.hpp"
 
@@ -33,7 +33,7 @@ void given(const std::vector<void*>& blocks) {
   for (void* block : blocks) FreeList<size>::give(block);
 }
 
-/// Bytes that malloc has handed out.
+/// Returns the bytes that malloc has handed out.
 std::size_t in_use() {
   const auto info = mallinfo2();
   return info.uordblks + info.hblkhd;
@@ -63,7 +63,7 @@ TEST(FreeListTest, WhatIsBeyondTheBoundGoesBackToTheHeap) {
   std::vector<void*> blocks = taken<kSize>(kMany);
   const std::size_t most = in_use();
   given<kSize>(blocks);
-  // Two batches of this thread's own, and a block of the heap is 16 bytes larger.
+  // Two batches stay with this thread. A block of the heap is 16 bytes larger than its record.
   constexpr std::size_t kStays = FreeList<kSize>::kShared + 2 * FreeList<kSize>::kBatch * kSize;
   EXPECT_GE(most - in_use(), kMany * kSize - kStays * 102 / 100);
   EXPECT_LE(most - in_use(), kMany * kSize - kStays * 9 / 10);
@@ -75,12 +75,12 @@ TEST(FreeListTest, AThreadThatEndsKeepsNothing) {
 #endif
   constexpr std::size_t kSize = 3000, kMany = 2 * FreeList<kSize>::kBatch;
   const std::size_t before = in_use();
-  std::thread([] { given<kSize>(taken<kSize>(kMany)); }).join();  // all stay with it
+  std::thread([] { given<kSize>(taken<kSize>(kMany)); }).join();  // all stay with that thread
   EXPECT_LT(in_use(), before + kMany * kSize / 10);
 }
 
-/// A thread that is held up where it writes to the first block of a batch that it shares: that
-/// block's second word lies on a page that cannot be written to.
+/// A thread that is held up while it writes to the first block of a batch that it shares. The
+/// second word of that block lies on a page that cannot be written to.
 class HeldUpInside {
  public:
   static constexpr std::size_t kSize = 1200, kPage = 4096;
@@ -100,7 +100,7 @@ class HeldUpInside {
       constexpr std::size_t kBatch = FreeList<kSize>::kBatch;
       void* const block = pages_ + kPage - sizeof(void*);
       auto blocks = taken<kSize>(2 * kBatch);
-      blocks.insert(blocks.begin() + kBatch - 1, block);  // ends a batch, so it is its first
+      blocks.insert(blocks.begin() + kBatch - 1, block);  // the last of a batch becomes its first
       given<kSize>(blocks);
       for (void* again : taken<kSize>(blocks.size()))
         if (again != block) ::operator delete(again);

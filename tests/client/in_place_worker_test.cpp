@@ -1,5 +1,5 @@
-// A worker that awaits a task of its own and runs it: what its engine says meanwhile, and what
-// becomes of the results.
+// Tests a worker that runs a task in place while it awaits it: the messages of its engine
+// meanwhile, and the results.
 #include "driver.hpp"
 #include "troupe/runtime/client/run_in_place.hpp"
 
@@ -39,7 +39,7 @@ struct InPlaceWorker : Driver {
     wire::PeerDied nobody;
     nobody.peer = kThere;
     agent.tell(nobody);
-    agent.next<wire::Arrived>();  // the engine has read so far
+    agent.next<wire::Arrived>();  // the engine has read everything before this
   }
   detail::ObjectHandle submit_of(const detail::Callable& callable,
                                  const detail::Request& request = {}) {
@@ -49,7 +49,7 @@ struct InPlaceWorker : Driver {
     engine().submit(std::move(call), &request, {&result, 1});
     return result;
   }
-  /// As a task of this attempt that runs in the worker's own thread.
+  /// Awaits the object as a task of this attempt that runs on the worker's own thread.
   auto awaiting(const detail::ObjectHandle& object, std::uint32_t attempt = 1) {
     return agent.meanwhile([this, object, attempt] {
       InPlaceRuns runs(engine());
@@ -111,7 +111,7 @@ TEST_F(InPlaceWorker, ALargeResultIsItsOwnUntilOthersHearOfIt) {
   EXPECT_EQ(agent.read(promoted.at(result.id()).location), kLarge);
 }
 
-/// `troupe memory` says of each object which call made it.
+/// `troupe memory` shows for each object which call made it.
 TEST_F(InPlaceWorker, ALargeResultIsOfTheFunctionThatMadeIt) {
   lease_to_itself();
   const auto result = submit_of(kNamedResult);

@@ -1,6 +1,6 @@
-// A thread that sleeps in get is woken by the reply it waits for, whenever that comes: while it
-// spins, while it is about to sleep, or long after; from the peer whose ring it watches, or
-// another. Whoever sleeps wakes for a timer that was set meanwhile.
+// Tests that a thread which sleeps in get is woken by its reply. The reply may come while the
+// thread spins, while it is about to sleep, or long after, from the peer whose ring it watches or
+// from another. A sleeping thread also wakes for a timer that was set meanwhile.
 #include "fake_agent.hpp"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ struct IoLoopPeers : ::testing::Test {
   }
   void TearDown() override { engine.stop(); }
 
-  /// A call that waits for its reply, on a thread of its own.
+  /// Makes a call and waits for its reply, on a thread of its own.
   std::future<bool> call(const detail::ActorHandle& actor) {
     return agent.meanwhile([this, &actor] {
       detail::Call call;
@@ -46,12 +46,12 @@ struct IoLoopPeers : ::testing::Test {
     alive.worker = host;
     agent.tell(alive);
   }
-  /// Nothing else wakes the caller before its 10 s are over.
+  /// Answers after a random short time. Nothing else wakes the caller before its 10 s are over.
   void answer_soon(std::uint64_t host) {
     wire::Reply reply;
     reply.sequence = agent.next_from<wire::Call>(host).message.sequence;
     reply.value.kind = wire::Value::Kind::inline_bytes;
-    std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));  // what is varied here
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));  // the varied time
     agent.peer_says(host, reply);
   }
 
@@ -73,7 +73,7 @@ TEST_F(IoLoopPeers, EveryReplyEndsTheSleepOfItsCaller) {
 TEST_F(IoLoopPeers, WhoWatchesOnePeerHearsTheOtherAndOutlivesBoth) {
   bool lives[2] = {};
   for (int i = 0; i < 60; ++i) {
-    const bool often = random() % 4 != 0;  // mostly the one, so that it is watched
+    const bool often = random() % 4 != 0;  // mostly one peer, so that its ring is watched
     const auto& actor = often ? one : other;
     const std::uint64_t host = often ? kHost : kOtherHost;
     auto got = call(actor);
@@ -116,7 +116,7 @@ TEST(IoLoopTest, AnOverdueTimerIsTheIoThreadsWhoeverAssists) {
   EXPECT_TRUE(IoLoop::left_to_others(false, true, kLongAgo, kInASecond));
   EXPECT_TRUE(IoLoop::left_to_others(false, true, kLongAgo, Time{} - Time::max()));
   EXPECT_FALSE(IoLoop::left_to_others(false, true, kLongAgo, 1ms));
-  // Who leads handles it; so did who led a moment ago.
+  // The leading thread handles the timer, and so does one that led a moment ago.
   EXPECT_TRUE(IoLoop::left_to_others(true, false, kLongAgo, 1s));
   EXPECT_TRUE(IoLoop::left_to_others(false, false, kNow, 1s));
   EXPECT_FALSE(IoLoop::left_to_others(false, false, kLongAgo, kInASecond));
@@ -130,12 +130,12 @@ TEST(IoLoopTest, ATimerThatIsSetLaterEndsTheSleepOfWhoeverLeads) {
   io_loop.start();
   std::mt19937 random(7);
   const auto set_timer = [&] {
-    std::this_thread::sleep_for(std::chrono::microseconds(random() % 4000));  // what is varied here
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 4000));  // the varied time
     const Guard guard(lock);
     clock.timer = steady_now() + 1ms;
     io_loop.set_timer(clock.timer);
   };
-  const auto rings = [&] {  // nobody but the I/O thread looks
+  const auto rings = [&] {  // only the I/O thread looks at the timer
     for (const Time end = steady_now() + 10s; steady_now() < end;) {
       {
         const Guard guard(lock);

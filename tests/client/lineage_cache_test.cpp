@@ -1,5 +1,5 @@
-// Calls that outlive their worker: what it tells its agent of them and when, and how another takes
-// them over.
+// Tests calls that outlive their worker: what the engine tells its agent of them and when, and
+// how another process takes them over.
 #include "driver.hpp"
 #include "troupe/runtime/engine/registry.hpp"
 
@@ -17,7 +17,7 @@ struct LineageOfAWorker : Driver {
     agent.tell(wire::Ready{object, far_away()});
     agent.run_until([&] { return engine().is_ready(result); }, "the result is known");
   }
-  // Others hold it from here on.
+  // Gives the object other holders.
   void let_escape(const detail::ObjectHandle& object, std::uint64_t sequence) {
     const auto outer = engine().put(bytes_of("outer"), {&object, 1});
     submit({outer});

@@ -1,5 +1,5 @@
-// Values that are lost, found again or computed twice: which message answers which question, what
-// is kept of a call, and that nothing waits, leaks or recurses on the way.
+// Tests values that are lost, found again or computed twice. Each message answers the right
+// question, the right parts of a call are kept, and nothing waits for ever, leaks or recurses.
 #include "driver.hpp"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,8 @@ struct Lost : Driver {
     value.refs = {ref};
     reply(kThere, sequence, value);
   }
-  // An object that others computed: its ref came inside a result. It lies at another node.
+  // Returns an object that other processes computed and whose bytes lie on another node. Its ref
+  // came inside a result.
   detail::ObjectHandle received(std::uint64_t sequence, ObjectId id) {
     const auto holder = submit({});
     if (sequence == 1) lease_remote();
@@ -34,7 +35,7 @@ struct Lost : Driver {
     }
     return object;
   }
-  // The next call there could not run: its only argument is gone.
+  // Answers the next call there with the loss of its only argument.
   wire::Call say_lost(ObjectId lost) {
     const auto call = agent.next_from<wire::Call>(kThere).message;
     wire::Reply reply;
@@ -61,13 +62,13 @@ struct Lost : Driver {
     reply.value = value;
     agent.peer_says(worker, reply);
   }
-  // The answer to the next Await without `fetch` for each of them.
+  // Answers the next two Await messages without `fetch`: the objects lie on another node.
   void both_are_far_away() {
     for (int i = 0; i < 2; ++i)
       agent.tell(wire::Ready{agent.next<wire::Await>().object, far_away()});
   }
-  // Both results of a call lie at another node; the second has been fetched, the first was lost and
-  // is computed again.
+  // Makes a call whose two results lie on another node. The second has been fetched; the first
+  // was lost and is computed again.
   std::array<detail::ObjectHandle, 2> one_of_two_lost() {
     auto results = submit_two();
     lease_remote();
@@ -91,7 +92,7 @@ struct Lost : Driver {
     EXPECT_EQ(again.attempt, 2u);
     return again;
   }
-  // Others hold it, too.
+  // Gives the object other holders.
   void let_escape(const detail::ObjectHandle& object, std::uint64_t sequence) {
     const auto outer = engine().put(bytes_of("outer"), {&object, 1});
     submit({outer});
@@ -126,7 +127,8 @@ TEST_F(Lost, AnArgumentThatIsParkedAndArrivesAgainIsTheSameObject) {
   EXPECT_TRUE(agent.finish(std::move(get)));
 }
 
-// Found by the simulated clusters: a worker died before its channel came, and with it the grant.
+// A grant may be lost when a worker dies before its channel comes. The engine must then repeat
+// the request, also when the arguments became ready long after the submission.
 TEST_F(Lost, ARequestIsSaidAgainAlsoWhenArgumentsWereReadyLongAfterTheSubmission) {
   const auto holder = submit({});
   lease_remote();
@@ -135,8 +137,8 @@ TEST_F(Lost, ARequestIsSaidAgainAlsoWhenArgumentsWereReadyLongAfterTheSubmission
   const auto value = agent.finish(getting(holder)).value();
   const auto result = submit({value.refs[0]});
   agent.next<wire::Await>();
-  agent.next<wire::LeaseReturned>();  // idle for long enough: nothing is due any more, but for the
-  const Time ticked = steady_now() + 60ms;  // tick that follows from the submission
+  agent.next<wire::LeaseReturned>();  // idle long enough: only the submission's tick is
+  const Time ticked = steady_now() + 60ms;  // still due
   agent.run_until([&] { return steady_now() >= ticked; }, "the time of that tick");
   agent.tell(wire::Ready{kArgument, far_away()});
   EXPECT_EQ(agent.next<wire::RequestLease>().backlog, 1U);
@@ -153,8 +155,9 @@ TEST_F(Lost, TheErrorOfAFetchIsNotTheAnswerToARebuild) {
   const auto user = submit({object});
   say_lost(kArgument);
   EXPECT_EQ(agent.next<wire::Rebuild>().object, kArgument);
-  agent.tell(wire::Ready{kArgument, failed(Code::object_lost, "its node died")});  // to the get
-  agent.tell(wire::Ready{kArgument, forwarded(kElsewhere)});  // it was computed again
+  agent.tell(wire::Ready{kArgument, failed(Code::object_lost, "its node died")});  // answers the
+                                                                                   // get
+  agent.tell(wire::Ready{kArgument, forwarded(kElsewhere)});  // the object was computed again
   while (!agent.next<wire::Await>().fetch && !HasFailure()) {
   }
   agent.tell(wire::Ready{kElsewhere, agent.shared(kLarge)});
@@ -167,7 +170,8 @@ TEST_F(Lost, ARebuildIsNotRefusedWhileTheLastHandleIsJustGoing) {
   let_escape(result, 2);
   const auto user = submit({result}, 0);
   agent.next_from<wire::Call>(kThere);
-  result = {};  // the call has the last handle: it goes while the next two messages are read
+  result = {};  // the call has the last handle, and drops it while the engine reads the next two
+                // messages
   agent.tell(wire::PeerDied{kThere, "its node died", 3});
   agent.tell(wire::Rebuild{id, kObject});
   const auto answer = agent.next<wire::Rebuilt>();
@@ -202,7 +206,7 @@ TEST_F(Lost, ACallWhoseSecondRunWasSmallMayRunAThirdTime) {
   reply_part(kThere, again.sequence, 0, small);
   reply_part(kThere, again.sequence, 1, small);
   EXPECT_TRUE(agent.finish(std::move(get)));
-  // What the first run had computed is needed, and gone.
+  // A result of the first run is needed and gone.
   submit({results[1]}, 0);
   EXPECT_EQ(say_lost(kSecond).arguments.at(0).forward, kSecond);
   EXPECT_EQ(agent.next_from<wire::Call>(kThere).message.attempt, 3u);
@@ -243,7 +247,7 @@ TEST_F(Lost, ACallThatRanAndCannotRunAgainIsNotCalledNotExecuted) {
   agent.tell(wire::Ready{kArgument, failed(Code::object_lost, "its node died")});
   EXPECT_EQ(agent.next<wire::Rebuild>().object, kArgument);
   agent.tell(wire::Ready{kArgument, forwarded(kElsewhere)});
-  wire::Value refused;  // who was to compute it again could not
+  wire::Value refused;  // the process that should compute the object again could not
   refused.kind = Kind::error;
   ErrorInfo info = Error(Code::task_failed, "its own argument failed").info();
   info.outcome = Outcome::not_executed;
@@ -270,7 +274,7 @@ TEST_F(Lost, WhoWaitedForWhatIsLostWaitsThereNoMore) {
   EXPECT_EQ(agent.next<wire::Await>().object, kObject);
   let_escape(result, 2);
   EXPECT_EQ(agent.holds(id, FakeAgent::kProcess), 1);
-  agent.tell(wire::Rebuild{id, kObject});  // what it waits for is not ready, but others miss it
+  agent.tell(wire::Rebuild{id, kObject});  // the result's object is not ready, but others miss it
   const auto again = agent.next_from<wire::Call>(kThere).message;
   EXPECT_EQ(again.attempt, 2u);
   reply(kThere, again.sequence, value_of(Kind::inline_bytes));
@@ -305,7 +309,7 @@ TEST_F(LostChain, EndsInTheErrorOfItsFirstCall) {
 TEST_F(LostChain, MayEndAfterItsEngine) {
   build();
   while (!engine().is_ready(first)) std::this_thread::yield();
-  engine().stop();  // while the others fail
+  engine().stop();  // while the other calls fail
   EXPECT_EQ(ClientEngine::current(), nullptr);
   first = last = {};
 }

@@ -1,4 +1,5 @@
-// Memory that runs out while a call is made: either it was not sent, or its result can be had.
+// Tests memory that runs out while a call is made: either the call was not sent, or its result
+// can be read.
 #include "driver.hpp"
 #include "tests/wire/hostile.hpp"
 
@@ -10,11 +11,11 @@
 
 #ifndef TROUPE_SANITIZED  // a sanitizer has an operator new of its own
 namespace {
-/// How many more allocations of this thread succeed; negative: all.
+/// The number of this thread's allocations that still succeed; negative: all.
 thread_local int g_left = -1;
 }  // namespace
 
-// Not inline: their callers would see malloc and free.
+// Not inline: else their callers would see malloc and free.
 [[gnu::noinline]] void* operator new(std::size_t size) {
   void* at = g_left == 0 ? nullptr : std::malloc(size);
   if (at == nullptr) throw std::bad_alloc();
@@ -31,10 +32,10 @@ thread_local int g_left = -1;
 namespace troupe::client {
 namespace {
 
-/// More than a queue of calls under way has room for at first.
+/// More calls than a queue of calls under way has room for at first.
 constexpr std::size_t kMany = 20;
 
-/// While it lives, a thread that begins finds no spare ones of these.
+/// While it lives, a thread that begins finds no spare records of this type.
 template <class Record>
 class UsedUp {
  public:
@@ -54,7 +55,8 @@ class UsedUp {
 struct NoMemory : Driver {
   void TearDown() override { engine().stop(); }
 
-  /// In a thread of its own. False: there was no memory.
+  /// Makes a call on a thread of its own, with that many allocations. Returns false when there
+  /// was no memory.
   using Make = std::function<void(detail::Call&& call, detail::ObjectHandle& result)>;
   bool succeeds_with(int allocations, const Make& make, detail::ObjectHandle& result) {
     return agent.finish(agent.meanwhile([&] {
@@ -71,8 +73,8 @@ struct NoMemory : Driver {
       }
     }));
   }
-  /// So many calls, each tried with ever more memory. Returns how often there
-  /// was none.
+  /// Makes that many calls, each tried with one allocation more until it succeeds. Returns the
+  /// number of failures.
   int make_calls(std::size_t calls, const Make& make) {
     int failures = 0;
     for (std::size_t i = 0; i < calls; ++i) {
@@ -85,14 +87,15 @@ struct NoMemory : Driver {
     }
     return failures;
   }
-  /// The result of the first call that was made is its argument.
+  /// Returns a Make that adds the result of the first call as an argument.
   Make with_argument(const Make& make) {
     return [this, make](detail::Call&& call, detail::ObjectHandle& result) {
       call.arguments.push_back({0, 0, 0, 0, results.front()});
       make(std::move(call), result);
     };
   }
-  /// The calls that were made came, in their order, and no others.
+  /// Expects that the calls that were made arrive in their order, and no others, and answers
+  /// them.
   void answer_all(std::uint64_t first) {
     for (auto& result : results) {
       if (HasFailure()) return;

@@ -1,5 +1,6 @@
-// What a process does when others live on other nodes: no place in its memory crosses, counts name
-// the node that receives, large values stay where they are until somebody wants their bytes.
+// Tests a process whose peers live on other nodes. No location in memory crosses to another node.
+// Counts name the receiving node, and large values stay where they are until a process opens
+// them.
 #include "driver.hpp"
 
 #include <gtest/gtest.h>
@@ -17,7 +18,8 @@ TEST_F(Remote, ALargeArgumentGoesAsAReferenceThatTheNodeHolds) {
   ASSERT_EQ(call.arguments.size(), 1u);
   EXPECT_EQ(call.arguments[0].kind, Kind::forwarded);
   EXPECT_EQ(call.arguments[0].forward, large.id());
-  // Counted before the frame was published, for the node and not for the process.
+  // The engine counts the holder before it publishes the frame, for the node and not for the
+  // process.
   EXPECT_EQ(agent.holds(large.id(), kNode), 1);
   EXPECT_EQ(agent.holds(large.id(), kThere), 0);
   const wire::Value& record = agent.promoted().at(large.id());
@@ -88,7 +90,7 @@ TEST_F(Remote, AGetThatWaitedBeforeTheReplyAsksForTheBytesAtOnce) {
   auto get = getting(result);
   lease_remote();
   agent.next_from<wire::Call>(kThere);
-  // The get may begin after the reply: either way the last thing it asks for is the bytes.
+  // The get may begin after the reply. Either way its last request is for the bytes.
   reply(kThere, 1, forwarded(kObject));
   while (!agent.next<wire::Await>().fetch && !HasFailure()) {
   }
@@ -102,14 +104,14 @@ TEST_F(Remote, ALeaseThatIsReclaimedBeforeItsChannelComesTakesOneCall) {
   agent.grant(cls.key, 5, kThere);
   agent.tell(wire::LeaseReclaim{5});
   agent.tell(wire::Rebuild{kObject, kObject});
-  agent.next<wire::Rebuilt>();  // by now it has read all of them
+  agent.next<wire::Rebuilt>();  // by now the engine has read all of them
   agent.connect(kThere, true, kNode);
   agent.next_from<wire::Call>(kThere);
   reply(kThere, 1, value_of(Kind::pending));
   EXPECT_EQ(agent.next<wire::LeaseReturned>().lease, 5u);
 }
 
-/// Channels come by the socket, deaths by the ring: either may be read first.
+/// Channels come through the socket and deaths through the ring, so either may be read first.
 TEST_F(Remote, AChannelOnTheSlotOfOneThatIsDeadWaitsForTheWordOfItsDeath) {
   constexpr std::uint64_t kLater = 11, kLast = 12;
   constexpr std::uint32_t kSlot = 2;
@@ -146,7 +148,7 @@ TEST_F(Remote, TheEndOfTheEngineEndsTheWaitForAnObjectThatNeverComes) {
   agent.next_from<wire::Call>(kThere);
   reply(kThere, 1, forwarded(kObject));
   agent.next<wire::Await>();
-  // What it waits for keeps it, too; so did its task, a moment ago.
+  // The object that the result waits for keeps it too, and so did its task a moment ago.
   const Time limit = steady_now() + std::chrono::seconds(10);
   while (entry_of(result).handles.load() != 2 && steady_now() < limit) std::this_thread::yield();
   EXPECT_EQ(entry_of(result).handles.load(), 2u);
@@ -162,7 +164,7 @@ TEST_F(Remote, AGetUpgradesAWaitThatIsUnderWay) {
   EXPECT_FALSE(agent.next<wire::Await>().fetch);
   auto get = getting(result);
   EXPECT_TRUE(agent.next<wire::Await>().fetch);
-  agent.tell(wire::Ready{kObject, far_away()});  // the answer to the first
+  agent.tell(wire::Ready{kObject, far_away()});  // answers the first Await
   agent.run_until([&] { return engine().is_ready(result); }, "it is known");
   agent.tell(wire::Ready{kObject, agent.shared(kLarge)});
   EXPECT_EQ(text_of(agent.finish(std::move(get)).value()), kLarge);
@@ -237,7 +239,8 @@ TEST_F(Remote, ATaskWhoseArgumentIsLostIsSentAgainWhenThatIsThere) {
   lost.lost_argument = 1;
   lost.lost = kObject;
   agent.peer_says(kThere, lost);
-  const auto again = agent.next_from<wire::Call>(kThere).message;  // what computes the argument
+  const auto again = agent.next_from<wire::Call>(kThere).message;  // the call that computes the
+                                                                   // argument
   EXPECT_TRUE(again.arguments.empty());
   const ObjectId elsewhere{78, 1};
   reply(kThere, again.sequence, forwarded(elsewhere));
@@ -253,7 +256,7 @@ TEST_F(Remote, ARemoteValueIsAnArgumentWithoutBeingFetched) {
   submit({result});
   const auto call = agent.next_from<wire::Call>(kThere).message;
   ASSERT_EQ(call.arguments.at(0).kind, Kind::forwarded);
-  EXPECT_EQ(call.arguments[0].forward, kObject);  // not the result that follows it
+  EXPECT_EQ(call.arguments[0].forward, kObject);  // not the result that forwards to it
   EXPECT_EQ(agent.holds(kObject, kNode), 1);
   EXPECT_FALSE(agent.has_said<wire::Await>());
 }
@@ -286,7 +289,7 @@ TEST_F(Remote, TheAgentKnowsBetterWhatADeadPeerHadBegun) {
   const auto first = submit({}, 0);
   lease_remote();
   agent.next_from<wire::Call>(kThere);
-  reply(kThere, 1, value_of(Kind::pending));  // short tasks stream from now on
+  reply(kThere, 1, value_of(Kind::pending));  // from now on short tasks stream
   const auto second = submit({}, 0), third = submit({}, 0);
   agent.next_from<wire::Call>(kThere);
   agent.next_from<wire::Call>(kThere);
@@ -294,7 +297,8 @@ TEST_F(Remote, TheAgentKnowsBetterWhatADeadPeerHadBegun) {
   const auto died = agent.finish(getting(second));
   ASSERT_FALSE(died);
   EXPECT_EQ(died.error().code(), Code::worker_died);
-  // The third was never begun, so it is asked for elsewhere although it may not be retried.
+  // The third call never began, so the engine requests another lease for it although it may not
+  // be retried.
   agent.run_until([&] { return agent.next<wire::RequestLease>().backlog > 0; }, "a new cls");
   EXPECT_FALSE(engine().is_ready(third));
 }
@@ -314,7 +318,7 @@ TEST_F(Remote, AnObjectThatIsForwardedToItselfIsAnError) {
   lease_remote();
   agent.next_from<wire::Call>(kThere);
   const auto outer = engine().put(bytes_of("outer"), {&result, 1});
-  submit({outer});  // somebody else hears of it
+  submit({outer});  // another process gets the ref
   lease(kBeside, false, 0);
   agent.next_from<wire::Call>(kBeside);
   reply(kThere, 1, forwarded(result.id()));
@@ -333,12 +337,12 @@ TEST_F(Remote, AResultThatNobodyCouldFetchIsAnError) {
   EXPECT_EQ(bad.error().code(), Code::internal);
 }
 
-// --- the side that runs calls for others
+// --- the side that runs calls of other processes
 
 struct RemoteWorker : Driver {
   RemoteWorker() : Driver(wire::ProcessKind::worker) {}
 
-  // A call of the process over there arrives and begins.
+  // Lets a call of the process on the other node arrive and begin.
   std::shared_ptr<Incoming> begin(std::vector<wire::Value> arguments) {
     agent.connect(kThere, true, kNode);
     wire::Call call;
@@ -387,7 +391,7 @@ TEST_F(RemoteWorker, ForwardedArgumentsAreFetchedTogetherAndTheCpuIsGivenBack) {
     EXPECT_EQ(text_of(values[1]), "sss");
   }
   agent.next<wire::Unblocked>();
-  // The sender had counted us for each; nothing of it stays.
+  // The sender had counted this process for each argument. All these counts are released.
   agent.run_until([&] { return agent.holds(kObject, FakeAgent::kProcess) == -1; }, "let go");
   EXPECT_EQ(agent.holds(other, FakeAgent::kProcess), -1);
 }
@@ -426,7 +430,7 @@ TEST_F(RemoteWorker, AnArgumentThatIsLostIsTheCallsError) {
   const auto values = agent.finish(std::move(opened));
   ASSERT_FALSE(values);
   EXPECT_EQ(values.error().code(), Code::object_lost);
-  // What the other argument held is let go, too.
+  // The counts for the other argument are released, too.
   agent.run_until([&] { return agent.holds(inner, FakeAgent::kProcess) == -1; }, "let go");
 }
 
@@ -441,13 +445,13 @@ TEST_F(RemoteWorker, ALargeResultBecomesAnObjectThatTheAskersNodeHolds) {
   ASSERT_EQ(reply.value.kind, Kind::forwarded);
   const ObjectId object = reply.value.forward;
   EXPECT_EQ(agent.holds(object, kNode), 1);
-  EXPECT_EQ(agent.holds(object, FakeAgent::kProcess), 0);  // its own count is gone already
+  EXPECT_EQ(agent.holds(object, FakeAgent::kProcess), 0);  // its own count is released already
   ASSERT_EQ(agent.promoted().at(object).kind, Kind::shared);
   EXPECT_EQ(agent.read(agent.promoted().at(object).location), kLarge);
 }
 
-// Found by the simulated clusters: workers that were asked to end kept every CPU while they waited
-// for what they had submitted, which needed one.
+// A worker that is told to end waits for the tasks that it submitted. It must return its CPU
+// meanwhile, since those tasks may need it.
 TEST_F(RemoteWorker, OneThatIsToEndGivesItsCpuBackWhileItWaitsForWhatItSubmitted) {
   const auto result = submit({});
   agent.next<wire::RequestLease>();
@@ -471,7 +475,7 @@ TEST_F(RemoteWorker, OneThatIsToEndGivesItsCpuBackWhileItWaitsForWhatItSubmitted
 }
 
 struct RemoteCoroutine : RemoteWorker {
-  // An argument held a ref, whose value turned out to lie at another node.
+  // Returns a ref that an argument held and whose value lies on another node.
   detail::ObjectHandle ref() {
     wire::Value value = value_of(Kind::inline_bytes);
     value.refs = {kObject};
@@ -531,7 +535,8 @@ TEST_F(RemoteCoroutine, GoesOnWithTheErrorWhenTheyCannotCome) {
   engine().when_ready(object, [&] { fired = true; });
   EXPECT_TRUE(agent.next<wire::Await>().fetch);
   agent.tell(wire::Ready{kObject, failed(Code::object_lost, "its node died")});
-  EXPECT_EQ(agent.next<wire::Rebuild>().lost, kObject);  // perhaps somebody can compute it again
+  EXPECT_EQ(agent.next<wire::Rebuild>().lost, kObject);  // another process may be able to compute
+                                                         // it again
   EXPECT_FALSE(fired);
   agent.tell(wire::Ready{kObject, failed(Code::object_lost, "nobody can")});
   resume();

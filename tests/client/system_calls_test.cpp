@@ -1,4 +1,5 @@
-// Small values cost no system call: not to put, not to get, neither inline nor from shared memory.
+// Tests that putting and getting small values makes no system call, neither for inline values nor
+// for those in shared memory.
 #include "fake_agent.hpp"
 
 #include <gtest/gtest.h>
@@ -17,21 +18,21 @@ namespace troupe::client {
 namespace {
 
 #if CAN_CATCH
-volatile char g_mode;  // read by the kernel at every system call of the thread that asked
+volatile char g_mode;  // the kernel reads it at every system call of the thread
 volatile sig_atomic_t g_caught = -1;  // number of the first one, or -1
 
-/// It is noted and made again, unseen from here on.
+/// Notes the system call and makes it again; later calls of the body are not noted.
 void on_call(int, siginfo_t* info, void* context) {
   g_mode = SYSCALL_DISPATCH_FILTER_ALLOW;
   if (g_caught < 0) g_caught = info->si_syscall;
   auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
-  registers[REG_RIP] -= 2;  // the instruction itself
+  registers[REG_RIP] -= 2;  // the length of the syscall instruction
   registers[REG_RAX] = info->si_syscall;
 }
 #endif
 
-/// The number of the first system call that this thread makes in `body`; -1: none, -2: the kernel
-/// cannot tell.
+/// Returns the number of the first system call that this thread makes in `body`; -1: none, -2:
+/// the kernel cannot tell.
 template <class Body>
 int first_system_call(Body&& body) {
 #if CAN_CATCH
@@ -77,7 +78,7 @@ TEST_F(SystemCalls, OneIsSeen) {
 TEST_F(SystemCalls, PutOfASmallValueMakesNone) {
   std::vector<detail::ObjectHandle> kept(kMany);
   const std::array<std::byte, 100> bytes{};
-  for (auto& one : kept) one = engine().put(bytes, {});  // the heap grows now
+  for (auto& one : kept) one = engine().put(bytes, {});  // the heap grows here
   kept.assign(kMany, {});
   malloc_trim(1 << 20);
   EXPECT_EQ(first_system_call([&] {

@@ -1,5 +1,6 @@
-// What a get says of a call that does not end: that its actor's node is silent, that its life is
-// over and which comes next, that the way to it was lost; and what each of these leaves open.
+// Tests what a get reports of a call that does not end: its actor's node is silent, its life is
+// over and which one comes next, or the way to it was lost. Also tests what becomes of the call
+// after each report.
 #include "driver.hpp"
 
 #include <gtest/gtest.h>
@@ -33,7 +34,7 @@ struct Unavailable : Driver {
     update.silent = silent;
     return update;
   }
-  /// At another node, as soon as it is asked for.
+  /// Answers that the actor lives on another node, as soon as the engine asks.
   void live() {
     agent.next<wire::WatchActor>();
     agent.connect(kThere, true, kNode);

@@ -1,4 +1,4 @@
-// CUDA_VISIBLE_DEVICES of a process that has some of its node's GPUs.
+// Tests CUDA_VISIBLE_DEVICES of a process that has some of its node's GPUs.
 #include "troupe/runtime/client/visible_devices.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Replies that follow one another soon share the wake-up of their caller, for 0.1 ms at most.
+// Tests that replies which follow one another soon share the wake-up of their caller, for 0.1 ms
+// at most.
 #include "troupe/runtime/client/wakeup_coalescer.hpp"
 
 #include <gtest/gtest.h>
@@ -11,7 +12,7 @@ using namespace std::chrono_literals;
 constexpr std::uint64_t kCaller = 7, kOther = 8;
 
 struct WakeupCoalescers : ::testing::Test {
-  /// A reply so long after the one before. True: its caller is not woken for it.
+  /// Sends a reply `after` the one before. Returns true when its caller is not woken for it.
   bool reply(Duration after, std::uint64_t caller = kCaller) {
     now += after;
     return late.puts_off(caller, now);
@@ -43,7 +44,7 @@ TEST_F(WakeupCoalescers, NoReplyWaitsLongerForOthersThanTheLimit) {
     while (reply(pace)) {
     }
     EXPECT_GE(now - first, WakeupCoalescer::kLongest) << pace.count();
-    // The clock is not looked at for each.
+    // The coalescer does not read the clock for each reply.
     EXPECT_LT(now - first, WakeupCoalescer::kLongest + WakeupCoalescer::kUnseen + 2 * pace)
         << pace.count();
     EXPECT_EQ(late.take(), kCaller);

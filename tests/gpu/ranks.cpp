@@ -286,8 +286,7 @@ class Ranks {
   }
 
   void kill_all() {
-    for (const pid_t group : groups_) ::kill(-group, SIGKILL);  // includes processes that ended
-                                                                // ranks have left
+    for (const pid_t group : groups_) ::kill(-group, SIGKILL);  // those of ended ranks too
     for (const pid_t leader : groups_) ::waitpid(leader, nullptr, 0);
     running_.clear();
     groups_.clear();

@@ -1,5 +1,5 @@
-// Jobs that share a cluster of real processes: drivers that come and go, what outlives them, what
-// does not, and how their programs get to the nodes.
+// Tests jobs that share a cluster of real processes: drivers that come and go, the objects and
+// actors that outlive them, those that do not, and how programs reach the nodes.
 #include "tests/cli/clusters.hpp"
 
 #include <dirent.h>
@@ -21,7 +21,7 @@ namespace {
 
 using namespace troupe::cli;
 
-/// Its living descendants, by name in /proc; zombies do not count.
+/// Collects the living descendants of `parent`, by their name in /proc, without zombies.
 void collect(int parent, std::multimap<std::string, int>& found) {
   DIR* proc = ::opendir("/proc");
   while (const dirent* entry = ::readdir(proc)) {
@@ -41,7 +41,7 @@ std::size_t count_named(const json& cluster, const std::string& name) {
   return found.count("(" + name + ")");
 }
 
-/// A driver in the cluster, told what to do by lines.
+/// A driver in the cluster that obeys commands, one a line.
 class Driver {
  public:
   explicit Driver(const std::vector<std::string>& command) : child_(command) {
@@ -52,7 +52,7 @@ class Driver {
     child_.say(command + "\n");
     return child_.line();
   }
-  /// The words of the answer, split at '@': what → where.
+  /// Returns the words of the answer, split at '@': what → where.
   std::map<std::string, std::string> ask_where(const std::string& command) {
     std::map<std::string, std::string> found;
     std::istringstream words(ask(command));
@@ -60,7 +60,7 @@ class Driver {
       found[word.substr(0, word.find('@'))] = word.substr(word.find('@') + 1);
     return found;
   }
-  /// With the signal, or by the end of its input (0). Returns its exit code.
+  /// Ends the driver with the signal, or by the end of its input (0). Returns its exit code.
   int end(int signal) {
     if (signal == 0) child_.close_input();
     return child_.finish(signal);
@@ -79,7 +79,7 @@ std::set<std::string> places(const std::map<std::string, std::string>& where) {
 class Jobs : public testing::Test {
  protected:
   void SetUp() override {
-    std::signal(SIGPIPE, SIG_IGN);  // a driver that has ended is seen by its answer
+    std::signal(SIGPIPE, SIG_IGN);  // a driver that has ended shows by its missing answer
     std::string text = testing::TempDir() + "troupe-jobs-XXXXXX";
     ASSERT_NE(mkdtemp(text.data()), nullptr);
     folder = text;
@@ -87,7 +87,7 @@ class Jobs : public testing::Test {
     fs::permissions(folder / "run", fs::perms::owner_all);
     setenv("XDG_RUNTIME_DIR", (folder / "run").c_str(), 1);
     setenv("XDG_CACHE_HOME", (folder / "cache").c_str(), 1);
-    setenv("TROUPE_TEST_DRIVER", "1", 1);  // which the nodes do not have
+    setenv("TROUPE_TEST_DRIVER", "1", 1);  // a variable that the nodes do not have
     unsetenv("TROUPE_ADDRESS");
   }
   void TearDown() override {
@@ -148,7 +148,7 @@ TEST_F(Jobs, ADetachedActorOutlivesItsDriver) {
     Driver maker({TROUPE_PROGRAM});
     EXPECT_EQ(maker.ask("spawn tally 40 1 0 1"), "40");
     EXPECT_EQ(maker.ask("add tally 1"), "41");
-    maker.ask_where("spread 12");  // workers of the job that are to go
+    maker.ask_where("spread 12");  // starts workers of the job that must end with it
     EXPECT_EQ(maker.end(0), 0);
   }
   EXPECT_TRUE(eventually([&] { return count_named(cluster, "troupe-worker") == 1; }, 5s));
@@ -279,7 +279,7 @@ TEST_F(Jobs, TheActorsOfADriverEndBeforeItsJobAlsoWhenItIsKilled) {
     const auto file = [&](int i) { return (folder / ("log" + std::to_string(i))).string(); };
     for (int i = 0; i < 4; ++i) {
       const int pid = std::stoi(driver.ask("log " + file(i)));
-      if (i == 3) ::kill(pid, SIGSTOP);  // it does not end by itself
+      if (i == 3) ::kill(pid, SIGSTOP);  // a stopped process does not end by itself
     }
     driver.end(signal);
     const auto ended = [&](int i) {
@@ -318,14 +318,15 @@ TEST_F(Jobs, AKilledZygoteIsStartedAgain) {
   for (const json& node : cluster["nodes"]) collect(node["pid"], found);
   const auto zygotes = found.equal_range("(troupe-zygote)");
   for (auto at = zygotes.first; at != zygotes.second; ++at) ::kill(at->second, SIGKILL);
-  // A task that begins in one of these meets the others, and answers from where it runs again.
+  // A task that begins in a killed worker runs again elsewhere, meets the others there, and
+  // answers with the new node.
   const auto workers = found.equal_range("(troupe-worker)");
   for (auto at = workers.first; at != workers.second; ++at)
     EXPECT_TRUE(eventually([&] { return ::kill(at->second, 0) != 0; }, 5s));
   EXPECT_EQ(places(driver.ask_where("spread 12 2")).size(), 2u);
 }
 
-/// Of a worker that was ordered and that the zygote never forked, nobody else can tell.
+/// Only the zygote could report on a worker that was ordered and never forked.
 TEST_F(Jobs, AnActorWhoseWorkerAKilledZygoteHadNotForkedStartsAllTheSame) {
   start(1, 2);
   Driver driver({TROUPE_PROGRAM});
@@ -343,8 +344,8 @@ TEST_F(Jobs, AnActorWhoseWorkerAKilledZygoteHadNotForkedStartsAllTheSame) {
   killer.join();
 }
 
-/// As a program is started whose parent ignores SIGPIPE and SIGCHLD and has SIGINT blocked, and as
-/// a shell starts one. The cluster ignores something else.
+/// Starts drivers as a parent would that ignores SIGPIPE and SIGCHLD and blocks SIGINT, and as a
+/// shell would. The cluster was started with other ignored signals.
 TEST_F(Jobs, WorkersHaveTheSignalsThatTheirDriverWasStartedWith) {
   for (const int nodes : {1, 3}) {
     std::signal(SIGPIPE, SIG_DFL);
@@ -374,8 +375,8 @@ TEST_F(Jobs, WorkersHaveTheSignalsThatTheirDriverWasStartedWith) {
   }
 }
 
-/// The program and its libraries lie where only the driver finds them, and are gone when workers
-/// are started on the second node.
+/// The program and its libraries lie where only the driver finds them. They are gone when workers
+/// start on the second node.
 TEST_F(Jobs, AProgramThatNoOtherNodeHasIsShipped) {
   start(2, 1);
   const fs::path home = folder / "home";

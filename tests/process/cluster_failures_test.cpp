@@ -452,8 +452,7 @@ TEST_F(ClusterFailures, ANodeThatDiesWhileItIsReadFromGivesTheValueOrObjectLost)
   });
   int lost = 0;
   for (std::size_t i = 1; i < refs.size(); ++i) {
-    if (i + 1 == refs.size()) killer.wait();  // one object is left even when the killer thread is
-                                              // slow
+    if (i + 1 == refs.size()) killer.wait();  // one object is left
     const auto value = ctx.try_get(refs[i], kBound);
     if (value) {
       ASSERT_EQ(value->size(), n);

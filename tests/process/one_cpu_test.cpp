@@ -60,8 +60,7 @@ void on_one_cpu(Body body) {
     ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
     troupe::Session session({.cpus = 1});
     Context ctx = session.context();
-    for (int i = 0; i < 100; ++i) ctx.get(ctx.submit<burn>(5), kBound);  // the engine learns the
-                                                                         // run times
+    for (int i = 0; i < 100; ++i) ctx.get(ctx.submit<burn>(5), kBound);  // run times are learnt
     body(ctx);
   }).join();
 }

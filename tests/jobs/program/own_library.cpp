@@ -1,4 +1,4 @@
-// A shared object of the program's own: it says where it was loaded from.
+// A shared library of the program's own. It returns the path from which it was loaded.
 #include <dlfcn.h>
 
 extern "C" __attribute__((visibility("default"))) const char* own_library_path() {

@@ -1,4 +1,4 @@
-// A driver that does what it is told by lines on stdin, one line of answer each.
+// A driver that obeys commands from stdin, one a line, and answers each with one line.
 #include "troupe/troupe.hpp"
 
 #include <unistd.h>
@@ -31,7 +31,7 @@ struct Counter {
   int pid() const { return ::getpid(); }
 };
 
-/// Writes when it ends.
+/// An actor that writes to a file when it ends.
 struct Log {
   std::ofstream out;
   explicit Log(const std::string& file) : out(file) {}
@@ -39,7 +39,7 @@ struct Log {
   int pid() const { return ::getpid(); }
 };
 
-/// Keeps what outlives the driver that made it.
+/// An actor that keeps objects which outlive the driver that made them.
 struct Shelf {
   using Values = std::vector<troupe::Ref<std::vector<double>>>;
   Values kept;
@@ -47,14 +47,15 @@ struct Shelf {
   Values give() const { return kept; }
 };
 
-/// What gets a name.
+/// An object that gets a name.
 struct Parts {
   troupe::Ref<int> number;
   troupe::Ref<std::vector<double>> put, made;
 };
 
-/// Where the tasks of one call meet: each node leaves a file, and nobody goes on before all came,
-/// so that no node can have done everything before the workers of another are up.
+/// The meeting point of the tasks of one call. Each node leaves a file, and no task goes on
+/// before all nodes have come. Else one node could run every task before the workers of another
+/// start.
 struct Meeting {
   std::string folder;
   int nodes = 1;
@@ -78,8 +79,8 @@ std::string library_and_node(troupe::Context& ctx, const Meeting& meeting) {
   meet(ctx, meeting);
   return std::string(own_library_path()) + "@" + ctx.node().str();
 }
-/// Which signals this process ignores and has blocked, as the kernel says, "11000,2"; without the
-/// two that are the C library's own.
+/// Returns the signals that this process ignores and blocks, as the kernel reports them:
+/// "11000,2". Leaves out the two that the C library uses itself.
 std::string signals_of_this_process() {
   constexpr std::uint64_t kOfTheLibrary = std::uint64_t{3} << 31;
   std::ifstream status("/proc/thread-self/status");
@@ -96,14 +97,14 @@ std::string signals_and_node(troupe::Context& ctx, const Meeting& meeting) {
   meet(ctx, meeting);
   return signals_of_this_process() + "@" + ctx.node().str();
 }
-/// The first of them has to hear that nobody reads any more.
+/// Writes to a pipe without a reader: the worker's signals decide what happens.
 std::string pipe_and_node(troupe::Context& ctx, const Meeting& meeting) {
   meet(ctx, meeting);
   (void)!std::system("yes 2>/dev/null | head -1 >/dev/null");
   return "ended@" + ctx.node().str();
 }
 
-/// Becomes the program anew, as a parent with such signals would start it.
+/// Executes this program anew, as a parent with such signals would start it.
 int start_again(std::uint64_t ignored, std::uint64_t blocked, char* name) {
   sigset_t mask;
   sigemptyset(&mask);
@@ -155,7 +156,7 @@ class Driver {
       return std::to_string(ctx_.get(logs_.back().call<&Log::pid>(), kBound));
     }
     int nodes = 1;
-    if (verb == "shelve") {  // one value that was put here, one that a task made
+    if (verb == "shelve") {  // one value put here, one made by a task
       troupe::ActorOptions options;
       line >> name;
       options.name = name;
@@ -175,7 +176,7 @@ class Driver {
         for (const double one : ctx_.get(ref, kBound)) sum += one;
       return std::to_string(static_cast<int>(sum));
     }
-    if (verb == "detach") {  // a small value, one that was put here and one that a task made
+    if (verb == "detach") {  // a small value, one put here, and one made by a task
       line >> name >> value;
       Parts parts{ctx_.put(value), ctx_.put(std::vector<double>(100'000, 2.0)),
                   ctx_.submit<large>(std::size_t{100'000})};
@@ -247,7 +248,7 @@ int main(int argc, char** argv) {
   if (argc > 3 && std::string(argv[1]) == "signals")
     return start_again(std::stoull(argv[2], nullptr, 16), std::stoull(argv[3], nullptr, 16),
                        argv[0]);
-  // A program that ends where workers are to be forked from it.
+  // A program that exits where workers should be forked from it.
   if (argc > 1 && std::string(argv[1]) == "early" && std::getenv("TROUPE_TEST_DRIVER") == nullptr)
     return 5;
   return troupe::run(argc, argv, [](troupe::Context& ctx) {
