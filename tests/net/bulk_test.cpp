@@ -1,5 +1,6 @@
-// Bulk over real sockets: objects arrive byte for byte; whatever is altered, repeated, cut, slow or
-// under another key ends in a typed error within its bound; strangers get no byte into memory.
+// Tests bulk transfer over real sockets. Objects arrive byte for byte. An altered, repeated, cut
+// or slow transfer, or one under another key, ends in a typed error within its bound. No byte of
+// a stranger reaches memory.
 #include "troupe/runtime/net/bulk.hpp"
 
 #include "tests/net/proxy.hpp"
@@ -40,7 +41,7 @@ Time soon() {
   return steady_now() + 5s;
 }
 
-/// The bytes that a sender puts on the wire for the start and one object.
+/// Returns the bytes that a sender sends for the start and one object.
 Blob captured(const BulkKey& key, ObjectId object, BlobView bytes) {
   Pair pair;
   BulkSender sender(pair.out.get(), key.copy());
@@ -130,8 +131,8 @@ TEST(Bulk, ARepeatedOrLeftOutFrameIsFound) {
     if (result) result = receiver.receive_object(object, got, soon());
     return !result && receiver.forged();
   };
-  EXPECT_TRUE(play({&start, &frame, &frame}, 2));  // a replayed frame
-  EXPECT_TRUE(play({&frame}, 0));                  // the start left out
+  EXPECT_TRUE(play({&start, &frame, &frame}, 2));  // a repeated frame
+  EXPECT_TRUE(play({&frame}, 0));                  // without the start
 }
 
 TEST(Bulk, ATruncatedFrameIsUnavailable) {
@@ -201,7 +202,7 @@ TEST(Bulk, ASlowFirstFrameIsBoundedEvenWhenItDripsAndDeadlinesHold) {
   EXPECT_EQ(result.error().code(), Code::timed_out);
   EXPECT_LT(steady_now() - begin, 2s);
 
-  Pair full;  // nobody reads: the sender gives up at its deadline
+  Pair full;  // nothing is read, so the sender stops at its deadline
   BulkSender sender = full.sender();
   const Result<void> sent = sender.send_object(ObjectId{1, 1}, Blob(8 << 20), steady_now() + 100ms);
   ASSERT_FALSE(sent);

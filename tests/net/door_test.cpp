@@ -1,4 +1,5 @@
-// What arrives at the door before anybody is trusted: only whole, small, printable messages pass.
+// Tests the messages at the door, before a peer is trusted: only whole, small, printable messages
+// pass.
 #include "troupe/runtime/net/internal/door.hpp"
 
 #include "troupe/runtime/base/random.hpp"
@@ -22,7 +23,7 @@ TEST(Door, MessagesSurviveTheTrip) {
 }
 
 TEST(Door, GoldenBytes) {
-  // The layout never changes: any two versions must be able to refuse each other in words.
+  // The layout never changes, so that any two versions can refuse each other in words.
   const Blob bytes = encode({DoorKind::refuse, 0x01020304, "b", {std::byte{'n'}, std::byte{'o'}}});
   const unsigned char golden[] = {'t', 'D', 3, 4, 3, 2, 1, 1, 'b', 'n', 'o'};
   ASSERT_EQ(bytes.size(), sizeof golden);
@@ -41,7 +42,7 @@ TEST(Door, CutOversizedAndForeignMessagesAreRefused) {
     EXPECT_FALSE(decode_door(bad)) << at;
   }
   Blob lie = good;
-  lie[7] = std::byte{0xff};  // a build id longer than any may be
+  lie[7] = std::byte{0xff};  // a build id longer than the limit
   EXPECT_FALSE(decode_door(lie));
 }
 

@@ -1,5 +1,5 @@
-// Key files are made and accepted only when nobody else can use them; tokens survive a round trip
-// and nothing else; secrets are wiped.
+// Tests keys. Key files are made and accepted only when no other user can read them. A token is
+// read back as it was, and no other text is read. Secrets are wiped.
 #include "troupe/runtime/net/keys.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Link between two ends and a wire that the test controls: order, loss, duplicates, window, reset
-// outcomes, epochs, versions, idle close, bad frames.
+// Tests Link between two ends and a wire that the test controls: order, loss, duplicates, window,
+// reset outcomes, epochs, versions, idle close, bad frames.
 #include "troupe/runtime/net/link.hpp"
 
 #include "tests/net/text.hpp"
@@ -13,7 +13,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// One end: the Link and what came out of it.
+/// One end: the Link and its output.
 struct End {
   Link link;
   LinkOutput out;
@@ -42,7 +42,7 @@ struct Wire {
   Time now{};
   End* a;
   End* b;
-  /// Carries frames both ways until silence; `lose` decides about each.
+  /// Carries frames both ways until there are none; `lose` decides which are lost.
   void exchange(const std::function<bool(const Blob&)>& lose = nullptr) {
     for (int round = 0; round < 1000; ++round) {
       const auto from_a = a->flush(), from_b = b->flush();
@@ -59,7 +59,7 @@ struct Wire {
     b->link.on_connected(now, b->out);
     exchange();
   }
-  /// Time passes in steps of the deadlines, frames flow.
+  /// Lets time pass from deadline to deadline, and carries frames.
   void pass(Duration length) {
     const Time end = now + length;
     while (true) {
@@ -241,7 +241,8 @@ TEST(Link, ASilentPeerAsksForANewConnection) {
   EXPECT_LE(wire.now, Time{} + 10s);
 }
 
-/// Nothing of what it says arrives, and nothing comes. False: it asked for a new connection.
+/// Lets time pass while no frame of this end arrives and none comes. Returns false when it asked
+/// for a new connection.
 bool stays(End& a, Time& now, Duration length) {
   const Time end = now + length;
   for (; a.link.next_deadline() <= end; a.flush()) {
@@ -305,7 +306,7 @@ TEST(Link, ATimeWithoutAConnectionIsNoStandstill) {
     End a, b;
     Wire wire{.a = &a, .b = &b};
     wire.connect();
-    if (!sent) {  // it owes an acknowledgement
+    if (!sent) {  // it must still acknowledge
       ASSERT_TRUE(b.link.send(text("x"), wire.now, b.out));
       for (const Blob& frame : b.flush()) a.link.on_frame(frame, wire.now, a.out);
       a.flush();
@@ -328,7 +329,7 @@ TEST(Link, WhoStoodStillSendsAgainAtOnceAndSoonOnceMore) {
   wire.connect();
   ASSERT_TRUE(a.link.send(text("lost"), wire.now, a.out));
   a.flush();
-  ASSERT_TRUE(stays(a, wire.now, 3s));  // between two attempts are seconds by now
+  ASSERT_TRUE(stays(a, wire.now, 3s));  // by now there are seconds between two attempts
   wire.now += 12s;
   for (int sent = 0; sent < 2; ++sent) {
     const auto before = a.link.stats().resent;
@@ -369,7 +370,7 @@ TEST(Link, SaysSinceWhenThePeerOwesASignOfLife) {
   const Time second = wire.now;
   ASSERT_TRUE(a.link.send(text("y"), wire.now, a.out));
   wire.exchange(lost);
-  for (int i = 0; i < 20; ++i) {  // it is sent again and again
+  for (int i = 0; i < 20; ++i) {  // sent again and again
     wire.now = a.link.next_deadline();
     a.link.on_time(wire.now, a.out);
     wire.exchange(lost);

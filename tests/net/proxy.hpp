@@ -1,4 +1,4 @@
-/// A TCP proxy that can drop its connections, and raw sockets for strangers.
+/// A TCP proxy that can drop its connections, and raw sockets that play strangers.
 ///
 ///     test::Proxy proxy;                                   // runs on a thread of its own
 ///     std::string via = proxy.in_front_of("tcp://127.0.0.1:6500");
@@ -46,7 +46,7 @@ inline Fd connect_raw(const std::string& port) {
   return fd;
 }
 
-/// All descriptors that this process may have, but for some.
+/// Holds all descriptors that this process may have, except for a few.
 class Descriptors {
  public:
   explicit Descriptors(std::size_t spare) {
@@ -66,7 +66,7 @@ class Descriptors {
   std::vector<Fd> held_;
 };
 
-/// Whether the other side has closed; skips what it sent before.
+/// Returns whether the other side has closed; skips the bytes that it sent before.
 inline bool is_closed(int fd) {
   char sink[4096];
   while (true) {
@@ -76,7 +76,7 @@ inline bool is_closed(int fd) {
   }
 }
 
-/// Ports of the listening TCP sockets that this process holds, found from /proc.
+/// Returns the ports of the listening TCP sockets of this process, found in /proc.
 inline std::vector<std::string> listening_ports_of_this_process() {
   std::set<std::string> inodes;
   DIR* folder = opendir("/proc/self/fd");
@@ -112,7 +112,7 @@ class Proxy {
     thread_.join();
   }
 
-  /// An address that leads to `address` through this proxy; the same one each time.
+  /// Returns an address that leads to `address` through this proxy; the same one each time.
   std::string in_front_of(const std::string& address) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto known = routes_.find(address);
@@ -130,7 +130,7 @@ class Proxy {
     wake();
     return routes_[address] = "tcp://127.0.0.1:" + std::to_string(ntohs(own.sin_port));
   }
-  /// Closes every connection with a reset; what was on its way is lost.
+  /// Closes every connection with a reset; bytes on their way are lost.
   void drop_all() {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (Pair& pair : pairs_) pair.drop = true;

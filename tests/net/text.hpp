@@ -1,4 +1,4 @@
-/// Messages as text, and back.
+/// Converts messages to text and back.
 #pragma once
 
 #include "troupe/runtime/base/units.hpp"

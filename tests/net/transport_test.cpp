@@ -1,5 +1,6 @@
-// Real sockets on 127.0.0.1: exactly-once delivery through dropped connections, and everything that
-// SECURITY A1-A3 and A5-A7 say about strangers, wrong keys, revocation, versions and floods.
+// Tests Transport over real sockets on 127.0.0.1: exactly-once delivery through dropped
+// connections, and the protection against strangers, wrong keys, revoked keys, other versions and
+// floods.
 #include "troupe/runtime/net/transport.hpp"
 
 #include "tests/net/proxy.hpp"
@@ -11,7 +12,7 @@
 #include <sys/resource.h>
 
 #if defined(__SANITIZE_THREAD__)
-/// ThreadSanitizer does not see the atomics of libraries that are not built with it.
+/// ThreadSanitizer does not see the atomics of libraries that are built without it.
 extern "C" const char* __tsan_default_suppressions() {
   return "called_from_lib:libzmq.so\ncalled_from_lib:libsodium.so\nrace:libzmq.so\n";
 }
@@ -24,7 +25,7 @@ using namespace std::chrono_literals;
 using test::connect_raw;
 using test::Proxy;
 
-/// One transport and what it reported.
+/// A transport and what it reported.
 struct Host {
   NodeId node = NodeId::random();
   std::unique_ptr<Transport> transport;
@@ -151,7 +152,7 @@ TEST(Transport, TwentyThousandMessagesThroughSixteenDroppedConnections) {
   EXPECT_EQ(drops, 16u);
   EXPECT_EQ(a.count<PeerReset>() + b.count<PeerReset>(), 0u);
   const LinkStats& stats = a.transport->link(b.node)->stats();
-  EXPECT_GT(stats.resent, 0u);  // the drops did hit something
+  EXPECT_GT(stats.resent, 0u);  // the drops did hit frames
   std::printf("20,000 messages, %llu drops, %llu resent, %.2f s\n",
               static_cast<unsigned long long>(drops), static_cast<unsigned long long>(stats.resent),
               seconds);
@@ -190,8 +191,8 @@ TEST(Transport, ABrokenConnectionIsReportedAndSoIsItsReturn) {
   EXPECT_EQ(a.count<PeerReset>() + b.count<PeerReset>(), 0u);
 }
 
-// What it had sent before does not count as a sign of life. In half of the rounds more is unread
-// than is read before the news of the close.
+// Messages that the peer sent before its end are no sign of life. In half of the rounds more
+// messages are unread than are read before the close is noticed.
 TEST(Transport, APeerThatEndsWithMuchUnreadIsReportedAtOnce) {
   for (int round = 0; round < 8; ++round) {
     Host a;
@@ -209,7 +210,8 @@ TEST(Transport, APeerThatEndsWithMuchUnreadIsReportedAtOnce) {
   }
 }
 
-// With heartbeats of libzmq's own it aborted the process within a second of the reset.
+// The transport must not use libzmq's own heartbeats: with them libzmq aborts a process that
+// sleeps on unread messages when the connection is reset.
 TEST(Transport, AHostThatSleepsOnUnreadMessagesSurvivesTheResetOfItsConnection) {
   Proxy proxy;
   Host b;
@@ -252,7 +254,7 @@ TEST(Transport, ARestartedPeerIsResetAndReachedAgain) {
   b.transport->admit(a.info());
   ASSERT_TRUE(a.transport->send(node, text("2"), steady_now()));
   ASSERT_TRUE(drive({&a, &b}, 10s, [&] { return a.count<PeerReset>() == 1; }));
-  // It was never put on the wire to the new process: sending it again is safe.
+  // The message was never sent to the new process, so it is safe to send it again.
   EXPECT_EQ(a.last<PeerReset>()->reset.outcome_of(2), Outcome::not_executed);
   ASSERT_TRUE(a.transport->send(node, text("3"), steady_now()));
   ASSERT_TRUE(drive({&a, &b}, 5s, [&] { return b.got.size() == 1; }));
@@ -261,7 +263,7 @@ TEST(Transport, ARestartedPeerIsResetAndReachedAgain) {
 
 TEST(Transport, AKeyThatIsNotAdmittedIsRefusedAndAudited) {
   Host a, stranger;
-  stranger.transport->admit(a.info());  // it knows us, we do not know it
+  stranger.transport->admit(a.info());  // it knows this node, but this node does not know it
   ASSERT_TRUE(stranger.transport->send(a.node, text("let me in"), steady_now()));
   ASSERT_TRUE(drive({&a, &stranger}, 5s, [&] { return stranger.count<PeerDown>() == 1; }));
   EXPECT_NE(stranger.last<PeerDown>()->why.find("does not admit"), std::string::npos)
@@ -289,7 +291,7 @@ TEST(Transport, AWrongServerKeyGetsNowhereWithinItsBound) {
 
 TEST(Transport, AnOpenDoorWithAPortForDataThatCannotBeReachedIsReportedOnBothSides) {
   TransportOptions quick, walled;
-  quick.knock_timeout = 300ms;  // it gives up first: each knock makes it wait anew
+  quick.knock_timeout = 300ms;  // this side ends first, and each attempt makes it wait anew
   walled.knock_timeout = 1s;
   quick.reconnect_grace = walled.reconnect_grace = 50ms;
   Host b(std::move(quick));
@@ -316,7 +318,7 @@ TEST(Transport, StrangersOnEveryPortAreClosedAndHonestWorkGoesOn) {
   ASSERT_TRUE(a.transport->send(b.node, text("first"), steady_now()));
   ASSERT_TRUE(drive({&a, &b}, 5s, [&] { return b.got.size() == 1; }));
   const std::vector<std::string> ports = test::listening_ports_of_this_process();
-  ASSERT_GE(ports.size(), 3u);  // two doors and the socket of the pair
+  ASSERT_GE(ports.size(), 3u);  // two doors and the pair's socket
   Random random(1);
   std::string noise;
   for (int i = 0; i < 4096; ++i) noise += static_cast<char>(random());
@@ -336,7 +338,7 @@ TEST(Transport, StrangersOnEveryPortAreClosedAndHonestWorkGoesOn) {
   ASSERT_TRUE(drive({&a, &b}, 3s, [&] { return b.got.size() == 101; })) << b.got.size();
   EXPECT_EQ(a.count<PeerReset>() + b.count<PeerReset>() + a.count<PeerLost>() + b.count<PeerLost>(),
             0u);
-  // Each is closed by us within the handshake limit of 5 s.
+  // The transport closes each of them within the handshake limit of 5 s.
   std::size_t open = raw.size();
   const bool closed = drive({&a, &b}, 7s, [&] {
     open = 0;
@@ -426,7 +428,7 @@ TEST(Transport, AnExpiredTokenAndAManInTheMiddleFail) {
   ASSERT_TRUE(drive({&head, &joiner}, 5s, [&] { return joiner.count<JoinReply>() == 1; }));
   EXPECT_FALSE(joiner.last<JoinReply>()->answer);
 
-  // The pin in the token is the head's: another server at that address gets no word.
+  // The token contains the head's key, so another server at that address receives nothing.
   middle.transport->admit_join(once.public_key, Time::max());
   token.door = middle.transport->door();
   joiner.transport->join(token, text("x"), steady_now() + 1s);
@@ -453,7 +455,7 @@ TEST(Transport, WhoHasNoDescriptorLeftTriesAgainUntilItHasSome) {
   Host a, b;
   introduce(a, b);
   ASSERT_TRUE(b.transport->send(a.node, text("patient"), steady_now()));
-  for (std::size_t spare = 0; spare < 24; ++spare) {  // each socket needs several
+  for (std::size_t spare = 0; spare < 24; ++spare) {  // each socket needs several descriptors
     const test::Descriptors taken(spare);
     drive({&a, &b}, 30ms, [&] { return !a.got.empty(); });
     if (!a.got.empty()) break;

@@ -1,5 +1,6 @@
-// The allocator: blocks never overlap, freed neighbours join, what was just freed is used first,
-// and random work leaves bounded holes; in any order of steps it is as a map of holes says.
+// Tests the allocator. Blocks never overlap, freed neighbours are joined, the block freed last is
+// used first, and random work leaves bounded holes. After any steps it agrees with a map of the
+// holes.
 #include "troupe/objectstore/internal/allocator.hpp"
 #include "troupe/runtime/base/random.hpp"
 
@@ -30,7 +31,7 @@ TEST(Allocator, JoinsToOneBlockWhenAllIsFreed) {
 
 TEST(Allocator, AWholeExtentFitsExactly) {
   Allocator space;
-  const std::uint64_t odd = 12'345'664;  // falls between two classes
+  const std::uint64_t odd = 12'345'664;  // lies between two classes
   space.add_extent(7, odd);
   const Allocator::BlockId block = space.allocate(odd);
   ASSERT_NE(block, Allocator::kNone);
@@ -107,7 +108,8 @@ TEST_P(AllocatorSeeds, RandomWorkNeverOverlapsAndLosesNothing) {
 }
 INSTANTIATE_TEST_SUITE_P(Seeds, AllocatorSeeds, testing::Range<std::uint64_t>(1, 9));
 
-/// What the allocator is to know: the sizes of extents, and what of them is taken.
+/// The state that the allocator should be in: the sizes of extents, and the blocks taken from
+/// them.
 struct Holes {
   using Place = std::pair<std::uint32_t, std::uint64_t>;
   std::map<std::uint32_t, std::uint64_t> extents;
@@ -188,7 +190,7 @@ TEST(AllocatorModel, IsAsAMapOfHolesInAnyOrderOfSteps) {
         const std::uint64_t wanted = 1 + value % 5'000, units = (wanted + 63) / 64;
         const std::uint64_t largest = space.largest_free();
         const Allocator::BlockId id = space.allocate(wanted);
-        if (id == Allocator::kNone) {  // what is a class larger always fits
+        if (id == Allocator::kNone) {  // a block of the next class always fits
           RC_ASSERT(largest / 64 <= units + units / 32);
           continue;
         }

@@ -1,5 +1,5 @@
-// A node in one process: a host and clients, with the runtime's message carrying done by plain
-// calls.
+// A node in one process: a host and clients. Plain calls carry the messages that the runtime
+// would send.
 #pragma once
 
 #include "troupe/objectstore/host.hpp"
@@ -39,7 +39,7 @@ class Node {
     return *clients[index];
   }
 
-  // What kill -9 leaves of a client: nothing, and its pins stay set.
+  // Ends a client as kill -9 does: it is gone, and its pins stay set.
   void kill(std::uint32_t process) {
     clients.erase(process);
     host->process_died(process);

@@ -1,4 +1,5 @@
-// Pages of shared memory, by counts: what is written again is warm, and large pages are asked for.
+// Tests pages of shared memory, by counts of page faults: memory that is written again is warm,
+// and large pages are requested.
 #include "tests/objectstore/node.hpp"
 
 #include <sys/resource.h>

@@ -1,4 +1,4 @@
-/// Bytes that differ from place to place and from seed to seed.
+/// Bytes that depend on their place and on a seed.
 #pragma once
 
 #include "troupe/runtime/base/units.hpp"

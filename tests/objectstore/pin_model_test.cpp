@@ -1,17 +1,18 @@
-// Model test of the pin protocol: every interleaving of every shared access of up to three
-// readers (two of them threads of one process), the agent that frees, the writer that recycles, and
-// the death of a reader or of the writer.
+// Tests a model of the pin protocol. It covers every interleaving of every shared access of up to
+// three readers (two of them threads of one process), the agent that frees, and the writer that
+// recycles. A reader or the writer may die.
 //
-// Proven on the product's own PinProtocol: (1) a reader whose get succeeded reads the bytes and the
-// fields of its generation and no others; (2) from every reachable state the free can still be
-// completed, and no state without a successor has one open (no lost wake-up). Each broken variant
-// must be found.
+// It proves two things on the product's own PinProtocol. (1) A reader whose get succeeded reads
+// the bytes and the fields of its generation and no others. (2) From every reachable state the
+// free can still be completed, and no state without a successor has a free open (no lost
+// wake-up). The checker must find each broken variant.
 //
-// How: explicit states, breadth first. A thread's place in the code is the list of values its
-// operation has read so far: to make its next access, the operation runs again from its start with
-// those values replayed and its writes suppressed, performs one new access, and stops before the
-// one after it. Plain (relaxed) stores go through a store buffer per thread that drains at any
-// later time (x86-TSO: Owens, Sarkar, Sewell 2009); seq_cst accesses drain it first.
+// The search is breadth first over explicit states. A thread's place in the code is the list of
+// values that its operation has read so far. To make its next access, the operation runs again
+// from its start: those values are replayed and its writes are suppressed. It performs one new
+// access, and stops before the one after it. Plain (relaxed) stores go through a store buffer per
+// thread that drains at any later time (x86-TSO: Owens, Sarkar, Sewell 2009); seq_cst accesses
+// drain it first.
 #include "troupe/objectstore/internal/pin_protocol.hpp"
 
 #include <gtest/gtest.h>
@@ -35,11 +36,11 @@ constexpr int kBuffer = 4;
 
 struct ThreadState {
   std::uint8_t op = 0;
-  std::uint8_t reads = 0;  // accesses already made in this operation, with their values
+  std::uint8_t reads = 0;  // accesses made in this operation; `history` has their values
   std::uint8_t buffered = 0;
   bool dead = false;
   bool done = false;
-  bool unused = false;  // no padding: states are compared by bytes
+  bool unused = false;  // instead of padding: states are compared by bytes
   std::array<std::uint16_t, kHistory> history{};
   std::array<std::array<std::uint16_t, 2>, kBuffer> buffer{};
 };
@@ -54,8 +55,8 @@ struct State {
 };
 static_assert(std::has_unique_object_representations_v<State>, "states are compared by bytes");
 
-// The Memory of the model. One access is new per step; earlier ones are replayed, later ones are
-// refused (`stopped`), after which the operation runs to its end without effect.
+// The model's Memory. One access is new in each step. Earlier accesses are replayed, and later
+// ones are refused (`stopped`): the operation then runs to its end without effect.
 class ModelMemory {
  public:
   ModelMemory(State& state, int thread, int process)
@@ -97,7 +98,7 @@ class ModelMemory {
     while (self_.buffered > 0) drain_one();
   }
 
-  // What PinProtocol asks of a Memory.
+  // The functions that PinProtocol demands of a Memory.
   void add_pin() { fetch_add(kPins0 + process_, 1); }
   std::uint16_t remove_pin() { return fetch_add(kPins0 + process_, -1); }
   std::uint64_t retired() { return load(kRetired); }
@@ -106,7 +107,7 @@ class ModelMemory {
   void set_head(std::uint64_t w) { store(kHead, static_cast<std::uint16_t>(w)); }
   void set_fields(std::uint64_t g) { plain_store(kField, static_cast<std::uint16_t>(g)); }
   std::uint32_t processes() const { return 2; }
-  // The agent forgets the pins of the dead: it has been told of the death by then.
+  // The agent ignores the pins of a dead process, of whose death it has been told by then.
   std::uint64_t pins_of(std::uint32_t p) {
     const std::uint16_t pins = load(static_cast<int>(kPins0 + p));
     return dead_process_known(p) ? 0 : pins;
@@ -140,7 +141,7 @@ class ModelMemory {
 
 using Right = PinProtocol<ModelMemory>;
 
-// The variants that the checker must find.
+// The broken variants that the checker must find.
 struct ScanBeforeRetire : Right {
   static void retire(ModelMemory&, std::uint64_t) {}
   static bool is_clear(ModelMemory& m) {
@@ -149,7 +150,7 @@ struct ScanBeforeRetire : Right {
     return clear;
   }
 };
-// The product's pin() with parts exchanged.
+// Runs the product's pin() with parts replaced.
 template <class AddPin, class Holds>
 Pin pin_with(ModelMemory& m, AddPin add_pin, Holds holds) {
   if (!holds()) return Pin::missed;
@@ -178,7 +179,7 @@ struct NoRetirementCheck : Right {
         [&] { return m.head() == head_word(generation, SlotState::sealed); });
   }
 };
-struct PlainPinStore : Right {  // mov instead of a locked add: the pin sits in the store buffer
+struct PlainPinStore : Right {  // mov instead of a locked add: the pin stays in the store buffer
   static Pin pin(ModelMemory& m, std::uint64_t generation) {
     const int word = kPins0 + m.process();
     return pin_with(
@@ -202,7 +203,7 @@ struct MissWithoutReport : Right {
     return pin == Pin::missed_and_report ? Pin::missed : pin;
   }
 };
-struct ReportBeforeUnpin : Right {  // looks at the retirement before the pin is off
+struct ReportBeforeUnpin : Right {  // reads the retirement before it removes the pin
   static bool unpin(ModelMemory& m, std::uint64_t generation) {
     const bool report = m.retired() >= generation;
     m.remove_pin();
@@ -215,10 +216,10 @@ struct NoScan : Right {
 
 struct Setup {
   bool same_process = false;  // readers A and B are threads of one process
-  bool third_reader = false;  // and C, a thread of A's process, that wants only generation 2
+  bool third_reader = false;  // reader C, a thread of A's process, wants generation 2 only
   bool reader_dies = false;   // reader B may be killed at any point
   bool writer_dies = false;   // the writer may be killed at any point
-  bool ignore_death = false;  // broken: nobody tells the agent of a death
+  bool ignore_death = false;  // broken: the agent is not told of a death
 };
 
 struct Verdict {
@@ -261,7 +262,7 @@ class Checker {
     t.op = static_cast<std::uint8_t>(next);
   }
 
-  // Reader: gets generation 1, reads it, unpins; the same with 2.
+  // The reader gets generation 1, reads it and unpins it; then the same with 2.
   int reader(State& s, ThreadState& t, ModelMemory& m) {
     const std::uint16_t generation = t.op < 3 ? 1 : 2;
     switch (t.op % 3) {
@@ -290,7 +291,8 @@ class Checker {
     }
   }
 
-  // Agent: frees generation 1, tells the writer; when the writer has published 2, frees that.
+  // The agent frees generation 1 and tells the writer. When the writer has published 2, it frees
+  // that.
   int agent(State& s, ThreadState& t, ModelMemory& m) {
     const std::uint16_t generation = t.op < 4 ? 1 : 2;
     switch (t.op % 4) {
@@ -366,7 +368,7 @@ class Checker {
     State s = states_[from];
     ThreadState& t = s.threads[thread];
     if (t.dead || t.done) return;
-    const std::uint8_t buffered = t.buffered;  // what the core has buffered still reaches memory
+    const std::uint8_t buffered = t.buffered;  // stores in the buffer still reach memory
     const auto buffer = t.buffer;
     t = ThreadState{};
     t.buffered = buffered;
@@ -391,7 +393,8 @@ class Checker {
     if (from >= 0) before_[*found.first].push_back(from);
   }
 
-  // Backwards from the states in which every free is complete; whatever is not reached is stuck.
+  // Searches backwards from the states in which every free is complete. A state that is not
+  // reached is stuck.
   void find_stuck() {
     std::vector<bool> fine(states_.size());
     std::deque<int> queue;
@@ -411,7 +414,7 @@ class Checker {
   std::deque<State> states_;
   std::vector<std::vector<int>> before_;
 
-  // States are known by their number; they are compared and hashed by their bytes.
+  // States are identified by number, and compared and hashed by their bytes.
   std::string_view bytes_of(int i) const {
     return {reinterpret_cast<const char*>(&states_[i]), sizeof(State)};
   }

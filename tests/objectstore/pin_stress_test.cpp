@@ -1,6 +1,7 @@
-// Threads stand in for processes, for ThreadSanitizer and for luck. (1) The protocol over one
-// memory, with the content in plain bytes: a missing happens-before is a data race that
-// ThreadSanitizer reports. (2) The real store through its mappings: every byte read is checked.
+// Tests the pin protocol with threads in place of processes, under ThreadSanitizer. (1) The
+// protocol over one memory, with the content in plain bytes: a missing happens-before is a data
+// race that ThreadSanitizer reports. (2) The real store through its mappings: every byte that is
+// read is checked.
 #include "node.hpp"
 #include "troupe/objectstore/internal/segments.hpp"
 
@@ -15,7 +16,7 @@ namespace {
 using namespace internal;
 using Clock = std::chrono::steady_clock;
 
-// Until enough was done, at most 10 s: a loaded machine takes longer, not less.
+// Runs until enough was done, at most 10 s. A loaded machine takes longer, but does no less.
 template <class Enough>
 void run_until(Enough enough) {
   const auto end = Clock::now() + std::chrono::seconds(10);
@@ -27,8 +28,8 @@ TEST(PinStress, PlainContentUnderTheProtocol) {
   std::array<PinWord, kReaders> pins{};
   RetirementWord retirement{0};
   Publication publication{};
-  std::array<std::uint64_t, 8> content{};   // plain: only the protocol keeps it whole
-  std::atomic<std::uint64_t> current{1};    // a location as a message would carry it
+  std::array<std::uint64_t, 8> content{};   // plain: only the protocol protects it
+  std::atomic<std::uint64_t> current{1};    // the location as a message would carry it
   std::atomic<std::uint64_t> recycled{0};   // the agent's notice to the writer
   std::atomic<std::uint64_t> published{0};  // the writer's adopt to the agent
   std::atomic<bool> stop{false};
@@ -65,7 +66,7 @@ TEST(PinStress, PlainContentUnderTheProtocol) {
     const std::array<const PinWord*, kReaders> tables = {&pins[0], &pins[1], &pins[2]};
     for (std::uint64_t generation = 1; !stop; ++generation) {
       while (published.load() < generation && !stop) std::this_thread::yield();
-      const std::uint64_t before = reads.load();  // often free only what somebody may look at
+      const std::uint64_t before = reads.load();  // mostly waits for a reader first
       for (int i = 0; i < 200 && reads.load() == before && !stop; ++i) std::this_thread::yield();
       AgentMemory memory{retirement, tables, 0};
       PinProtocol<AgentMemory>::retire(memory, generation);
@@ -81,7 +82,7 @@ TEST(PinStress, PlainContentUnderTheProtocol) {
   EXPECT_GT(published, 100u);
 }
 
-// Locations as they are passed around, newest last; readers pick any, so many are stale.
+// Locations that are passed around, newest last. Readers take any of them, so many are stale.
 class Board {
  public:
   void post(const Location& at) {
@@ -102,7 +103,7 @@ class Board {
 TEST(PinStress, TheRealStoreUnderFreesAndRecycling) {
   HostOptions options = Node::small();
   Node node(options);
-  std::mutex agent;  // the agent is one occupant; threads take turns as its messages do
+  std::mutex agent;  // serializes the agent, which handles one message at a time
   Board board;
   std::atomic<bool> stop{false};
   std::atomic<std::uint64_t> reads{0}, stale{0}, wrong{0}, frees{0};

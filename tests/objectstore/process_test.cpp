@@ -1,6 +1,6 @@
-// Real processes: a writer and a reader that are killed with SIGKILL, and one that tries to damage
-// what is not its own. The children are forked (these tests run one thread) and use only the
-// descriptors that they inherit: the parent's mappings are not.
+// Tests the store with real processes: a writer and a reader that are killed with SIGKILL, and a
+// process that tries to damage memory of others. The children are forked (these tests run one
+// thread). They use only inherited descriptors, not the parent's mappings.
 #include "node.hpp"
 
 #include <poll.h>
@@ -18,7 +18,7 @@
 namespace troupe::objectstore::process_test {
 namespace {
 
-// A child with one byte stream each way; killed at the end of the test at the latest.
+// A child with a byte stream each way. It is killed at the end of the test at the latest.
 class Child {
  public:
   template <class Body>
@@ -126,7 +126,7 @@ TEST(Process, AKilledReadersPinsCountNoMore) {
   EXPECT_EQ(writer.stats().objects, 0u);
 }
 
-// What the parent tells its reader: the newest location, whole when both counts agree.
+// The newest location, from the parent to its reader. It is whole when both counts agree.
 struct Board {
   std::atomic<std::uint64_t> before{0}, after{0};
   std::array<std::atomic<std::uint64_t>, 4> words{};  // slot, generation, offset, tag
@@ -214,7 +214,7 @@ TEST(Process, AReaderInAnotherProcessNeverSeesRecycledBytes) {
   munmap(shared, sizeof(Board));
 }
 
-// Attack A13, as far as the store goes: a process with every descriptor that a reader gets.
+// A process that has every descriptor of a reader must not be able to write.
 TEST(Process, AnotherProcessCannotWriteWhatItMayRead) {
   Node node;
   Client& writer = node.join();
@@ -267,7 +267,7 @@ TEST(Process, AWriterThatChangesItsPublicationIsFoundOut) {
     words[2] = offset;
     words[3] = lie;
     EXPECT_EQ(node.open(reader, at).status, OpenStatus::invalid);
-    Location same = at;  // even when the location tells the same lie
+    Location same = at;  // even when the location claims the same
     same.length = lie;
     const Opened opened = node.open(reader, same);
     EXPECT_TRUE(opened.status == OpenStatus::invalid || lie <= (1u << 20));

@@ -1,5 +1,5 @@
-// Copies that outlive their node: another one reads them as they were or not at all, who is gone
-// leaves nothing behind for long, and a folder that is full or damaged is a typed error.
+// Tests copies that outlive their node. Another node reads them unchanged or not at all. Files of
+// a dead node are soon removed. A folder that is full or damaged gives a typed error.
 #include "troupe/objectstore/shared_copies.hpp"
 
 #include "tests/eventually.hpp"
@@ -87,7 +87,7 @@ TEST_F(SharedCopiesTest, AnotherNodeReadsWhatADeadOneWrote) {
 #endif
   const Blob note = pattern(100, 1), bytes = pattern(300'000, 2);
   const pid_t child = fork();
-  if (child == 0) {  // a node that is killed when its copies are written
+  if (child == 0) {  // a node that is killed once its copies are written
     const auto a = open(kA);
     write(*a, kX, note, bytes);
     write(*a, kY, {}, {});
@@ -198,7 +198,7 @@ TEST_F(SharedCopiesTest, WhatAKilledClusterLeftIsSweptByTheNext) {
       return !fs::exists(file(kA, kX, other).parent_path().parent_path()) &&
              !fs::exists(path / ("troupe-" + ClusterId{5, 6}.str() + ".gone"));
     }));
-    write(*b, kX, {}, {});  // also while it sweeps
+    write(*b, kX, {}, {});  // also while it removes the files of dead nodes
     EXPECT_TRUE(fs::exists(file(kA, kX, ClusterId{8, 9}))) << "that cluster lives";
   }
   EXPECT_TRUE(fs::remove(path / "troupe-of-somebody-else"));
@@ -262,7 +262,7 @@ TEST_F(SharedCopiesTest, AFolderThatCannotBeReadMayHaveTheCopyAndIsWrittenTo) {
   write(*a, kY, {}, bytes);
   EXPECT_EQ(read(*a, kA, kX, bytes.size()).value(), bytes);
   fs::permissions(file(kA, kX).parent_path(), fs::perms::none);
-  if (geteuid() == 0) return;  // who may read everything
+  if (geteuid() == 0) return;  // root may read everything
   a->look(kA, kX);
   EXPECT_EQ(wait(*a).error->code(), Code::unavailable) << "its node's folder cannot be opened";
 }
@@ -301,7 +301,7 @@ TEST_F(SharedCopiesTest, AFolderThatIsNoneOrCannotBeWrittenIsNamed) {
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.error().code(), Code::invalid_argument);
   EXPECT_NE(none.error().message().find((path / "none").string()), std::string::npos);
-  if (geteuid() == 0) return;  // who may write everywhere
+  if (geteuid() == 0) return;  // root may write everywhere
   fs::permissions(path, fs::perms::owner_read | fs::perms::owner_exec);
   EXPECT_EQ(SharedCopies::open(options(kA)).error().code(), Code::invalid_argument);
 }

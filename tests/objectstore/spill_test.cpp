@@ -1,6 +1,6 @@
-// Spilled objects come back as they were or not at all: places never overlap and stay within the
-// quota, small objects share files and leave them one by one, a full or faulty disk is a typed
-// error, damage is found by the checksum, and nothing has a name on disk.
+// Tests spilled objects: they are read back unchanged or not at all. Places never overlap and
+// stay within the quota. Small objects share files and are removed one by one. A full or faulty
+// disk gives a typed error, the checksum finds damage, and no file has a name on disk.
 #include "troupe/objectstore/spill_files.hpp"
 
 #include "tests/objectstore/pattern.hpp"
@@ -34,7 +34,7 @@ class Folder {
   }
   ~Folder() { fs::remove_all(path); }
   bool empty() const { return fs::is_empty(path); }
-  // The files without a name that this process has open there.
+  // Returns the unnamed files that this process has open in the folder.
   std::vector<std::string> open_files() const {
     std::vector<std::string> found;
     for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
@@ -59,7 +59,7 @@ std::unique_ptr<SpillFiles> open(SpillOptions options) {
   return SpillFiles::open(std::move(options)).value();
 }
 
-// Waits for so many ends; bounded.
+// Waits for `count` ends; bounded.
 std::vector<SpillDone> wait(SpillFiles& files, std::size_t count, Time now = {}) {
   std::vector<SpillDone> all;
   const Time until = steady_now() + 20s;
@@ -199,7 +199,7 @@ TEST(SpillFiles, ADroppedObjectLeavesAHoleInItsFile) {
   ASSERT_EQ(folder.open_files().size(), 1u);
   files->drop(first);
   EXPECT_EQ(read(*files, second).value(), two);
-  write(*files, pattern(10, 3));  // the hole is punched before it
+  write(*files, pattern(10, 3));  // the hole is punched before the write
   EXPECT_LE(folder.bytes_on_disk() + 150'000, both);
 }
 
@@ -277,7 +277,7 @@ TEST(SpillFiles, AFullDiskIsSaidAndHealsItself) {
   if (mount("tmpfs", folder.path.c_str(), "tmpfs", 0, "size=1m") != 0)
     GTEST_SKIP() << "this process may not mount a small disk";
   auto files = open({.folders = {folder.path}, .file = 128_KiB, .full = 1s});
-  ASSERT_EQ(umount2(folder.path.c_str(), MNT_DETACH), 0);  // it ends with the files
+  ASSERT_EQ(umount2(folder.path.c_str(), MNT_DETACH), 0);  // the mount ends with its last open file
   std::map<SpillId, Blob> live;
   unsigned refused = 0;
   Time now{};
@@ -307,7 +307,7 @@ TEST(SpillFiles, AFullDiskIsSaidAndHealsItself) {
 
 // -- faults of the system calls
 
-std::atomic<unsigned> faults{0}, calls{0};  // one call in `faults` fails
+std::atomic<unsigned> faults{0}, calls{0};  // if not 0, one call in `faults` fails
 
 bool unlucky() {
   const unsigned every = faults.load();
@@ -316,7 +316,7 @@ bool unlucky() {
 
 ssize_t faulty_write(int fd, const void* from, std::size_t size, off_t at) {
   if (!unlucky()) return ::pwrite(fd, from, size, at);
-  if (calls % 2 == 0 && size > 1) return ::pwrite(fd, from, size / 2, at);  // short
+  if (calls % 2 == 0 && size > 1) return ::pwrite(fd, from, size / 2, at);  // a short write
   errno = EIO;
   return -1;
 }
@@ -326,8 +326,8 @@ ssize_t faulty_read(int fd, void* into, std::size_t size, off_t at) {
   const ssize_t got = ::pread(fd, into, size, at);
   switch (calls / faults % 4) {
     case 0: errno = EIO; return -1;
-    case 1: return 0;                            // it seems to end here
-    case 2: return std::min<ssize_t>(got, 100);  // short
+    case 1: return 0;                            // as if the file ended here
+    case 2: return std::min<ssize_t>(got, 100);  // a short read
     default: static_cast<std::byte*>(into)[size / 2] ^= std::byte{1}; return got;
   }
 }
@@ -368,8 +368,8 @@ TEST(SpillFiles, NoSpaceInAnyFolder) {
   EXPECT_EQ(files->stats().quarantined, 0u);
 }
 
-// Against a store in memory, with one system call in fifty failing: what is read is right or is an
-// error, and space is what the living take.
+// Compares with a store in memory while one system call in fifty fails. A read gives the right
+// bytes or an error, and the used space is that of the live objects.
 TEST(SpillFiles, NeverAWrongByteWhateverTheDiskDoes) {
   faults = 50;
   EXPECT_TRUE(rc::check([](const std::vector<std::uint16_t>& steps) {

@@ -1,6 +1,7 @@
-// A full arena: objects that nobody looks at go to disk and come back byte for byte under the same
-// name, whoever asked for memory and whoever wrote them; what is looked at stays; frees, deaths and
-// damage in every state lose nothing else, and all memory and disk comes back.
+// Tests a full arena. Objects that no process has open go to disk and come back byte for byte
+// under the same name, whoever needs memory and whoever wrote them. Open objects stay. Frees,
+// deaths and damage in every state lose no other object, and all memory and disk space is
+// released.
 #include "spilling.hpp"
 
 #include <rapidcheck.h>
@@ -166,7 +167,8 @@ TEST(Spiller, ADamagedCopyIsLostAndNeverWrong) {
   world.expect_all_back();
 }
 
-// Puts, reads, views that stay, frees and deaths in any order, on an arena of eight objects.
+// Objects are put, read, viewed and freed, and processes die, in any order, in an arena of eight
+// objects.
 TEST(Spiller, AnyOrderOfEvents) {
   EXPECT_TRUE(rc::check([](const std::vector<std::uint16_t>& steps) {
     World world({}, World::patient(), World::tiny());
@@ -188,7 +190,7 @@ TEST(Spiller, AnyOrderOfEvents) {
       auto which = names.begin();
       if (!names.empty()) std::advance(which, step / 64 % names.size());
       switch (step % 16) {
-        case 0:  // a death, but not of who holds the views
+        case 0:  // the death of a process that holds no views
           if (who->first == viewer) break;
           world.kill(who->first);
           processes.erase(who);

@@ -1,5 +1,5 @@
-// A node whose full memory goes to disk: the host, its spiller and clients in one process, with the
-// runtime's message carrying done by plain calls.
+// A node that spills to disk: the host, its spiller and clients in one process. Plain calls carry
+// the messages that the runtime would send.
 #pragma once
 
 #include "node.hpp"
@@ -15,7 +15,7 @@ namespace troupe::objectstore {
 
 using namespace std::chrono_literals;
 
-/// A node whose processes are told what the agent's spiller wants them to know.
+/// A node whose processes get the spiller's notices.
 class SpillingNode final : public Spiller::Out {
  public:
   explicit SpillingNode(SpillOptions disk = {}, SpillerOptions options = patient(),
@@ -52,7 +52,7 @@ class SpillingNode final : public Spiller::Out {
   }
   Time now() const { return steady_now() + skipped; }
 
-  // One pass of the agent's loop.
+  // Runs one pass of the agent's loop.
   void pass() {
     pollfd set{spiller->fd(), POLLIN, 0};
     poll(&set, 1, 1);
@@ -67,7 +67,7 @@ class SpillingNode final : public Spiller::Out {
     }
     node.pump();
   }
-  // The answer to an ask; bounded.
+  // Waits for the answer to an ask; bounded.
   Result<void> answer(std::uint64_t ask) {
     const Time until = steady_now() + 30s;
     while (answers.count(ask) == 0 && steady_now() < until) pass();
@@ -76,7 +76,7 @@ class SpillingNode final : public Spiller::Out {
     answers.erase(ask);
     return error ? Result<void>(*error) : Result<void>();
   }
-  // As the engine of a process does it.
+  // Allocates memory as the engine of a process does.
   Result<Allocation> create(Client& client, std::size_t bytes) {
     for (int tries = 0; tries < 64; ++tries) {
       auto created = client.create(bytes);
@@ -109,7 +109,7 @@ class SpillingNode final : public Spiller::Out {
     if (at) adopt(client.process(), *at);
     return at;
   }
-  // The object under this name, wherever it is.
+  // Opens the object of this name, wherever it is.
   Result<Pinned> look(Client& client, const Location& name) {
     Location at = name;
     for (int tries = 0; tries < 8; ++tries) {
@@ -143,7 +143,7 @@ class SpillingNode final : public Spiller::Out {
   Node node;
   std::string folder;
   std::unique_ptr<Spiller> spiller;
-  std::map<std::uint32_t, std::vector<Location>> owned;  // that only their process knows
+  std::map<std::uint32_t, std::vector<Location>> owned;  // objects that only their process knows
   Duration skipped{0};
 
  private:

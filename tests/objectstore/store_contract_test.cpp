@@ -1,7 +1,8 @@
-// One suite for every way that the store keeps objects: in memory of the agent's own, in shared
-// memory of a process that others read, and in an arena that is too small, with the rest on disk.
-// What was sealed is read as it was, as long as it is named or looked at; what was freed is gone
-// once; what cannot be had is a typed error; and all bytes come back.
+// Runs one suite of contracts on every way in which the store keeps objects: in the agent's own
+// memory, in shared memory of a process that others read, and in an arena that is too small, with
+// the rest on disk. A sealed object is read unchanged as long as it is named or open. A freed
+// object is gone, once. An object that cannot be read gives a typed error, and all bytes are
+// released.
 #include "spilling.hpp"
 
 #include "troupe/runtime/base/random.hpp"
@@ -9,7 +10,7 @@
 namespace troupe::objectstore {
 namespace {
 
-/// One writer and one reader of some store.
+/// A writer and a reader of some store.
 class Keeper {
  public:
   virtual ~Keeper() = default;
@@ -18,16 +19,16 @@ class Keeper {
   virtual Result<void> adopt(const Location& at) = 0;
   virtual Result<Pinned> look(const Location& at) = 0;
   virtual Result<void> free(const Location& at) = 0;
-  /// All messages that are under way arrive.
+  /// Delivers all messages that are under way.
   virtual void carry() = 0;
-  /// False: the agent itself writes.
+  /// Ends the writer. Returns false when the agent itself writes.
   virtual bool writer_dies() = 0;
   virtual const Host& host() = 0;
-  /// Objects on disk, those on the way included.
+  /// Returns the number of objects on disk, with those on their way there.
   virtual std::uint64_t on_disk() = 0;
 };
 
-/// Objects of the agent's own: what it fetches and brings back.
+/// Objects of the agent's own: those that it fetches or reads back from disk.
 class OwnMemory final : public Keeper {
  public:
   Result<Allocation> create(std::size_t bytes) override { return node_.host->create_local(bytes); }

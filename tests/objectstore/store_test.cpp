@@ -1,6 +1,6 @@
-// The store in one process: what a writer publishes a reader gets in place, a free waits for views,
-// a slot's next life is never taken for the last, deaths lose nothing that others can name, and
-// misuse is an error, not damage.
+// Tests the store in one process. A reader reads in place what a writer publishes. A free waits
+// for views, and a slot's next life is never taken for the last one. Deaths lose no object that
+// others can name, and misuse gives an error without damage.
 #include "node.hpp"
 
 #include <fcntl.h>
@@ -266,7 +266,7 @@ TEST(Store, ADeadReadersPinsCountNoMore) {
   Client& writer = node.join();
   const std::uint32_t reader = node.join().process();
   const Location at = node.put_shared(writer, "x");
-  static Opened* view = nullptr;  // nobody takes it down
+  static Opened* view = nullptr;  // never destroyed
   view = new Opened(node.open(*node.clients[reader], at));
   ASSERT_EQ(view->status, OpenStatus::pinned);
   EXPECT_EQ(node.host->free(at).value(), Freed::waits);
@@ -346,7 +346,8 @@ TEST(Store, PrefaultStaysWithinItsBudgetAndIsGranted) {
   EXPECT_TRUE(node.host->grant(writer.process(), 15 << 20).ok()) << "the ready one makes room";
 }
 
-// -- sealed memory (attack A13) -------------------------------------------------------------------
+// -- sealed memory
+// --------------------------------------------------------------------------------
 
 void expect_nobody_can_write(int fd, std::uint64_t bytes) {
   const std::string again = "/proc/self/fd/" + std::to_string(fd);

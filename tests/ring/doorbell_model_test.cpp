@@ -1,9 +1,10 @@
-// The doorbell's protocol over all interleavings of two writers and one reader that sleeps, and may
-// watch the ring of one of them while it is awake: nobody sleeps while a frame of a living writer
-// waits, even if a writer is killed between any two steps.
-// Each step is one atomic operation of doorbell.cpp, in its order; all of them are sequentially
-// consistent there, so that interleavings are all there is. Broken variants must be found, which
-// shows that the model can find anything.
+// Tests the doorbell's protocol in all interleavings of two writers and one reader. The reader
+// sleeps, and may watch the ring of one writer while it is awake. It never sleeps while a frame
+// of a living writer waits, even if a writer is killed between any two steps.
+//
+// Each step is one atomic operation of doorbell.cpp, in its order. All of them are sequentially
+// consistent there, so interleavings are the only possible executions. The model must find each
+// broken variant, which shows that it can find errors at all.
 #include "explorer.hpp"
 
 #include <gtest/gtest.h>
@@ -13,14 +14,15 @@ namespace {
 
 enum class Variant {
   correct,
-  check_then_announce,    ///< the reader looks at the marks before it says that it sleeps
+  check_then_announce,    ///< the reader looks at the marks before it announces that it sleeps
   look_then_mark,         ///< the writer looks at the flag before it marks its slot
   words_then_summary,     ///< take() clears the slots before the summary
   drain_then_take,        ///< the reader clears the marks after it has drained the rings
   summary_of_empty_word,  ///< the writer marks the summary only when its word was empty
-  clear_then_write,       ///< the writer takes the flag back before it writes the event
-  clear_any_sleep,        ///< the writer clears the flag of whatever sleep it finds then
-  sleep_watching,         ///< the reader sleeps while the mark of what it watches stays
+  clear_then_write,       ///< the writer clears the flag before it writes the event
+  clear_any_sleep,        ///< the writer clears the flag of any sleep that it finds then, not only
+                          ///< the one it saw
+  sleep_watching,         ///< the reader sleeps while the mark of the watched ring stays set
 };
 
 constexpr int kWriters = 2;
@@ -63,7 +65,7 @@ enum ReaderAt : std::uint8_t {
 struct Writer {
   std::uint8_t at;
   std::uint8_t published;
-  std::uint8_t sleep;  ///< what it saw in the flag
+  std::uint8_t sleep;  ///< the flag's value that it saw
 };
 
 struct State {
@@ -78,8 +80,8 @@ struct State {
   std::uint8_t slots;    ///< slots to drain, one bit per writer
   std::uint8_t sleeps;
   std::uint8_t killed;
-  std::uint8_t heard;     ///< the watchable writer since the reader last watched or slept
-  std::uint8_t watching;  ///< its ring, and its mark stays
+  std::uint8_t heard;     ///< ring drained since the last watch or sleep
+  std::uint8_t watching;  ///< its ring is watched, and its mark stays set
 };
 
 struct Model {
@@ -238,7 +240,7 @@ struct Model {
         return "reader takes a word of slots";
       }
       case r_drain: return drain(s);
-      case r_late_words:  // only when drained first
+      case r_late_words:  // only when the rings are drained first
         s.words[0] = s.words[1] = 0;
         s.reader = r_late_summary;
         return "reader clears the slots";
@@ -306,7 +308,7 @@ struct Model {
 Found run(const Model& model) {
   return explore(model.start(), model, [](const State& s) {
     for (int i = 0; i < kWriters; ++i) {
-      if (s.writers[i].at == w_dead) continue;  // the agent's death notice drains its ring
+      if (s.writers[i].at == w_dead) continue;  // PeerDied made the reader drain its ring
       if (s.consumed[i] != kFrames) return false;
     }
     return true;
@@ -314,7 +316,8 @@ Found run(const Model& model) {
 }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-// One thread walks all interleavings; a sanitizer sees in a part of them what there is to see.
+// One thread walks all interleavings. Under a sanitizer a part of them shows every kind of
+// access.
 constexpr bool kAll = false;
 #else
 constexpr bool kAll = true;
@@ -323,7 +326,7 @@ constexpr bool kAll = true;
 TEST(DoorbellModel, NoWakeUpIsLostInAnyInterleaving) {
   for (const bool same_word : {true, false})
     for (const bool watch :
-         {true, false}) {  // all that may happen: a kill, or a reader that watches
+         {true, false}) {  // with a kill, or with a reader that watches
       if (!kAll && (!same_word || !watch)) continue;
       const Found found = run({Variant::correct, same_word, !watch, watch});
       EXPECT_FALSE(found.stuck) << "same word " << same_word << ", watch " << watch << '\n'

@@ -1,5 +1,5 @@
-/// Every interleaving of a small model: breadth first over all states, one atomic step of one
-/// process at a time.
+/// Explores every interleaving of a small model: breadth first over all states, one atomic step
+/// of one process at a time.
 ///
 ///     const Found found = explore(Start{}, successors, [](const State& s) { return s.finished();
 ///     }); EXPECT_FALSE(found.stuck) << found.trace;
@@ -17,7 +17,7 @@
 
 namespace troupe::ring::model {
 
-/// One possible next state, and what was done to get there.
+/// A possible next state, and a text of the step that leads there.
 template <class State>
 struct Step {
   State state;
@@ -25,14 +25,14 @@ struct Step {
 };
 
 struct Found {
-  bool stuck = false;      ///< some state has no step, and is not finished
+  bool stuck = false;      ///< whether some state has no step and is not finished
   std::size_t states = 0;  ///< visited
-  std::string trace;       ///< the shortest way to the stuck state, one step a line
+  std::string trace;       ///< the shortest path to the stuck state, one step a line
 };
 
-/// Visits every state that can be reached from `start`. `next(state, steps)` appends what may
-/// happen; `finished(state)` says whether a state without steps is a good end. The model is finite,
-/// so that a return is also a proof that no run goes on for ever without coming back to a state.
+/// Visits every state that can be reached from `start`. `next(state, steps)` appends the possible
+/// steps; `finished(state)` returns whether a state without steps is a good end. The model is
+/// finite, so a return also proves that every endless run repeats a state.
 template <class State, class Next, class Finished>
 Found explore(const State& start, const Next& next, const Finished& finished) {
   static_assert(std::has_unique_object_representations_v<State>, "states are compared as bytes");

@@ -1,8 +1,9 @@
-// The ring over all interleavings of its producer and its consumer, with a producer that may be
-// killed between any two steps: every frame of a living producer arrives, whole and in order, none
-// of a dead one arrives in part, and nobody waits for ever. Steps are the atomic operations of
-// ring.cpp and of a channel that uses it; the doorbells are the proven ones of
-// doorbell_model_test.cpp, here a flag each.
+// Tests the ring in all interleavings of its producer and its consumer. The producer may be
+// killed between any two steps. Every frame of a living producer arrives, whole and in order. No
+// frame of a dead one arrives in part, and neither side waits for ever.
+//
+// Steps are the atomic operations of ring.cpp and of a channel that uses it. The doorbells, which
+// doorbell_model_test.cpp tests, are one flag each here.
 #include "explorer.hpp"
 
 #include <gtest/gtest.h>
@@ -12,9 +13,9 @@ namespace {
 
 enum class Variant {
   correct,
-  no_second_look,     ///< the producer does not look again after it said that it starves
-  tells_too_late,     ///< the consumer may empty the ring without telling its head
-  forget_while_full,  ///< the consumer takes the cry although half of the ring is not free yet
+  no_second_look,     ///< the producer does not look again after it announced that it starves
+  tells_too_late,     ///< the consumer may empty the ring without publishing its head
+  forget_while_full,  ///< the consumer clears `starved` although half of the ring is not free yet
   length_first,       ///< the length word is published before the frame's bytes
   next_not_cleared,   ///< the producer leaves bytes that look like the next length
   next_cleared_late,  ///< ... or clears them only after it has published this frame
@@ -22,10 +23,11 @@ enum class Variant {
 };
 
 constexpr int kFrames = 5;
-constexpr int kCells = 8;  // a cell is a length word or a unit of bytes, which may look like one
+constexpr int kCells = 8;  // a cell is a length word or a unit of bytes, which may look like a
+                           // length
 constexpr int kHalf = kCells / 2;
-constexpr int kTell = 3;      // so far ahead the consumer tells its head
-constexpr int kTellLate = 7;  // an empty ring may look too full for the largest frame
+constexpr int kTell = 3;      // the consumer publishes its head when it is so far ahead of it
+constexpr int kTellLate = 7;  // too late: an empty ring may look too full for the largest frame
 
 enum ProducerAt : std::uint8_t {
   p_fits,
@@ -58,7 +60,7 @@ struct State {
   std::uint8_t sizes;  ///< bit i: frame i has two cells of bytes, else one
   std::uint8_t producer, pushed, tail, head_seen;
   std::uint8_t consumer, popped, head, told, cry;
-  std::uint8_t shared_head, starved;  ///< starved: tail + 1, so that the first cry is not zero
+  std::uint8_t shared_head, starved;  ///< starved: tail + 1, so that the first one is not zero
   std::uint8_t producer_bell, consumer_bell;
 };
 
@@ -87,11 +89,11 @@ struct Model {
     if (s.consumer == c_broken) return;
     State t = s;
     if (const char* what = produce(t)) out.push_back({t, what});
-    // Not while it waits: a kill would be a way out of a lost wake-up.
+    // A waiting producer is not killed: the kill would hide a lost wake-up.
     if (s.producer < p_done && s.producer != p_wait) {
       t = s;
       t.producer = p_dead;
-      t.consumer_bell = 1;  // the death notice: drain a last time
+      t.consumer_bell = 1;  // PeerDied: the consumer drains a last time
       out.push_back({t, "producer is killed"});
     }
     t = s;
@@ -134,7 +136,7 @@ struct Model {
     return variant == Variant::length_first ? p_publish : p_first_byte;
   }
 
-  /// The steps from room to a published frame.
+  /// Carries out the steps from room in the ring to a published frame.
   const char* write(State& s) const {
     switch (s.producer) {
       case p_first_byte:
@@ -151,7 +153,8 @@ struct Model {
                            : p_clear_next;
         return "producer writes on";
       case p_clear_next:
-        // Bytes may look like the length that is due; a length there is of an earlier lap.
+        // Bytes may look like the length that will stand here. A length here is of an earlier
+        // lap, so it may stay.
         if (is_bytes(next_length(s))) next_length(s) = 0;
         if (variant == Variant::next_cleared_late)
           advance(s);
@@ -215,10 +218,10 @@ struct Model {
     }
   }
 
-  /// One step: the bytes of a published frame are the consumer's, whoever else moves.
+  /// Takes a frame in one step: nothing else changes the bytes of a published frame.
   const char* pop(State& s) const {
     const std::uint8_t length = s.cells[s.head % kCells];
-    // What a frame before this one left there as its length is of an earlier lap.
+    // The length of an earlier frame at this place is of an earlier lap.
     const bool earlier = length != 0 && !is_bytes(length) && length < length_of(s.popped);
     if (length == 0 || (earlier && variant != Variant::any_lap)) {
       s.consumer = c_sleep;
@@ -245,7 +248,7 @@ Found run(Variant variant, std::uint8_t sizes) {
   start.sizes = sizes;
   return explore(start, Model{variant}, [](const State& s) {
     if (s.consumer == c_broken) return false;
-    // Killed after it had published, before it counted: one more than it knew.
+    // Killed after it published a frame and before it counted it: one frame more has arrived.
     if (s.producer == p_dead) return s.popped >= s.pushed;
     return s.pushed == kFrames && s.popped == kFrames && s.head == s.tail;
   });

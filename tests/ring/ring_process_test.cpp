@@ -1,5 +1,5 @@
-// Two processes: what one writes the other reads, whole, whatever happens to the writer; and a
-// hostile writer cannot make its reader leave the ring's memory.
+// Tests the ring between two processes. One reads what the other writes, whole, whatever happens
+// to the writer. A hostile writer cannot make its reader leave the ring's memory.
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/base/random.hpp"
 #include "troupe/runtime/ring/doorbell.hpp"
@@ -31,7 +31,7 @@ Fd copy_of(int fd) {
   return Fd(fcntl(fd, F_DUPFD_CLOEXEC, 0));
 }
 
-/// A process that runs `body` and ends; killed when the test lets go of it.
+/// A process that runs `body` and ends. It is killed when this object goes.
 class Child {
  public:
   explicit Child(const std::function<int()>& body) : pid_(fork()) {
@@ -58,7 +58,8 @@ class Child {
   pid_t pid_;
 };
 
-/// Frames end with a hash of what stands before (FNV-1a over words): a torn one does not fit.
+/// Returns the hash that ends a frame (FNV-1a over the words before it). A torn frame has another
+/// hash.
 std::uint64_t hash_of(const std::byte* at, std::size_t size) {
   std::uint64_t hash = 0xcbf29ce484222325ULL;
   for (; size >= 8; at += 8, size -= 8) {
@@ -70,7 +71,7 @@ std::uint64_t hash_of(const std::byte* at, std::size_t size) {
   return hash;
 }
 
-/// The sequence of frames that a seed gives, for both sides.
+/// The sequence of frames that a seed gives; both sides compute it.
 struct Frames {
   explicit Frames(std::uint64_t seed) : random(seed) {
     for (std::byte& b : noise) b = static_cast<std::byte>(random());
@@ -101,7 +102,7 @@ struct Pair {
   Doorbell reader = Doorbell::create().value();
   Doorbell writer = Doorbell::create().value();
 
-  /// In the child: writes `count` frames of the seed. 0 when all were taken.
+  /// Writes `count` frames of the seed, in the child. Returns 0 when all were taken.
   int write(std::uint64_t seed, std::uint64_t count) {
     // A channel is not inherited by fork: the child attaches, like any peer.
     auto mine = ChannelMemory::attach(copy_of(memory.fd())).value();
@@ -187,7 +188,8 @@ TEST(RingProcess, AKilledWriterLeavesWholeFramesOnly) {
   EXPECT_GT(total, 0u);
 }
 
-/// The page of one direction, so that its end is the end of what may be touched.
+/// The page of one direction with inaccessible memory after it, so that a read beyond its end
+/// faults.
 class GuardedPage {
  public:
   GuardedPage() {
@@ -212,7 +214,7 @@ class GuardedPage {
   RingPage* page_ = nullptr;
 };
 
-/// Writes everywhere for ever: lengths that are almost right where frames may begin, and noise.
+/// Writes everywhere for ever: nearly right lengths where frames may begin, and noise.
 int attack(RingPage* page, std::uint64_t seed) {
   Random random(seed);
   for (;;) {
@@ -231,7 +233,7 @@ int attack(RingPage* page, std::uint64_t seed) {
 TEST(RingProcess, AHostileWriterIsFoundAndNothingElseIsTouched) {
   GuardedPage page;
   Child child([&] { return attack(page.get(), 1); });
-  // The exact size on the heap: ASan sees a byte too many.
+  // A buffer of the exact size on the heap, so that ASan sees one byte too many.
   const std::unique_ptr<std::byte[]> buffer(new std::byte[kMaxFrame]);
   std::uint64_t frames = 0, corrupt = 0;
   const Time start = steady_now();

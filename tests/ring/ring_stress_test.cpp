@@ -1,5 +1,5 @@
-// Threads that write and sleep at their worst moments; made for ThreadSanitizer, which sees the
-// rings' bytes being handed over by the counters alone.
+// Tests threads that write and sleep at the worst moments. It is made for ThreadSanitizer, which
+// sees that only the counters hand the rings' bytes over.
 #include "troupe/runtime/base/random.hpp"
 #include "troupe/runtime/ring/channel.hpp"
 
@@ -21,7 +21,7 @@ constexpr std::uint64_t kFrames = 100'000;
 constexpr int kWriters = 3;
 constexpr auto kPatience = 20s;  // a lost wake-up ends here, as a failure
 
-/// A frame that can be checked: its number, then bytes that follow from it.
+/// Makes a frame that can be checked: its number, then bytes that follow from it.
 std::size_t make_frame(std::uint64_t n, std::size_t size, std::byte* out) {
   size = std::max<std::size_t>(size, sizeof n);
   std::memcpy(out, &n, sizeof n);
@@ -38,7 +38,7 @@ bool is_frame(std::uint64_t n, const std::byte* at, std::size_t size) {
   return true;
 }
 
-/// One writer: pushes, and sleeps on a doorbell of its own when the ring is full.
+/// A writer: it pushes frames, and sleeps on a doorbell of its own when the ring is full.
 struct Writer {
   ChannelMemory memory = ChannelMemory::create().value();
   Doorbell bell = Doorbell::create().value();
@@ -101,7 +101,7 @@ TEST(RingStress, WritersAndASleepingReaderLoseNothing) {
   for (const bool w : wrote) EXPECT_TRUE(w) << "a producer was not woken when there was room";
 }
 
-/// Two channels' ends that answer each other, each asleep between messages.
+/// Two ends of channels answer each other, and each sleeps between messages.
 TEST(RingStress, PingPongAcrossTwoSleepers) {
   ChannelMemory one = ChannelMemory::create().value();
   auto two = ChannelMemory::attach(Fd(fcntl(one.fd(), F_DUPFD_CLOEXEC, 0))).value();

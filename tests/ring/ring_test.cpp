@@ -1,4 +1,4 @@
-// The ring and the doorbell in one thread: what fits, what wraps, what is refused.
+// Tests the ring and the doorbell in one thread: which frames fit, wrap or are refused.
 #include "troupe/runtime/ring/ring.hpp"
 
 #include "troupe/runtime/base/random.hpp"
@@ -84,7 +84,7 @@ TEST_F(RingTest, AFullRingRefusesAndRemembersThatItsProducerWaits) {
   const Blob frame = numbered(1000, 1);
   std::size_t pushed = 0;
   while (out.push(frame)) ++pushed;
-  EXPECT_EQ(pushed, kRingBytes / 1024);  // whole lines
+  EXPECT_EQ(pushed, kRingBytes / 1024);  // whole cache lines
   EXPECT_TRUE(out.sane());
   // The producer is not woken for each frame, but once half of the ring is free.
   std::size_t popped = 0;
@@ -94,7 +94,7 @@ TEST_F(RingTest, AFullRingRefusesAndRemembersThatItsProducerWaits) {
   } while (!in.take_starved());
   EXPECT_EQ(popped, (pushed + 1) / 2);
   EXPECT_FALSE(in.take_starved());
-  EXPECT_TRUE(out.push(Blob(kMaxFrame)));  // then anything fits
+  EXPECT_TRUE(out.push(Blob(kMaxFrame)));  // now any frame fits
 }
 
 TEST_F(RingTest, ProgressIsSeenByTheOtherSide) {
@@ -104,7 +104,7 @@ TEST_F(RingTest, ProgressIsSeenByTheOtherSide) {
   EXPECT_EQ(out.progress().completed, 5u);
 }
 
-/// The pages as a hostile peer sees them.
+/// Maps the pages as a hostile peer sees them.
 RingPage* pages_of(const ChannelMemory& memory) {
   void* at =
       mmap(nullptr, 2 * sizeof(RingPage), PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd(), 0);
@@ -112,7 +112,7 @@ RingPage* pages_of(const ChannelMemory& memory) {
   return static_cast<RingPage*>(at);
 }
 
-/// A length word of this lap around the ring, from 1 on; of `n` - 1 bytes.
+/// Returns a length word of this lap around the ring (from 1 on), for `n` - 1 bytes.
 constexpr std::uint64_t length(std::uint64_t lap, std::uint64_t n) {
   return lap << 32 | n;
 }
@@ -124,7 +124,7 @@ TEST_F(RingTest, ImpossibleLengthsCloseTheChannel) {
     std::memcpy(page->data, &word, sizeof word);
     std::size_t size = 0;
     const Pop result = victim.pop(buffer.data(), size);
-    if (result == Pop::corrupt) {  // for good, even if the number is taken back
+    if (result == Pop::corrupt) {  // for good, even when the word is cleared
       std::memset(page->data, 0, sizeof word);
       EXPECT_EQ(victim.pop(buffer.data(), size), Pop::corrupt);
     }
@@ -155,8 +155,9 @@ TEST_F(RingTest, WordsOfOtherLapsAreNoFrames) {
 }
 
 TEST_F(RingTest, OldBytesAreNoLengths) {
-  // Frames full of words that would be lengths on the next lap, over and over: a reader that is as
-  // fast as the writer stands behind each of them once.
+  // Writes frames full of words that would be lengths on the next lap, again and again. The
+  // reader is as fast as the writer, so each of these words is once at the place of the next
+  // length.
   Random random(9);
   std::uint64_t written = 0;
   std::size_t long_ones = 0;
@@ -189,7 +190,7 @@ TEST_F(RingTest, AFullRingKeepsTheLengthOfItsOldestFrame) {
 }
 
 TEST_F(RingTest, SmallFramesWriteNoLineButTheirOwn) {
-  // What stands where the next frame will begin is of an earlier lap: it stays.
+  // The word where the next frame will begin is of an earlier lap, so it stays.
   RingPage* page = pages_of(memory);
   for (std::size_t n = 0; n < kRingBytes / 64; ++n) {
     ASSERT_TRUE(out.push(numbered(56, n)));
@@ -205,12 +206,12 @@ TEST_F(RingTest, AnOldCryIsForgotten) {
   const Blob frame = numbered(1000, 1);
   while (out.push(frame)) {
   }
-  // The producer looks again by itself, and finds room before anybody rang.
+  // The producer looks again by itself, and finds room before it is woken.
   for (int i = 0; i < 20; ++i) pop();
   ASSERT_TRUE(out.push(frame));
   while (!pop().empty()) {
   }
-  EXPECT_TRUE(in.take_starved());  // a wake-up too many
+  EXPECT_TRUE(in.take_starved());  // one wake-up too many
   EXPECT_FALSE(in.take_starved());
 }
 
@@ -219,7 +220,7 @@ TEST_F(RingTest, AConsumerCannotMakeAProducerOverwrite) {
   const Blob frame = numbered(kMaxFrame, 1);
   while (out.push(frame)) {
   }
-  page->head = 1'000'000;  // consumed more than was ever there
+  page->head = 1'000'000;  // more than was ever in the ring
   EXPECT_FALSE(out.push(frame));
   EXPECT_FALSE(out.sane());
   page->head = kRingBytes;
@@ -248,7 +249,7 @@ Fd memory_of(std::size_t size, unsigned flags, int seals) {
   }
   return fd;
 }
-/// A file that knows no seals at all.
+/// A file on a file system without seals.
 Fd plain_file(std::size_t size) {
   Fd fd(open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   EXPECT_EQ(ftruncate(fd.get(), static_cast<off_t>(size)), 0);
@@ -303,14 +304,14 @@ TEST(DoorbellTest, WritesTheEventOnlyForASleeper) {
   Doorbell bell = Doorbell::create().value();
   bell.ring(3);
   EXPECT_FALSE(readable(bell));
-  EXPECT_FALSE(bell.prepare_sleep());  // something is ready
+  EXPECT_FALSE(bell.prepare_sleep());  // a slot is ready
   std::vector<std::uint32_t> slots;
   bell.take(slots);
   ASSERT_TRUE(bell.prepare_sleep());
   bell.ring(3);
   EXPECT_TRUE(readable(bell));
   bell.ring(3);
-  EXPECT_FALSE(readable(bell));  // woken once
+  EXPECT_FALSE(readable(bell));  // woken once only
   bell.finish_sleep();
   bell.take(slots);
   ASSERT_TRUE(bell.prepare_sleep());
@@ -358,7 +359,7 @@ TEST(DoorbellTest, NothingIsWrittenForAFrameInTheWatchedRing) {
     EXPECT_FALSE(bell.pending());
     EXPECT_FALSE(bell.only_watched());
   }
-  bell.ring(5);  // finds its mark
+  bell.ring(5);  // its slot is marked already
   EXPECT_FALSE(bell.pending());
   bell.ring(6);  // in the same word
   bell.ring(100);
@@ -368,7 +369,7 @@ TEST(DoorbellTest, NothingIsWrittenForAFrameInTheWatchedRing) {
   EXPECT_EQ(slots, (std::vector<std::uint32_t>{6, 100, 5}));
   ASSERT_EQ(in.pop(buffer, size), Pop::frame);
   EXPECT_FALSE(bell.take(slots));
-  // Before it sleeps the owner takes the mark, and whoever writes then wakes it.
+  // Before it sleeps the owner clears the watched mark, so that a later write wakes it.
   EXPECT_FALSE(bell.prepare_sleep());
   EXPECT_EQ(bell.watched(), nullptr);
   EXPECT_TRUE(bell.take(slots));

@@ -1,5 +1,5 @@
-// What a reader refuses, field by field, and what a writer cuts. The messages are made with the
-// schema itself, since our writer would not write them.
+// Tests what a reader refuses, field by field, and what a writer cuts. The messages are made with
+// the schema itself, since the product's writer would not write them.
 #include "samples.hpp"
 
 #include <capnp/message.h>
@@ -31,7 +31,7 @@ Blob with_head(const void* words, std::size_t count, Head head, std::size_t payl
   return frame;
 }
 
-/// A frame of whatever `fill` puts into a message, and `payload` bytes beside it.
+/// Returns a frame of the message that `fill` makes, and `payload` bytes beside it.
 template <class Root, class Fill>
 Blob frame_with(Fill fill, std::size_t payload = 0) {
   capnp::MallocMessageBuilder message(1 << 17);
@@ -97,7 +97,7 @@ TEST(Bounds, AMessageAboveTheLimitIsRefusedThoughItIsThere) {
 }
 
 TEST(Bounds, AnUnknownMemberIsUnsupported) {
-  // The discriminant stands in the first 16 bits of the root struct, after the root pointer.
+  // The discriminant is in the first 16 bits of the root struct, after the root pointer.
   Blob frame = frame_of(CallMessage(Recall{}), {});
   const std::uint16_t member = 77;
   std::memcpy(frame.data() + 16, &member, sizeof member);
@@ -140,7 +140,8 @@ TEST(Bounds, ListsOfACall) {
   const auto doomed = decode_call(call_with([](schema::CallMessage::Builder m) {
     m.initCall().initArguments(1)[0].initError(1)[0].setMessage("too large");
   }));
-  ASSERT_TRUE(doomed.ok());  // a call that its sender could not build ends in this error
+  ASSERT_TRUE(doomed.ok());  // a call that its sender could not build is read, and ends in this
+                             // error
   EXPECT_EQ(std::get<Call>(doomed->message).arguments.at(0).error->message, "too large");
 }
 
@@ -167,7 +168,7 @@ TEST(Bounds, Errors) {
                    5),
                "error message has 2048 bytes, more than 0");
   const auto read = decode_call(error([](Chain c) { c[0].setCode(60000); }));
-  ASSERT_TRUE(read.ok());  // a newer peer's code is kept
+  ASSERT_TRUE(read.ok());  // the code of a newer peer is kept
   EXPECT_EQ(static_cast<int>(std::get<Reply>(read->message).value.error->code), 60000);
 }
 
@@ -238,7 +239,7 @@ TEST(Bounds, MessagesBetweenAgents) {
   expect_refused(decode_peer(frame_of(NodeMessage(Blocked{}), {})), Code::invalid_argument,
                  "another conversation");
   Blob unknown = frame_of(PeerMessage(PeerAwait{}), {});
-  unknown[16] = std::byte{99};  // the member, after the root pointer
+  unknown[16] = std::byte{99};  // the member follows the root pointer
   expect_refused(decode_peer(unknown), Code::unavailable, "unsupported message 99");
   expect_refused(decode_creation(frame_with<schema::Creation>(
                      [](schema::Creation::Builder c) { c.initRefs(4097); })),
@@ -251,7 +252,7 @@ TEST(Bounds, AWriterCutsTextsAtAWholeCharacter) {
   const auto read = decode_node(frame_of(NodeMessage(Shutdown{name}), {}));
   ASSERT_TRUE(read.ok()) << read.error().what();
   EXPECT_EQ(std::get<Shutdown>(read->message).why, std::string(kMaxText - 1, 'x'));
-  const std::string bytes(kMaxText + 9, '\x80');  // no text at all: still cut, still read
+  const std::string bytes(kMaxText + 9, '\x80');  // not UTF-8: still cut, still read
   EXPECT_TRUE(decode_node(frame_of(NodeMessage(Shutdown{bytes}), {})).ok());
 }
 
@@ -275,10 +276,10 @@ TEST(Bounds, AnErrorAlwaysFitsAFrame) {
   const auto read = decode_call(frame);
   ASSERT_TRUE(read.ok()) << read.error().what();
   const auto& error = std::get<Reply>(read->message).value.error;
-  EXPECT_EQ(error->message, std::string(kMaxText, 'n'));  // the outermost one survives
+  EXPECT_EQ(error->message, std::string(kMaxText, 'n'));  // the outermost one is kept
   EXPECT_EQ(error->origin.pid, 39);
 
-  // Short ones keep sixteen.
+  // A chain of short errors keeps sixteen.
   chain.reset();
   for (int i = 0; i < 40; ++i) {
     ErrorInfo e;

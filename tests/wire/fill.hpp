@@ -1,5 +1,5 @@
-/// Random messages and their text, from a list of members alone: for messages of any conversation
-/// that has each(f, message) for its structs.
+/// Makes random messages and prints messages as text, from a list of members alone. It works for
+/// the messages of any conversation that has each(f, message) for its structs.
 #pragma once
 
 #include "tests/wire/samples.hpp"
@@ -14,7 +14,8 @@
 
 namespace troupe::wire::samples {
 
-/// What a reader demands beyond the bounds of single members; found by the type of the member.
+/// Makes a random member acceptable where a reader demands more than the bounds of its parts. The
+/// member's type selects the overload.
 template <class F, class T>
 void repair(F&, T&) {}
 template <class F>
@@ -55,7 +56,7 @@ void repair(F& filler, PullRefused& refused) {
   while (!refused.error) filler.fill(refused.error);
 }
 
-/// The last one of an enumeration.
+/// Returns the last value of an enumeration.
 constexpr Inquire::About last_of(Inquire::About) {
   return Inquire::About::memory;
 }
@@ -75,8 +76,8 @@ constexpr Value::Kind last_of(Value::Kind) {
   return Value::Kind::remote;
 }
 
-/// Fills members with random values, edge values among them; or, tidily, with something short and
-/// readable everywhere.
+/// Fills members with random values, edge values among them. A tidy filler gives every member a
+/// short, readable value.
 struct Filler {
   Random& random;
   std::size_t payload_size;
@@ -202,7 +203,7 @@ struct Filler {
   }
   std::shared_ptr<const ErrorInfo> error(std::size_t depth) {
     ErrorInfo e;
-    e.code = static_cast<Code>(random.below(20));  // some that no build knows yet
+    e.code = static_cast<Code>(random.below(20));  // some codes that no build knows yet
     e.outcome = static_cast<Outcome>(random.below(3));
     fill(e.origin.pid);
     fill(e.origin.attempt);
@@ -214,7 +215,7 @@ struct Filler {
   }
 };
 
-/// Writes members as lines. Texts as they are if printable, else in hexadecimal.
+/// Writes members as lines. Printable texts appear as they are, others in hexadecimal.
 struct Printer {
   std::ostringstream out;
   std::string prefix;

@@ -1,5 +1,5 @@
-/// What a hostile peer tries, and what it may cost: mutations of good frames, and the bytes that a
-/// reader asks the allocator for.
+/// Helpers for tests of malformed frames: mutations of good frames, and a count of the bytes that
+/// a reader requests from the allocator.
 #pragma once
 
 #include "troupe/runtime/base/random.hpp"
@@ -18,10 +18,11 @@
 
 namespace troupe::wire::samples {
 
-/// Bytes ever asked for by this thread; always zero under a sanitizer. Needs hostile.cpp.
+/// Returns the bytes that this thread has ever requested; always zero under a sanitizer. Needs
+/// hostile.cpp.
 std::size_t allocated_bytes() noexcept;
 
-/// What a hostile peer would try on a frame that was good.
+/// Changes a good frame as a hostile peer would.
 inline void mutate(Random& random, Blob& frame) {
   const auto word_at = [&](std::size_t i) { return frame.data() + i * 8; };
   const auto any_word = [&] { return random.below(std::max<std::size_t>(1, frame.size() / 8)); };
@@ -30,7 +31,7 @@ inline void mutate(Random& random, Blob& frame) {
       case 0: frame[random.below(frame.size())] ^= std::byte(1U << random.below(8)); break;
       case 1: frame[random.below(frame.size())] = static_cast<std::byte>(random()); break;
       case 2: frame.resize(8 + random.below(frame.size() - 8)); break;
-      case 3: {  // a pointer of any kind anywhere
+      case 3: {  // a pointer of any kind, anywhere
         const std::uint64_t word = random.chance(0.5) ? random() : random() & 0x0007000f0000003f;
         std::memcpy(word_at(any_word()), &word, 8);
         break;
@@ -41,12 +42,12 @@ inline void mutate(Random& random, Blob& frame) {
         break;
       }
       case 5: std::memcpy(word_at(any_word()), word_at(any_word()), 8); break;
-      case 6: {  // the head says more or less than there is
+      case 6: {  // the head announces more or less than there is
         const auto words = static_cast<std::uint32_t>(random.below(2 * frame.size() / 8));
         std::memcpy(frame.data(), &words, 4);
         break;
       }
-      default: {  // a part again elsewhere
+      default: {  // repeats a part elsewhere
         const std::size_t size = random.below(frame.size() / 2);
         std::memmove(frame.data() + random.below(frame.size() - size),
                      frame.data() + random.below(frame.size() - size), size);

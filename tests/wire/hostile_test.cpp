@@ -1,5 +1,5 @@
-// Attacks A3 and A4 on a frame: whatever the bytes, a reader ends soon, in little memory, with a
-// message or an Error.
+// Tests readers on malformed frames. Whatever the bytes are, a reader ends soon, in little
+// memory, with a message or an Error.
 #include "tests/wire/hostile.hpp"
 #include "tests/wire/samples.hpp"
 
@@ -31,7 +31,7 @@ Blob frame_of_words(const Words& words, std::uint8_t conversation = 0, std::size
   return frame;
 }
 
-// Pointers of Cap'n Proto's encoding; offsets count from the word behind the pointer.
+// Pointers of Cap'n Proto's encoding; offsets count from the word after the pointer.
 std::uint64_t struct_pointer(std::int32_t offset, std::uint64_t data, std::uint64_t pointers) {
   return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(offset) << 2)) | data << 32 |
          pointers << 48;
@@ -53,7 +53,8 @@ Duration thread_time() {
   return std::chrono::seconds(t.tv_sec) + Duration(t.tv_nsec);
 }
 
-/// Reads within 50 ms and 1 MiB, whatever comes out.
+/// Decodes the frame and expects that this takes at most 50 ms and 1 MiB. Returns whether it was
+/// read.
 template <class Decode>
 bool survives(Decode decode, const Blob& frame) {
   const std::size_t before = allocated_bytes();
@@ -68,7 +69,7 @@ bool survives(Decode decode, const Blob& frame) {
   return ok;
 }
 
-/// CallMessage{call} with the words of `arguments` as its list pointer and what follows.
+/// Returns CallMessage{call} with `arguments` as its list pointer, followed by `rest`.
 Words call_words(std::uint64_t arguments, const Words& rest) {
   Words words = {struct_pointer(0, 1, 1), 0, struct_pointer(0, 5, 1), 1, 0, 0, 0, 0, arguments};
   words.insert(words.end(), rest.begin(), rest.end());
@@ -91,7 +92,7 @@ TEST(Hostile, HugeCounts) {
 }
 
 TEST(Hostile, ListsOfNothing) {
-  // 2^29 elements of no size at all, as a plain list and as structs without fields.
+  // 2^29 elements without size, as a plain list and as structs without fields.
   const std::uint64_t all = (1ULL << 29) - 1;
   EXPECT_FALSE(
       survives(decode_call, frame_of_words(call_words(list_pointer(0, 0, all), Words(1)))));
@@ -106,7 +107,7 @@ TEST(Hostile, ListsOfNothing) {
 }
 
 TEST(Hostile, OverlappingPointersGainNothing) {
-  // Arguments that all name the same 500 refs: 400 of them would be 3.2 MB from 18 KiB.
+  // All arguments name the same 500 refs. 400 of them would become 3.2 MB from a frame of 18 KiB.
   constexpr std::size_t kRefs = 500;
   const auto frame = [](std::size_t count) {
     Words rest = {list_tag(count, 2, 1)};
@@ -135,7 +136,8 @@ TEST(Hostile, Cycles) {
 }
 
 TEST(Hostile, DeepNesting) {
-  // The schema is finite, so depth stays where no reader looks: it must cost nothing there.
+  // The schema is finite, so the depth is in members that no reader visits. It must cost nothing
+  // there.
   Words words = call_words(0, {});
   words[2] = struct_pointer(0, 5, 2);  // a later version's pointer
   while (words.size() < kMaxMessage / 8) words.push_back(struct_pointer(0, 0, 1));
@@ -166,8 +168,8 @@ TEST(Hostile, CapabilitiesAndReservedPointers) {
   }
 }
 
-/// Mutates the frames so often; returns how many readers took. What a reader lets in keeps our own
-/// bounds, so it can be written.
+/// Mutates frames `times` times and returns how many were read. A message that was read respects
+/// the writer's bounds too, so it can be written.
 template <class Decode, class Encode>
 std::size_t attack(Random& random, const std::vector<Blob>& good, std::uint64_t times,
                    Decode decode, Encode encode, std::size_t& most) {
@@ -175,7 +177,7 @@ std::size_t attack(Random& random, const std::vector<Blob>& good, std::uint64_t 
   for (std::uint64_t i = 0; i < times; ++i) {
     Blob frame = good[random.below(good.size())];
     mutate(random, frame);
-    frame.shrink_to_fit();  // so that ASan sees a read behind the end
+    frame.shrink_to_fit();  // so that ASan sees a read beyond the end
     const std::size_t before = allocated_bytes();
     const auto read = decode(BlobView(frame));
     most = std::max(most, allocated_bytes() - before);
@@ -205,7 +207,7 @@ TEST(Hostile, MutatedFramesOfEveryMessage) {
   FrameWriter writer;
   PeerWriter peer_writer;
   const auto write = [&](const auto& read) { writer.encode(read.message); };
-  // The mutations are neither all harmless nor all obvious.
+  // Neither nearly all nor nearly no mutated frames are read.
   const auto expect_mixed = [](std::size_t accepted) {
     EXPECT_GT(accepted, kFrames / 50);
     EXPECT_LT(accepted, kFrames - kFrames / 50);

@@ -1,4 +1,5 @@
-// Reports of memory keep what they say, are bounded, and hostile bytes are refused.
+// Tests reports of memory: they are read as they were written, they are bounded, and malformed
+// bytes are refused.
 #include "troupe/runtime/wire/memory.hpp"
 
 #include "troupe/runtime/base/random.hpp"

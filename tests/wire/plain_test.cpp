@@ -1,5 +1,5 @@
-// The straight path's writer and reader: bytes that stay what they are, the same values as the
-// schema's messages, and nothing that is not plain is taken for it.
+// Tests the writer and reader of plain frames. Their bytes never change, they give the same
+// values as the schema's messages, and no other frame is taken for a plain one.
 #include "troupe/runtime/wire/plain.hpp"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ Reply general(const PlainReply& reply) {
   m.value.payload_size = reply.value.size;
   return m;
 }
-/// As it lies in a ring: head and payload in one piece.
+/// Returns the frame as it lies in a ring: head and payload in one piece.
 Blob whole(BlobView head, std::size_t payload) {
   Blob frame(head.begin(), head.end());
   frame.resize(frame.size() + payload);
@@ -63,7 +63,7 @@ std::string hex(BlobView bytes) {
   return text;
 }
 
-// A peer of another build reads them: the bytes never change under one protocol version.
+// A peer of another build reads these bytes, so they never change under one protocol version.
 TEST(Plain, TheBytesOfACallAreTheProtocols) {
   PlainFrame frame;
   EXPECT_EQ(hex(write_plain(sample_call(3), frame)),
@@ -212,7 +212,8 @@ TEST(Plain, MessagesOfTheSchemaAreNotPlain) {
   refused(CallMessage(reply), "a value in shared memory");
 }
 
-/// Whatever is taken for plain, the general reader reads alike: single bits of good frames flipped.
+/// Flips single bits of good frames. A damaged frame that is still plain must read as the general
+/// reader reads it.
 TEST(Plain, EveryDamagedFrameReadsAsTheGeneralReaderReadsIt) {
   PlainFrame frame;
   const Blob good = whole(write_plain(sample_call(2), frame), 64);
@@ -239,7 +240,7 @@ TEST(Plain, EveryDamagedFrameReadsAsTheGeneralReaderReadsIt) {
       EXPECT_EQ(same_call->arguments[i].payload_size, call.arguments[i].size);
     }
   }
-  EXPECT_GT(plain, 200u);  // the numbers themselves
+  EXPECT_GT(plain, 200u);  // bits of the numbers, which stay plain
 }
 
 TEST(Plain, AFrameThatIsCutShortIsNotPlain) {

@@ -1,4 +1,4 @@
-// What is written is what is read, for every message and whatever stands in it.
+// Tests that every message is read as it was written, whatever its members hold.
 #include "samples.hpp"
 
 #include <gtest/gtest.h>
@@ -86,7 +86,7 @@ TEST(RoundTrip, TheLargestCarriedFrameFitsTheLink) {
   const Blob payload(kMaxPeerPayload, std::byte{7});
   PeerWriter writer;
   const BlobView whole = writer.encode(PeerMessage(frame), payload);
-  EXPECT_LE(whole.size(), (1u << 20) - 64 - 8);  // a message of the link, less a batch's head
+  EXPECT_LE(whole.size(), (1u << 20) - 64 - 8);  // a message of the link, without a batch's head
   const auto read = decode_peer(whole);
   ASSERT_TRUE(read.ok()) << read.error().what();
   EXPECT_EQ(std::get<PeerFrame>(read->message).refs, frame.refs);
@@ -116,7 +116,7 @@ TEST(RoundTrip, AMessageLargerThanTheScratchIsStillOneSegment) {
   }
   FrameWriter writer;
   expect_round_trip(writer, CallMessage(call), {}, decode_call);
-  // And the scratch is clean for what comes next.
+  // The writer's scratch memory is clean for the next message.
   expect_round_trip(writer, CallMessage(Call{}), {}, decode_call);
   expect_round_trip(writer, CallMessage(Reply{}), {}, decode_call);
 }

@@ -1,5 +1,5 @@
-/// Every member of every message by name, for the tests: from that list alone come random messages,
-/// comparison, and the text of golden files.
+/// Lists every member of every message by name, for the tests. Random messages, comparison, and
+/// the text of golden files come from that list alone.
 ///
 ///     const CallMessage m = random_message<CallMessage>(random, payload_size);
 ///     EXPECT_EQ(text_of(m), text_of(decoded));
@@ -326,7 +326,7 @@ void each(F& f, Answer& m) {
   f("request", m.request), f("offset", m.offset), f("bytes", m.bytes), f("error", m.error);
 }
 
-// --- those between agents: peer.hpp ---
+// --- the members of messages between agents: peer.hpp ---
 
 template <class F>
 void each(F& f, OwnedRef& m) {
@@ -476,12 +476,14 @@ void each(F& f, Creation& m) {
   f("create", m.create), f("refs", m.refs);
 }
 
-// --- what is made of them ---
+// --- functions on these lists ---
 
-/// A random message that keeps every bound; inline values lie in a payload of `payload_size` bytes.
+/// Returns a random message that respects every bound; inline values lie in a payload of
+/// `payload_size` bytes.
 CallMessage random_call(Random& random, std::size_t payload_size);
 NodeMessage random_node(Random& random, std::size_t payload_size);
-/// The same, of the member with this index; `tidy`: short, readable, nothing left empty.
+/// Returns a random message of the kind with this index. With `tidy` its members are short,
+/// readable and never empty.
 CallMessage random_call(Random& random, std::size_t payload_size, std::size_t member,
                         bool tidy = false);
 NodeMessage random_node(Random& random, std::size_t payload_size, std::size_t member,
@@ -491,17 +493,17 @@ PeerMessage random_peer(Random& random, std::size_t payload_size, std::size_t me
                         bool tidy = false);
 Creation random_creation(Random& random, std::size_t payload_size, bool tidy = false);
 
-/// "name.member = value" for every member, one a line; equal texts mean equal messages.
+/// Returns a line "name.member = value" for every member; equal texts mean equal messages.
 std::string text_of(const CallMessage& message);
 std::string text_of(const NodeMessage& message);
 std::string text_of(const PeerMessage& message);
 std::string text_of(const Creation& creation);
-/// The type's name: "Call", "Hello".
+/// Returns the name of the type, such as "Call".
 std::string_view name_of(const CallMessage& message);
 std::string_view name_of(const NodeMessage& message);
 std::string_view name_of(const PeerMessage& message);
 
-/// A frame as its receiver sees it: head, then a payload.
+/// Returns a frame as its receiver sees it: the head, then a payload.
 Blob frame_of(const CallMessage& message, BlobView payload);
 Blob frame_of(const NodeMessage& message, BlobView payload);
 Blob frame_of(const PeerMessage& message, BlobView payload);
