@@ -1,4 +1,5 @@
-// The command and programs on real clusters: started, joined, looked at, ended; nothing stays.
+// Tests the command and programs on real clusters: they start, join, query and end, and nothing
+// is left.
 #include "tests/cli/clusters.hpp"
 #include "tests/leeway.hpp"
 
@@ -17,7 +18,7 @@
 namespace troupe::cli {
 namespace {
 
-/// A port of the loopback address that nobody had a moment ago.
+/// Returns a port of the loopback address that was free a moment ago.
 int free_port() {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -64,7 +65,7 @@ TEST_F(Clusters, ABackgroundClusterIsShownAndStopped) {
   EXPECT_EQ(troupe_command({"status"}).code, 3);
 }
 
-// The agent has no ring to such a process, so nothing that it would be told there may reach one.
+// The agent has no ring to an observer, so it must send it nothing that needs one.
 TEST_F(Clusters, AnObserverThatDoesNotOnlyInquireIsCutOffAlone) {
   const json cluster = start({"--nodes", "1", "--cpus", "1"});
   const auto file = os::read_cluster_file(cluster["file"].get<std::string>());
@@ -229,7 +230,7 @@ TEST_F(Clusters, AKilledLauncherTakesItsClusterAlong) {
   EXPECT_EQ(troupe_command({"status"}).code, 3);
   EXPECT_FALSE(fs::exists(cluster["file"].get<std::string>())) << "a dead cluster's file goes";
   for (const auto& entry : fs::directory_iterator(folder / "troupe"))
-    fs::remove(entry.path());  // the log of what was killed is kept
+    fs::remove(entry.path());  // the log of a killed process is kept
   fs::remove(folder / "troupe");
 }
 
@@ -274,8 +275,8 @@ TEST_F(Clusters, ABusyPortIsNamedAtOnceAndItsOwnerServesOn) {
   expect_ended(first);
 }
 
-/// Two starts on one data folder: one serves, the other names the folder. 200 pairs with
-/// TROUPE_LONG_TESTS, else two.
+/// Of two starts on one data folder one serves, and the other names the folder. The test makes
+/// 200 pairs with TROUPE_LONG_TESTS, else two.
 TEST_F(Clusters, OfTwoStartsOnOneDataFolderExactlyOneServes) {
   const std::string data = (folder / "data").string();
   const int pairs = std::getenv("TROUPE_LONG_TESTS") != nullptr ? 200 : 2;
@@ -318,7 +319,8 @@ TEST_F(Clusters, ATokenAdmitsOneNodeOnce) {
   expect_ended(node);
 }
 
-/// Ten thousand detached actors, fifty of them alive, with TROUPE_LONG_TESTS; a tenth otherwise.
+/// With TROUPE_LONG_TESTS there are ten thousand detached actors, fifty of them alive; otherwise
+/// a tenth of that.
 TEST_F(Clusters, AControlOfManyActorsServesAgainSoonAfterItsDeath) {
   const bool all = std::getenv("TROUPE_LONG_TESTS") != nullptr;
   const int count = all ? 10'000 : 1'000, live = all ? 50 : 5;

@@ -1,4 +1,4 @@
-/// Clusters as the tests of the command line start, look at and end them.
+/// Helpers of the command line's tests that start, query and end clusters.
 #pragma once
 
 #include "tests/cli/command.hpp"
@@ -37,7 +37,7 @@ inline bool runs(pid_t pid) {
   return static_cast<bool>(stat >> id >> name >> state) && state != "Z";
 }
 
-/// A child whose stdin and stdout are ours.
+/// A child whose stdin and stdout the test holds.
 class Child {
  public:
   explicit Child(std::vector<std::string> arguments) {
@@ -70,7 +70,7 @@ class Child {
   void say(const std::string& text) {
     EXPECT_EQ(write(in_, text.data(), text.size()), static_cast<ssize_t>(text.size()));
   }
-  /// What it wrote up to and with the text, or all within that time.
+  /// Returns its output up to and with the text, or all of it when the time is over.
   std::string read_until(const std::string& text, std::chrono::seconds within = 20s) {
     const auto deadline = std::chrono::steady_clock::now() + within;
     while (!says(seen_, text) && std::chrono::steady_clock::now() < deadline) {
@@ -83,14 +83,14 @@ class Child {
     }
     return seen_;
   }
-  /// The next line that it wrote, without its end.
+  /// Returns its next line, without the end of line.
   std::string line() {
     if (!says(read_until("\n", 30s), "\n")) return "no line within 30 s, or its output ended";
     const std::string first = seen_.substr(0, seen_.find('\n'));
     seen_.erase(0, first.size() + 1);
     return first;
   }
-  /// Sends the signal (0: none) and gives its exit code.
+  /// Sends the signal (0: none) and returns its exit code.
   int finish(int signal) {
     if (signal != 0) ::kill(pid_, signal);
     int status = 0;
@@ -120,7 +120,7 @@ class Clusters : public testing::Test {
     unsetenv("XDG_RUNTIME_DIR");
     fs::remove_all(folder);
   }
-  /// Starts a cluster in the background and gives its document.
+  /// Starts a cluster in the background and returns its JSON document.
   json start(std::vector<std::string> more, const std::string& memory = "64MiB") {
     std::vector<std::string> arguments{"start", "--head", "--json", "--memory", memory};
     arguments.insert(arguments.end(), more.begin(), more.end());
@@ -134,7 +134,7 @@ class Clusters : public testing::Test {
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     return json::parse(outcome.out, nullptr, false);
   }
-  /// None of the cluster's processes is left within 10 s.
+  /// Expects that none of the cluster's processes is left within 10 s.
   static void expect_ended(const json& cluster) {
     EXPECT_TRUE(eventually([&] {
       for (const json& node : cluster["nodes"])

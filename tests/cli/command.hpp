@@ -1,4 +1,4 @@
-/// Runs the `troupe` command as a person would, and says what came of it.
+/// Runs the `troupe` command as a user would, and returns its output.
 ///
 ///     Outcome o = troupe_command({"status", "--json"});   // o.code, o.out, o.err
 #pragma once
@@ -10,14 +10,15 @@
 namespace troupe::cli {
 
 struct Outcome {
-  int code = -1;  ///< of exit; 128 + signal
+  int code = -1;  ///< exit code; 128 + signal
   std::string out, err;
 };
 
-/// Any program; the environment gets `variables` on top. Waits at most 60 s, then kills it.
+/// Runs any program, with `variables` added to the environment. Waits at most 60 s, then kills
+/// it.
 Outcome command(const std::vector<std::string>& arguments,
                 const std::vector<std::pair<std::string, std::string>>& variables = {});
-/// The command that was built with this test.
+/// Runs the command that was built with this test.
 Outcome troupe_command(std::vector<std::string> arguments,
                        const std::vector<std::pair<std::string, std::string>>& variables = {});
 

@@ -1,5 +1,5 @@
-// A driver with a valid connection says what it may not, and whatever comes to its mind: the agent
-// serves the others.
+// Tests a driver with a valid connection that sends messages it may not send, and random ones.
+// The agent must go on to serve other processes.
 #include "tests/cli/clusters.hpp"
 #include "tests/cli/raw_driver.hpp"
 #include "tests/wire/hostile.hpp"
@@ -18,8 +18,8 @@ namespace {
 
 namespace samples = wire::samples;
 
-/// The agents of these tests start zygotes from cli_program. Were it this program instead, each
-/// zygote would run these tests, and so on.
+/// The agents of these tests start zygotes from cli_program. If they started them from this
+/// program, each zygote would run these tests, and so on.
 const bool kIsNoZygote = [] {
   if (os::inherited().role == os::Role::driver) return true;
   std::fprintf(stderr, "cli_test was started as a process of a cluster, and ends\n");
@@ -43,7 +43,7 @@ class HostileDriver : public Clusters {
   std::unique_ptr<RawDriver> driver() const {
     return std::make_unique<RawDriver>(door, TROUPE_PROGRAM);
   }
-  /// How many CPUs the node has free, when all that the driver said was read.
+  /// Returns the node's free CPUs after the agent has read all messages of the driver.
   static std::int64_t cpus_free(RawDriver& driver) {
     driver.say(wire::ListNodes{1});
     const auto nodes = driver.hear<wire::Nodes>();
@@ -188,7 +188,7 @@ TEST_F(HostileDriver, IsCutOffWithTheFirstWordOfAnotherKindOfProcess) {
   for (const wire::NodeMessage& word : words) {
     auto hostile = driver();
     ASSERT_TRUE(hostile->is_welcome());
-    if (std::holds_alternative<wire::Shutdown>(word)) break;  // the last one is its own
+    if (std::holds_alternative<wire::Shutdown>(word)) break;  // a driver may send this one
     hostile->say(word);
     EXPECT_TRUE(hostile->is_cut_off()) << agent::name_of(word);
   }
@@ -212,10 +212,10 @@ TEST_F(HostileDriver, HasOneJobHoweverOftenItSaysHello) {
   })) << ask({"list", "jobs"});
 }
 
-// --- whatever comes to its mind
+// --- random messages
 
-/// Makes of random numbers some that mean something to the agent: indices of processes, leases and
-/// slots are small there, and ids are those of a few objects.
+/// Replaces random numbers by numbers that mean something to the agent. Indices of processes,
+/// leases and slots are small there, and ids are those of a few objects.
 struct Meaningful {
   Random& random;
   const std::vector<ObjectId>& objects;
@@ -265,7 +265,7 @@ struct Meaningful {
   }
 };
 
-/// One of these ends its sender, or nearly always does.
+/// Returns whether a message of this kind ends its sender, or nearly always does.
 bool is_last(std::size_t kind) {
   using agent::authority::kind_of;
   const wire::NodeMessage* any = nullptr;
@@ -274,7 +274,8 @@ bool is_last(std::size_t kind) {
          kind == kind_of<wire::ExtentMapped>(any);
 }
 
-/// A word that a driver may say, mostly; now and then one of any other kind.
+/// Returns a random message, mostly of a kind that a driver may send, now and then of any other
+/// kind.
 wire::NodeMessage random_word(Random& random, const std::vector<ObjectId>& objects,
                               std::size_t payload) {
   std::size_t kind = 0;
@@ -295,7 +296,8 @@ wire::NodeMessage random_word(Random& random, const std::vector<ObjectId>& objec
   return word;
 }
 
-/// One life of a hostile driver: until it is cut off, or has said so much. Returns how many words.
+/// Plays one life of a hostile driver: until it is cut off or has sent 2,000 messages. Returns
+/// their number.
 int talk(RawDriver& hostile, std::uint64_t seed, const std::vector<ObjectId>& objects) {
   Random random(seed);
   hostile.say(wire::StoreAttached{});

@@ -1,4 +1,4 @@
-/// A driver without an engine: it says to an agent what it likes, over a valid connection.
+/// A driver without an engine. It sends arbitrary messages to an agent over a valid connection.
 ///
 ///     RawDriver driver(door);                                  // welcome, with a job
 ///     driver.say(wire::LeaseReturned{7});
@@ -33,8 +33,8 @@ class RawDriver {
     Blob payload;
   };
 
-  /// `program`: what its workers are started from. It has to be another program than the test: a
-  /// zygote of the test's own would run the tests.
+  /// `program` is the executable from which its workers start. It must not be the test: a zygote
+  /// of the test's program would run the tests.
   RawDriver(const std::string& door, const std::string& program) {
     auto visitor = os::knock(door);
     auto bell = ring::Doorbell::create();
@@ -49,12 +49,12 @@ class RawDriver {
     say_hello(hello);
   }
 
-  /// The greeting, or another one.
+  /// Sends Hello, the right one or another.
   void say_hello(const wire::Hello& hello) {
     (void)socket_.send(writer_.encode(wire::NodeMessage(hello)),
                        std::array<int, 2>{bell_->memory_fd(), bell_->event_fd()});
   }
-  /// Waits for its welcome.
+  /// Waits until the agent welcomes it; returns false when it is cut off.
   bool is_welcome() {
     return eventually([this] { return listen(), channel_ || cut_off_; }) && !cut_off_;
   }
@@ -71,7 +71,8 @@ class RawDriver {
     Blob frame = frame_of(message, payload);
     say_bytes(frame);
   }
-  /// Whatever they are; `by_socket`: as with descriptors, without any.
+  /// Sends arbitrary bytes. `by_socket` sends them through the socket, as messages with
+  /// descriptors, but without any.
   void say_bytes(BlobView frame, bool by_socket = false) {
     if (by_socket)
       (void)(frame.size() <= os::kMaxPacket && socket_.send(frame, {}));
@@ -85,8 +86,8 @@ class RawDriver {
     return frame;
   }
 
-  /// The next message of this kind that the agent has sent, or sends in time; those before it are
-  /// dropped.
+  /// Returns the next message of this kind that the agent has sent or sends in time. Drops the
+  /// messages before it.
   template <class Message>
   std::optional<Message> hear(Blob* payload = nullptr) {
     std::optional<Message> found;
@@ -103,7 +104,7 @@ class RawDriver {
     });
     return found;
   }
-  /// Takes in what has come; keeps no more than the last thousand.
+  /// Reads all messages that have arrived; keeps the last thousand.
   void listen() {
     while (!cut_off_) {
       auto received = socket_.receive(packet_);

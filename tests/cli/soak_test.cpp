@@ -1,5 +1,5 @@
-// A load of everything that holds bytes, on three nodes with less memory than it needs: when all is
-// let go, memory, disk, refs and descriptors are what they were before.
+// Tests a load of everything that holds bytes, on three nodes with less memory than it needs.
+// When everything is released, memory, disk, refs and descriptors are as they were before.
 #include "tests/cli/clusters.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ class Soak : public Clusters {
     return static_cast<std::size_t>(std::distance(begin(all), end(all)));
   }
   static std::vector<json> nodes() { return ask({"memory"})["nodes"].get<std::vector<json>>(); }
-  /// What is not as on a node where nothing has ever run; empty: nothing.
+  /// Returns a text of everything that is not as on a new node; empty when there is nothing.
   static std::string left_over() {
     std::string left;
     for (const json& node : nodes()) {
@@ -38,7 +38,7 @@ class Soak : public Clusters {
     eventually([&left] { return (left = left_over()).empty(); });
     return left;
   }
-  /// No process is known to the agents but they themselves.
+  /// Waits until the agents know no process but themselves.
   static bool alone_after_a_while() {
     return eventually([] {
       const std::vector<json> all = nodes();
@@ -46,8 +46,8 @@ class Soak : public Clusters {
                          [](const json& node) { return node["processes"].size() <= 1; });
     });
   }
-  /// Extents of processes that are gone, and what the agent itself has in use of its own: it keeps
-  /// free ones for what comes from other nodes, until somebody needs memory.
+  /// Returns the bytes of extents of processes that are gone, and of the agent's own objects. The
+  /// agent keeps free extents for objects of other nodes until a process needs memory.
   static std::uint64_t bytes_in_use() {
     const auto number = [](const json& of) { return of.get<std::uint64_t>(); };
     std::uint64_t bytes = 0;
@@ -56,7 +56,7 @@ class Soak : public Clusters {
                number(node["agent_extents"]["free_bytes"]);
     return bytes;
   }
-  /// What is left of each node, and who has it.
+  /// Returns what is left on each node, and its holders.
   static std::string details() {
     return ask({"memory"}).dump(1) + ask({"list", "objects", "--limit", "20"}).dump(1);
   }
@@ -82,7 +82,7 @@ TEST_F(Soak, EndsWithAllBytesBack) {
   const char* chosen = std::getenv("TROUPE_SOAK_SEED");
   const unsigned seed = chosen != nullptr ? static_cast<unsigned>(std::atoi(chosen)) : 1;
   const json cluster = start({"--nodes", "3", "--cpus", "1"}, "16MiB");
-  soak(seed, 0.3);  // whatever is made once is there afterwards
+  soak(seed, 0.3);  // things that are made once exist afterwards
   const auto all_descriptors = [&cluster] {
     std::size_t count = 0;
     for (const json& node : cluster["nodes"]) count += descriptors(node["pid"]);
@@ -91,7 +91,7 @@ TEST_F(Soak, EndsWithAllBytesBack) {
   const std::size_t before = all_descriptors();
   const std::uint64_t bytes = bytes_in_use();
   soak(seed + 1, seconds);
-  // An agent keeps the extents that were made, 16 at most, each with a descriptor.
+  // An agent keeps the extents that it has made, 16 at most, each with a descriptor.
   EXPECT_TRUE(eventually([&] { return all_descriptors() <= before + 3 * 16; }))
       << all_descriptors() << " descriptors, and " << before << " before";
   EXPECT_TRUE(eventually([&] { return bytes_in_use() <= bytes; }))
@@ -103,7 +103,7 @@ TEST_F(Soak, DriversThatAreKilledWhileTheyStartLeaveNothing) {
   const json cluster = start({"--cpus", "1"}, "16MiB");
   for (int i = 0; i < 60; ++i) {
     Child driver({TROUPE_COMMAND, "run", TROUPE_PROGRAM, "hold"});
-    std::this_thread::sleep_for(i * 500us);  // some are before, in and after each step of it
+    std::this_thread::sleep_for(i * 500us);  // some kills are before, during and after each step
     EXPECT_EQ(driver.finish(SIGKILL), 128 + SIGKILL);
   }
   EXPECT_TRUE(alone_after_a_while()) << ask({"memory"});

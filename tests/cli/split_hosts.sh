@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Two hosts that both reach the head, and not each other, in network namespaces: control hears all three nodes. What
-# `troupe status` says of the two, a program beside them, and the same when the way between them is open.
+# Tests two hosts, in network namespaces, that both reach the head but not each other; control receives heartbeats of all
+# three nodes. Checks what `troupe status` reports of the two, runs a program beside them, and checks again after the link
+# between them is opened.
 # split_hosts.sh TROUPE PROGRAM; 77: this machine permits no namespaces.
 set -euo pipefail
 troupe=$1 program=$2
@@ -81,7 +82,7 @@ done
 # Work of a's driver goes where a's driver can send it, and all of it ends.
 [[ $(on a timeout 60 "$troupe" run "$program" nodes 2> "$folder/said") == 2 ]] || fail "$(cat "$folder/said")"
 
-# The way is opened.
+# Opens the link between the two hosts.
 ip link add a-b netns "${space[a]}" type veth peer name b-a netns "${space[b]}"
 on a ip link set a-b up
 on b ip link set b-a up

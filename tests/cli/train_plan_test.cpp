@@ -1,4 +1,4 @@
-// `troupe train plan`: what a model needs in each layout, before any memory is taken.
+// Tests `troupe train plan`: the memory that a model needs in each layout, before any is taken.
 #include "command.hpp"
 
 #include <gtest/gtest.h>

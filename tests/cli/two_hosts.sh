@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The README's recipe for two hosts, in two network namespaces: a head with --listen, another host that joins by its
-# token, a program that runs on both. two_hosts.sh TROUPE PROGRAM; 77: this machine permits no namespaces.
+# Tests the README's recipe for two hosts, in two network namespaces: a head with --listen, another host that joins by its
+# token, and a program that runs on both. two_hosts.sh TROUPE PROGRAM; 77: this machine permits no namespaces.
 set -euo pipefail
 troupe=$1 program=$2
 
@@ -43,7 +43,7 @@ on_other ip link set lo up
 on_head "$troupe" start --head --listen 10.77.0.1 --join-tokens 2 --cpus 1 --memory 64MiB --json > "$folder/head.json"
 token() { sed -n '/"join_tokens"/,/\]/p' "$folder/head.json" | grep -o '"[^"]*"' | tr -d '"' | sed -n "$((1 + $1))p"; }
 
-# What cannot work is refused before it costs the token.
+# A wrong request is refused before it spends the token.
 if on_other "$troupe" start --address "$(token 1)" --listen 127.0.0.1 --cpus 1 --memory 64MiB > "$folder/refused" 2>&1; then
   fail "a loopback address was accepted for a node of another host"
 fi
@@ -53,7 +53,7 @@ grep -q '10.77.0.2' "$folder/refused" || fail "the refusal names no address: $(c
 on_other "$troupe" start --address "$(token 1)" --cpus 1 --memory 64MiB --json > "$folder/other.json"
 grep -q '"tcp://10.77.0.2:' "$folder/other.json" || fail "it listens elsewhere: $(cat "$folder/other.json")"
 
-# A program on either host works on both nodes.
+# A program that is started on either host runs on both nodes.
 for where in on_head on_other; do
   [[ $($where timeout 60 "$troupe" run "$program" nodes 2> "$folder/said") == 2 ]] \
     || fail "$where: no work on two nodes: $(cat "$folder/said")"

@@ -20,7 +20,7 @@ bool says(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-/// A folder of its own for cluster files, so that no other cluster of this user is met.
+/// Uses a folder of its own for cluster files, so that it meets no other cluster of this user.
 class Cli : public testing::Test {
  protected:
   void SetUp() override {
@@ -34,7 +34,7 @@ class Cli : public testing::Test {
     unsetenv("XDG_RUNTIME_DIR");
     fs::remove_all(folder);
   }
-  /// A file of a cluster whose launcher is this process and at whose door nobody listens.
+  /// Writes the file of a cluster whose launcher is this process and whose socket nobody serves.
   std::string silent_cluster() {
     os::ClusterFile file;
     file.cluster = ClusterId::random();

@@ -318,8 +318,8 @@ TEST_F(Jobs, AKilledZygoteIsStartedAgain) {
   for (const json& node : cluster["nodes"]) collect(node["pid"], found);
   const auto zygotes = found.equal_range("(troupe-zygote)");
   for (auto at = zygotes.first; at != zygotes.second; ++at) ::kill(at->second, SIGKILL);
-  // A task that begins in a killed worker runs again elsewhere, meets the others there, and
-  // answers with the new node.
+  // Waits for the end of the workers: a task that began in one would run again on some node, meet
+  // the others there, and answer with that node.
   const auto workers = found.equal_range("(troupe-worker)");
   for (auto at = workers.first; at != workers.second; ++at)
     EXPECT_TRUE(eventually([&] { return ::kill(at->second, 0) != 0; }, 5s));

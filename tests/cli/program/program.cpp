@@ -1,4 +1,4 @@
-// What the tests of the command line run on clusters.
+// The program that the command line's tests run on clusters.
 #include "soak.hpp"
 #include "troupe/train/train.hpp"
 #include "troupe/troupe.hpp"
@@ -23,7 +23,7 @@ int square(int x) {
   return x * x;
 }
 
-/// Slow enough that one node alone is not quick enough for all of them.
+/// Takes so long that one node alone cannot run all of these tasks in time.
 std::string where(troupe::Context& ctx, int) {
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   return ctx.node().str();
@@ -51,7 +51,7 @@ void three_steps(troupe::train::Worker& w) {
   }
   w.report({.step = w.step()});
 }
-/// Trains with CPUs reserved and without.
+/// Trains with reserved CPUs and without.
 int fit(troupe::Context& ctx) {
   for (const auto& options : {troupe::train::FitOptions{.workers = 1, .cpus_per_worker = 1},
                               troupe::train::FitOptions{.workers = 2}})
@@ -59,8 +59,8 @@ int fit(troupe::Context& ctx) {
   return 0;
 }
 
-/// On how many nodes its tasks run. The workers of one may be up when another has done everything:
-/// then again, until those that have CPUs have all had some.
+/// Prints on how many nodes its tasks run. One node may have done all tasks before the workers of
+/// another start. So this repeats until every node with CPUs has run some.
 int nodes(troupe::Context& ctx) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   std::set<std::string> seen;
@@ -88,7 +88,7 @@ int hold(troupe::Context& ctx) {
   return 0;
 }
 
-/// An actor that cannot be made, until stdin ends.
+/// Spawns an actor whose constructor throws, and waits until stdin ends.
 int crash(troupe::Context& ctx) {
   struct Crashes {
     Crashes() { std::_Exit(3); }
@@ -101,7 +101,7 @@ int crash(troupe::Context& ctx) {
   return 0;
 }
 
-/// Keeps more objects than fit a node of 64 MiB until stdin ends.
+/// Keeps more objects than a node of 64 MiB can hold, until stdin ends.
 int keep(troupe::Context& ctx) {
   std::vector<troupe::Ref<std::vector<double>>> refs;
   for (int i = 0; i < 80; ++i)
@@ -127,7 +127,7 @@ struct Shelf {
   }
 };
 
-/// Keeps an object whose bytes every node has, until a line comes; then until stdin ends.
+/// Keeps an object whose bytes every node has until a line comes, then waits until stdin ends.
 int spread(troupe::Context& ctx) {
   std::vector<troupe::Ref<Doubles>> refs{ctx.put(Doubles(1 << 17, 1))};
   std::vector<troupe::Actor<Shelf>> shelves;
@@ -146,7 +146,8 @@ int spread(troupe::Context& ctx) {
   return 0;
 }
 
-/// Calls it for each number below that one, from many threads, as each call waits for control.
+/// Calls `call` for each number below `count`, from many threads, since each call waits for
+/// control.
 void for_each_of(std::size_t count, const std::function<void(std::size_t)>& call) {
   std::atomic<std::size_t> next = 0;
   std::vector<std::thread> threads;
@@ -157,10 +158,10 @@ void for_each_of(std::size_t count, const std::function<void(std::size_t)>& call
   for (auto& thread : threads) thread.join();
 }
 
-/// So many detached actors, of which the first few have the seat that each needs. When a line comes
-/// control has just died: prints after how many ms it answered, after how many it had written
-/// something down, how long the slowest call of a living one took meanwhile, and how many are
-/// known.
+/// Spawns `count` detached actors, of which the first `live` get the resource that each needs.
+/// When a line comes, control has just died. Then it prints four numbers: the milliseconds until
+/// control answered, the milliseconds until control had written something down, the duration of
+/// the slowest call of a live actor meanwhile, and how many actors are known.
 int crowd(troupe::Context& ctx, int count, int live) {
   using Clock = std::chrono::steady_clock;
   const auto ms_since = [](Clock::time_point begun) {
@@ -196,7 +197,7 @@ int crowd(troupe::Context& ctx, int count, int live) {
   });
   if (ctx.find<Keeper>("nobody")) throw std::runtime_error("somebody is called nobody");
   const int answered = ms_since(begun);
-  waiting.push_back(spawn("late"));  // returns when its name is written down
+  waiting.push_back(spawn("late"));  // returns when control has written the name down
   const int written = ms_since(begun);
   over = true;
   load.join();

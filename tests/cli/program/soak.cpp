@@ -24,7 +24,8 @@ using troupe::Ref;
 using Bytes = std::vector<unsigned char>;
 
 constexpr auto kBound = 30s;
-constexpr std::size_t kMost = 80;  // objects at once: more than the driver's node has memory for
+constexpr std::size_t kMost = 80;  // objects at once: more than the memory of the driver's node
+                                   // holds
 
 Bytes made(std::size_t n, unsigned seed) {
   Bytes bytes(n);
@@ -55,7 +56,7 @@ std::uint64_t sum_of_crate(Context& ctx, const Crate& crate) {
   for (const auto& ref : crate.refs) sum = sum * 7 + sum_of(ctx.get(ref, kBound));
   return sum;
 }
-/// What it was given, something that it puts, and something that it has computed.
+/// Returns the refs that it was given, one of an object that it puts, and one of a task's result.
 Crate packed(Context& ctx, const Crate& given, std::size_t n, unsigned seed) {
   Crate crate = given;
   crate.refs.push_back(ctx.put(made(n, seed)));
@@ -64,7 +65,7 @@ Crate packed(Context& ctx, const Crate& given, std::size_t n, unsigned seed) {
   return crate;
 }
 
-/// Keeps refs as long as it lives, or until it is asked for them.
+/// An actor that keeps refs until `take` or its end.
 struct Shelf {
   std::vector<Ref<Bytes>> held;
   std::size_t keep(const Crate& crate) {
@@ -204,7 +205,7 @@ class Load {
       if (!same(ctx_.get(crate.refs[i], kBound), bytes.at(i))) return false;
     return true;
   }
-  /// While it may have work, or is about to answer.
+  /// Kills a worker while it may have work, or is about to answer.
   bool kill_worker() {
     for (int i = 0; i < 4 && !items_.empty(); ++i) mix();
     const int pid = ctx_.get(ctx_.submit<process_id>(), kBound);

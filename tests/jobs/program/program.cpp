@@ -97,7 +97,7 @@ std::string signals_and_node(troupe::Context& ctx, const Meeting& meeting) {
   meet(ctx, meeting);
   return signals_of_this_process() + "@" + ctx.node().str();
 }
-/// Writes to a pipe without a reader: the worker's signals decide what happens.
+/// `yes` ends only if it learns that nobody reads its pipe any more.
 std::string pipe_and_node(troupe::Context& ctx, const Meeting& meeting) {
   meet(ctx, meeting);
   (void)!std::system("yes 2>/dev/null | head -1 >/dev/null");
