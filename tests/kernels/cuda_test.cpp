@@ -1,4 +1,5 @@
-// Each operation of a CUDA device against its CPU twin; skipped where no device answers.
+// Tests each operation of a CUDA device against the same operation of the CPU. Skipped where
+// there is no device.
 #include "troupe/kernels/device/cuda.hpp"
 #include "device/narrow.hpp"
 #include "troupe/kernels/gemm/blas.hpp"
@@ -39,7 +40,7 @@ float widened(Narrow<type> x) {
   return x.wide();
 }
 
-/// A number of a run, as f32; `unit` is the distance of its type's numbers beside 1.
+/// A number of a run, widened to f32. `unit` is the distance of its type's numbers at 1.
 struct Number {
   float value, unit;
 };
@@ -50,7 +51,7 @@ constexpr float unit_of() {
   return type_of<T> == DType::bf16 ? 0x1p-7f : type_of<T> == DType::f16 ? 0x1p-10f : 0x1p-23f;
 }
 
-/// Memory of a device, `offset` elements behind an aligned address.
+/// Allocates memory of a device, `offset` elements after an aligned address.
 template <class T>
 class DeviceBench final : public Bench<T> {
  public:
@@ -61,7 +62,7 @@ class DeviceBench final : public Bench<T> {
   std::int32_t* integers(const std::vector<std::int32_t>& values) override {
     return upload(values);
   }
-  /// Everything that was handed out, in order.
+  /// Returns all numbers of all memory that was handed out, in order.
   Numbers numbers() {
     Numbers all;
     for (const auto& read : order_) read(all);
@@ -76,7 +77,7 @@ class DeviceBench final : public Bench<T> {
     Memory& memory = memory_.emplace_back(device_.allocate(bytes + (offset_ + 1) * sizeof(V)));
     V* data = static_cast<V*>(memory.data()) + offset_;
     device_.copy(device_.compute(), data, values.data(), bytes);
-    device_.compute().synchronize();  // before `values` goes
+    device_.compute().synchronize();  // before `values` is destroyed
     return data;
   }
   template <class V>
@@ -108,15 +109,15 @@ Numbers results_on(const Device& device, void (*operation)(Bench<T>&),
   return bench.numbers();
 }
 
-/// To 1e-4, or to two units of a 16-bit type: backward through a norm of three columns loses three
-/// digits on both devices. A NaN is any NaN.
+/// Returns whether the numbers agree to 1e-4, or to two units of a 16-bit type. Backward through
+/// a norm of three columns loses three digits on both devices. All NaNs are equal.
 bool agree(const Number& a, const Number& b) {
   if (std::isnan(a.value) && std::isnan(b.value)) return true;
   const float tolerance = b.unit == unit_of<float>() ? 2e-4f : 2 * b.unit;
   return a.value == b.value || std::abs(a.value - b.value) < tolerance * (1 + std::abs(b.value));
 }
 
-/// The first element that is not the CPU's, or -1.
+/// Returns the first element that differs from the CPU's, or -1.
 std::int64_t first_difference(const Numbers& a, const Numbers& b) {
   for (std::size_t i = 0; i < b.size(); ++i)
     if (!agree(a[i], b[i])) return static_cast<std::int64_t>(i);
@@ -139,7 +140,7 @@ void expect_aligned_as_misaligned(void (*operation)(Bench<T>&)) {
   }
 }
 
-/// The harness with the CPU as both twins: it runs everywhere.
+/// Runs the comparison with the CPU on both sides, so this test needs no device.
 TEST(Twins, TheCpuIsItsOwnTwinHoweverMemoryIsAligned) {
   use_blas(Blas::builtin);
   for (const Operation& operation : kOperations) {

@@ -1,5 +1,5 @@
-// gemm against a plain loop: every transpose, odd sizes, strides wider than the rows, beta; and
-// each library.
+// Tests gemm against a plain loop: every transpose, odd sizes, strides wider than the rows, beta,
+// and each BLAS library.
 #include "troupe/kernels/gemm/gemm.hpp"
 #include "helpers.hpp"
 #include "troupe/kernels/gemm/blas.hpp"
@@ -15,7 +15,7 @@ const std::vector<Shape> shapes = {{1, 1, 1},      {3, 5, 7},     {8, 32, 4},
                                    {31, 33, 65},   {129, 1, 9},   {1, 1025, 3},
                                    {130, 70, 257}, {17, 40, 600}, {9, 1100, 20}};
 
-/// The definition, summed over k in ascending float order.
+/// Computes the product by its definition, summed over k in ascending order in float.
 void reference(Op a_op, Op b_op, Shape s, const float* a, std::int64_t lda, const float* b,
                std::int64_t ldb, float beta, float* c, std::int64_t ldc) {
   for (std::int64_t i = 0; i < s.m; ++i)

@@ -1,4 +1,4 @@
-// Both 16-bit types, on all of their values and on what lies between two of them.
+// Tests both 16-bit types, on all their values and on numbers between two values.
 #include "troupe/kernels/half/half.hpp"
 
 #include "troupe/kernels/denormals/denormals.hpp"
@@ -25,7 +25,8 @@ void expect_all_values_return(From from, To to) {
   }
 }
 
-/// Between two neighbours: the nearer one, of two as near the even one. `least_infinite`: bits.
+/// Expects that a number between two neighbours becomes the nearer one, and the even one in the
+/// middle. `least_infinite`: bits of the least number that becomes infinite.
 template <class From, class To>
 void expect_nearest(From from, To to, std::uint32_t least_infinite) {
   for (std::uint32_t low = 0; low + 1 < least_infinite; ++low) {

@@ -1,4 +1,4 @@
-/// What the kernel tests share: random vectors, and how far two are apart.
+/// Helpers of the kernel tests: random vectors, and the distance of two vectors.
 #pragma once
 
 #include "troupe/runtime/base/random.hpp"
@@ -18,7 +18,7 @@ inline std::vector<float> random_vector(std::size_t n, std::uint64_t seed, doubl
   return x;
 }
 
-/// Largest |a - b| over the largest |b|.
+/// Returns the largest |a - b| divided by the largest |b|.
 inline double relative_error(const std::vector<float>& a, const std::vector<float>& b) {
   double difference = 0, size = 1e-12;
   for (std::size_t i = 0; i < a.size(); ++i) {

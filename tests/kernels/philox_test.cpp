@@ -1,4 +1,4 @@
-// Counter-based random numbers, and the mode that flushes subnormal numbers.
+// Tests counter-based random numbers, and the mode that flushes subnormal numbers.
 #include "troupe/kernels/philox/philox.hpp"
 
 #include "troupe/kernels/denormals/denormals.hpp"

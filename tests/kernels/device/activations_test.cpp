@@ -1,4 +1,5 @@
-// Activations: vectors of another framework, gradients, and what is finite.
+// Tests activations against values of another framework: results, gradients, and extreme inputs
+// that must stay finite.
 #include "testing.hpp"
 
 namespace troupe::kernels {
@@ -84,7 +85,7 @@ TEST(Activations, HugeInputsHaveTheLimitsAndNotNaN) {
   for (const float x : {50.0f, 1e10f, 1.9e19f, 1e30f, kHuge})
     for (const Activation activation : {Activation::relu, Activation::gelu, Activation::silu}) {
       SCOPED_TRACE(x);
-      // 16 of each: the vectors' path, not the remainder's
+      // 16 elements, so that the vector path computes them, not the remainder's
       const std::vector<float> up(16, x), down(16, -x), ones(16, 1.0f);
       EXPECT_EQ(activated(activation, up), up);
       EXPECT_EQ(slopes(activation, up, ones), ones);

@@ -1,4 +1,5 @@
-// Attention with kept probabilities and with an online softmax, against plain loops in double.
+// Tests attention, with kept probabilities and with an online softmax, against plain loops in
+// double.
 #include "../helpers.hpp"
 #include "troupe/kernels/device/device.hpp"
 
@@ -14,7 +15,7 @@ struct Dimensions {
 const std::vector<Dimensions> kDimensions = {
     {2, 1, 1, 1, 3}, {1, 31, 4, 2, 8}, {2, 33, 3, 3, 5}, {1, 300, 2, 1, 16}, {1, 1025, 2, 2, 4}};
 
-/// An attention over fused q, k, v rows, forward and backward.
+/// An attention over fused q, k, v rows, with its backward pass.
 template <class T>
 struct Attended {
   Dimensions d;
@@ -30,7 +31,7 @@ struct Attended {
     fill(out, rows * d.heads * d.size, 3, 1);
     fill(lse, d.batch * d.heads * d.time, 4, 1);
     fill(probabilities, keep ? d.batch * d.heads * d.time * d.time : 0, 5, 1);
-    dqkv.assign(qkv.size(), T(-7));  // written, not added to
+    dqkv.assign(qkv.size(), T(-7));  // backward overwrites it
   }
   static void fill(std::vector<T>& x, std::int64_t n, std::uint64_t seed, double scale) {
     const std::vector<float> values = random_vector(static_cast<std::size_t>(n), seed, scale);
@@ -70,7 +71,7 @@ struct Attended {
   T* v(std::int64_t b, std::int64_t t, std::int64_t h) { return k(b, t, d.kv_heads + h); }
 };
 
-/// The definition, in double.
+/// Computes attention by its definition, in double.
 std::vector<double> attended(Attended<double>& x) {
   std::vector<double> out(x.out.size(), 0.0), p(static_cast<std::size_t>(x.d.time));
   const std::int64_t group = x.d.heads / x.d.kv_heads;
@@ -119,7 +120,7 @@ TEST(AttentionOperation, DoubleGradientsAreFiniteDifferences) {
     Attended<double> x({1, 7, 4, 2, 3}, keep);
     x.run();
     for (std::size_t i = 0; i < x.qkv.size(); ++i) {
-      if (static_cast<std::int64_t>(i) % x.row == x.row - 1) continue;  // between two rows
+      if (static_cast<std::int64_t>(i) % x.row == x.row - 1) continue;  // padding between two rows
       const double h = 1e-5, kept = x.qkv[i];
       double side[2];
       for (const int up : {0, 1}) {
@@ -180,7 +181,7 @@ TEST(AttentionOperation, BitsDoNotDependOnTheNumberOfThreads) {
   }
 }
 
-/// Rows before `t` of both runs are equal and finite, in out and in dq.
+/// Expects that rows before `t` of both runs are equal and finite, in out and in dq.
 void expect_untouched(Attended<float>& x, Attended<float>& clean, std::int64_t t) {
   for (std::int64_t i = 0; i < t * x.d.heads * x.d.size; ++i)
     ASSERT_NEAR(x.out[static_cast<std::size_t>(i)], clean.out[static_cast<std::size_t>(i)], 1e-5);
@@ -204,7 +205,7 @@ TEST(AttentionOperation, ALaterValueThatIsNotFiniteLeavesEarlierRowsAlone) {
           clean.run();
           expect_untouched(x, clean, t);
           EXPECT_FALSE(std::isfinite(x.out[static_cast<std::size_t>(
-              (t * d.heads + 1) * d.size + 3)]));  // and the row itself is not
+              (t * d.heads + 1) * d.size + 3)]));  // row t itself is not finite
         }
 }
 

@@ -1,4 +1,5 @@
-/// Every operation once, at any size and on any device: what the tests of sizes and of twins run.
+/// Runs every operation once, at any size and on any device, for the tests of sizes and of
+/// devices.
 #pragma once
 
 #include "testing.hpp"
@@ -10,11 +11,11 @@
 
 namespace troupe::kernels {
 
-/// The type of statistics and of weights' gradients beside activations of a type.
+/// The type of statistics and of weight gradients, for activations of type T.
 template <class T>
 using WideOf = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-/// One run: hands out memory, and collects what the operation has written.
+/// One run of an operation: it hands out memory and collects the results.
 template <class T>
 class Bench {
  public:
@@ -28,7 +29,7 @@ class Bench {
   T* filled(std::int64_t count, T value = T(0)) {
     return add(std::vector<T>(static_cast<std::size_t>(count), value));
   }
-  /// The same for what has the type of statistics.
+  /// Like random(), for numbers of the statistics' type.
   Wide* wide_random(std::int64_t count, double scale = 2) {
     return add_wide(randoms<Wide>(count, 100 + count_++, scale));
   }
@@ -36,11 +37,11 @@ class Bench {
     return add_wide(std::vector<Wide>(static_cast<std::size_t>(count)));
   }
   virtual std::int32_t* integers(const std::vector<std::int32_t>& values) = 0;
-  /// Memory of the host.
+  /// Returns memory of the host.
   double* doubles(std::int64_t count) {
     return doubles_.emplace_back(static_cast<std::size_t>(count)).data();
   }
-  /// Everything that was handed out, in order.
+  /// Returns all numbers of all memory that was handed out, in order.
   std::vector<T> results() {
     queue.synchronize();
     std::vector<T> all = values();
@@ -182,7 +183,7 @@ void run_gemm(Bench<T>& b, Op a_op, Op b_op) {
   o.bias = nullptr;
   o.activation_backward = true;
   b.kernels.gemm(b.queue, o);
-  o.k = 0;  // nothing but beta * c
+  o.k = 0;  // without a product: only beta * c
   o.c = c;
   o.beta = 2;
   o.aux = nullptr;
@@ -226,7 +227,7 @@ template <class T>
 void run_embedding(Bench<T>& b) {
   const std::int64_t time = 5, rows = b.rows * time;
   std::vector<std::int32_t> tokens;
-  for (std::int64_t r = 0; r < rows; ++r)  // many of one, some of another rank's
+  for (std::int64_t r = 0; r < rows; ++r)  // many targets are equal, some belong to another rank
     tokens.push_back(static_cast<std::int32_t>(r % 3 == 0 ? 4 : r * 7 % 23));
   T *table = b.random(11 * b.columns), *positions = b.random(time * b.columns);
   T *out = b.filled(rows * b.columns), *dout = b.random(rows * b.columns);
@@ -299,7 +300,7 @@ inline void run_squares(Bench<float>& b) {
 struct Operation {
   const char* name;
   void (*single)(Bench<float>&);
-  void (*twice)(Bench<double>&);  ///< null where there is f32 only
+  void (*twice)(Bench<double>&);  ///< null for operations of f32 only
 };
 inline void PrintTo(const Operation& operation, std::ostream* out) {
   *out << operation.name;

@@ -1,4 +1,4 @@
-// Memory, queues and the table of functions of the CPU.
+// Tests memory, queues and the table of functions of the CPU device.
 #include "troupe/kernels/device/device.hpp"
 
 #include "troupe/runtime/base/error.hpp"

@@ -1,11 +1,11 @@
-// Dropout: its rate, and that its mask depends on (seed, stream, row, column) and nothing else.
+// Tests dropout: its rate, and that its mask depends only on (seed, stream, row, column).
 #include "testing.hpp"
 #include "troupe/kernels/philox/philox.hpp"
 
 namespace troupe::kernels {
 namespace {
 
-/// The call for all `rows` rows of `columns` columns, in place.
+/// Returns the call for all `rows` rows of `columns` columns, in place.
 Dropout dropout_of(std::vector<float>& x, std::int64_t rows, std::int64_t columns, float p) {
   return {.p = p,
           .seed = 0x123456789abcdefu,
@@ -68,7 +68,7 @@ TEST(Dropout, ADroppedNaNIsGone) {
 }
 
 TEST(Dropout, AnySplitOfRowsAndColumnsGivesTheSameMask) {
-  // 6 samples of 3 rows of 37 columns, divided by sample, order of samples, and columns.
+  // 6 samples of 3 rows of 37 columns, divided by samples, reordered, and divided by columns.
   const auto all = dropped(18, 37, 0.5f);
   SplitQueue queue(3);
   for (const std::vector<std::int64_t>& samples :

@@ -1,4 +1,4 @@
-// Products with what comes after them, against a plain loop in double.
+// Tests products with a fused bias and activation against a plain loop in double.
 #include "../helpers.hpp"
 #include "troupe/kernels/device/device.hpp"
 #include "troupe/kernels/gemm/blas.hpp"
@@ -29,7 +29,7 @@ struct Sizes {
   std::int64_t m, n, k;
 };
 
-/// A product with strides wider than its rows, and memory that is aligned to its type only.
+/// A product with strides wider than its rows, in memory that is aligned to its type only.
 template <class T>
 struct Product {
   Gemm o;
@@ -60,7 +60,7 @@ struct Product {
   void with_bias() { o.bias = bias.data(); }
   void with_aux() { o.aux = aux.data() + 1; }
 
-  /// What c is to be, beyond its rows too.
+  /// Returns what c must hold, also beyond its rows.
   std::vector<double> expected(std::vector<double>* before = nullptr) const {
     std::vector<double> out(c.begin(), c.end());
     if (before != nullptr) before->assign(aux.begin(), aux.end());

@@ -1,4 +1,5 @@
-// Images as matrices, pooling, transposes: against their definitions, and their gradients.
+// Tests operations on images (im2col, pooling, transposes) against their definitions, and their
+// gradients.
 #include "testing.hpp"
 
 #include <cstring>
@@ -15,7 +16,8 @@ std::int64_t matrix_size(const Im2col& o) {
   return o.batch * places(o.height, o) * places(o.width, o) * o.channels * o.kernel * o.kernel;
 }
 
-/// Pixel that element (b, y, x, c, i, j) of the matrix shows; -1 outside.
+/// Returns the pixel that element (b, y, x, c, i, j) of the matrix shows; -1 outside of the
+/// image.
 std::int64_t pixel_of(const Im2col& o, std::int64_t element) {
   const std::int64_t j = element % o.kernel, i = element / o.kernel % o.kernel;
   std::int64_t rest = element / o.kernel / o.kernel;
@@ -135,7 +137,7 @@ TEST(MaxPool, TakesTheLargestAndSaysWhich) {
   SplitQueue queue;
   cpu::max_pool(queue, pool.call());
   EXPECT_EQ(pool.out, (std::vector<float>{5, 2}));
-  EXPECT_EQ(pool.index, (std::vector<std::int32_t>{1, 2}));  // the first of equals
+  EXPECT_EQ(pool.index, (std::vector<std::int32_t>{1, 2}));  // the first of equal values
 }
 
 TEST(MaxPool, GradientIsCentralDifferences) {

@@ -1,5 +1,5 @@
-// The library that multiplies uses the calling thread alone, whatever the environment and OpenMP's
-// own count say.
+// Tests that the BLAS library uses the calling thread alone, whatever the environment and
+// OpenMP's thread count say.
 #include "troupe/kernels/device/device.hpp"
 #include "troupe/kernels/gemm/blas.hpp"
 
@@ -47,7 +47,7 @@ TEST(LibraryThreads, AProductStartsNoneThoughOpenMpWasToldEight) {
     EXPECT_EQ(threads_of_this_process(), before) << blas_description();
     EXPECT_EQ(c[n], 512.0f);
   }
-  EXPECT_EQ(get(), 8);  // the user's own regions keep their count
+  EXPECT_EQ(get(), 8);  // the user's own parallel regions keep their thread count
   set(own);
 }
 

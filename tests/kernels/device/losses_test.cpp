@@ -1,4 +1,4 @@
-// Cross-entropy: whole, in shards of the vocabulary, with ignored rows and extreme logits.
+// Tests cross-entropy: whole, in shards of the vocabulary, with ignored rows and extreme logits.
 #include "testing.hpp"
 #include "troupe/kernels/cross_entropy/cross_entropy.hpp"
 #include "troupe/kernels/denormals/denormals.hpp"
@@ -56,7 +56,7 @@ TEST(CrossEntropy, OfEqualLogitsIsTheLogarithmOfTheirNumber) {
   }
 }
 
-// Far-away scores are where they come from.
+// Scores far below the maximum give subnormal probabilities.
 TEST(CrossEntropy, GivesNoSubnormalNumbersWhenTheyAreFlushed) {
   const FlushDenormals flush;
   Rows<float> rows{{100, 12.5f, 13, -50}, {0}};
@@ -95,7 +95,7 @@ TEST(CrossEntropy, IgnoredRowsHaveNoLossAndNoGradient) {
   EXPECT_GT(rows.losses[1], 0);
 }
 
-/// Columns [first, end) of the rows, on their own.
+/// Returns columns [first, end) of the rows, as rows of their own.
 template <class T>
 Rows<T> shard_of(const Rows<T>& rows, std::int64_t first, std::int64_t end) {
   const auto classes = std::ssize(rows.logits) / std::ssize(rows.targets);
@@ -106,7 +106,7 @@ Rows<T> shard_of(const Rows<T>& rows, std::int64_t first, std::int64_t end) {
   return shard;
 }
 
-/// What ranks do with the three numbers of each row: gather and combine.
+/// Gathers and combines the three statistics of each row, as ranks do.
 template <class T>
 void combine(std::vector<Rows<T>>& shards) {
   const std::size_t rows = shards[0].targets.size();
@@ -128,7 +128,7 @@ void combine(std::vector<Rows<T>>& shards) {
     }
 }
 
-/// Losses and gradients of shards that end at `ends`, one behind another.
+/// Returns losses and gradients of shards that end at `ends`, joined.
 template <class T>
 Rows<T> in_shards(const Rows<T>& rows, const std::vector<std::int64_t>& ends, double scale) {
   SplitQueue queue(2);
@@ -183,7 +183,7 @@ TEST(CrossEntropy, ShardsOfTheVocabularyGiveTheWhole) {
 }
 
 TEST(CrossEntropy, CombinedStatsAreThoseOfAllClasses) {
-  // two rows of three ranks: the first rank of the second row has padding only
+  // Two rows of three ranks. In the second row the first rank has padding only.
   const std::vector<double> in = {1, -kInfinity, 2, 0, -kInfinity, -kInfinity, 3,          0, 4, 1,
                                   7, -kInfinity, 2, 1, 5,          2,          -kInfinity, 9};
   std::vector<double> out(6);
@@ -209,7 +209,7 @@ TEST(CrossEntropy, NaNOfOneRankIsThatOfAll) {
 }
 
 TEST(CrossEntropy, PaddedClassesChangeNothing) {
-  // 65 classes for two ranks are 66; the third rank of 22 has padding only.
+  // 65 classes are padded to 66 for two ranks. The third rank of 22 columns has padding only.
   Rows<double> rows{randoms<double>(4 * 65, 1, 4), some_targets(4, 65)}, padded{{}, rows.targets};
   for (std::size_t r = 0; r < 4; ++r) {
     padded.logits.insert(padded.logits.end(),
@@ -231,7 +231,8 @@ TEST(CrossEntropy, PaddedClassesChangeNothing) {
 }
 
 TEST(CrossEntropy, HugeLogitsAreFinite) {
-  // row by row: equal and huge; the target far above; the target far below, but a float
+  // Row by row: equal and huge logits; the target far above; the target far below, but within a
+  // float.
   Rows<float> rows{{3e38f, 3e38f, 1e38f, -1e38f, -1e38f, 1e38f, 1e7f, 1e7f}, {0, 0, 0, 1}};
   SplitQueue queue;
   cpu::cross_entropy(queue, rows.call());

@@ -1,4 +1,5 @@
-/// 16-bit numbers for the operations of cases.hpp, and which of them have 16-bit types.
+/// 16-bit numbers for the operations of cases.hpp, and the list of operations that have 16-bit
+/// types.
 #pragma once
 
 #include "cases.hpp"
@@ -6,7 +7,7 @@
 
 namespace troupe::kernels {
 
-/// A 16-bit number, as tests write it.
+/// A 16-bit number with conversions from and to float, for tests.
 template <DType type>
 struct Narrow {
   std::uint16_t bits = 0;

@@ -1,5 +1,6 @@
-// Every operation in bf16 and f16, at odd sizes: bit by bit what the f32 call gives on the same
-// numbers, rounded once; for 1 and 3 threads and misaligned pointers, nothing written outside.
+// Tests every operation in bf16 and f16 at odd sizes. The result is, bit by bit, that of the f32
+// call on the same numbers, rounded once. This holds for 1 and 3 threads and misaligned pointers,
+// and nothing is written outside.
 #include "narrow.hpp"
 #include "troupe/kernels/device/internal/cpu_table.hpp"
 #include "troupe/kernels/gemm/blas.hpp"
@@ -11,10 +12,10 @@ namespace troupe::kernels {
 namespace narrow_test {
 namespace {
 
-/// All numbers of a run, 16-bit ones widened, in the order in which memory was handed out.
+/// All numbers of a run in the order in which memory was handed out; 16-bit numbers are widened.
 using Numbers = std::vector<float>;
 
-/// The run in 16-bit memory.
+/// Runs an operation in 16-bit memory.
 template <class T>
 class NarrowBench final : public Bench<T> {
  public:
@@ -53,8 +54,8 @@ class NarrowBench final : public Bench<T> {
   std::vector<std::function<void(Numbers&)>> order_;
 };
 
-/// The same run in f32: memory that stands for 16-bit memory is rounded before the first call and
-/// behind each.
+/// Runs the same operation in f32. Memory that stands for 16-bit memory is rounded before the
+/// first call and after each call.
 class ReferenceBench final : public Bench<float> {
  public:
   ReferenceBench(Queue& queue, std::pair<std::int64_t, std::int64_t> shape, DType type)
@@ -75,7 +76,7 @@ class ReferenceBench final : public Bench<float> {
   template <class O>
   using Function = void (*)(Queue&, const O&);
 
-  /// The CPU's function, and then the rounding.
+  /// Calls the CPU's function, and then rounds.
   template <class O, Function<O> Kernels::* member>
   static void run(Queue& queue, const O& o) {
     (internal::cpu_kernels().*member)(queue, o);
@@ -141,7 +142,7 @@ class ReferenceBench final : public Bench<float> {
 
 class NarrowOperations : public testing::TestWithParam<NarrowOperation> {
  protected:
-  void SetUp() override { use_blas(Blas::builtin); }  // whose sums have one order
+  void SetUp() override { use_blas(Blas::builtin); }  // its sums have a fixed order
 
   template <class T>
   void expect_rounded_once(void (*run)(Bench<T>&)) {
@@ -200,7 +201,7 @@ TEST(NarrowResults, AreInfiniteWhereF16CannotHoldThem) {
 
 TEST(NarrowResults, OfProductsAreNotRoundedBetweenTerms) {
   Device device = cpu_device();
-  // 256 + 64 times 0.5: a bf16 sum would stay at 256.
+  // The exact sum is 256 + 64 times 0.5. A sum in bf16 would stay at 256.
   std::vector<Bf16> a(65, Bf16(0.5)), b(65, Bf16(1));
   a[0] = Bf16(256);
   Bf16 sum;

@@ -1,4 +1,5 @@
-// Layer and RMS norm: vectors of another framework, gradients, rows that overflow or are constant.
+// Tests layer norm and RMS norm: values of another framework, gradients, and rows that overflow
+// or are constant.
 #include "testing.hpp"
 
 namespace troupe::kernels {
@@ -58,7 +59,7 @@ TEST(Norms, LayerNormIsTorchs) {
   const double out[] = {-1.34163541997, -.12360590333, 1.09442361331, 1.64163541997};
   const double din[] = {.08942733513, -1.16275570604, 2.05717931935, -.98385094845};
   for (std::size_t i = 0; i < 4; ++i) {
-    // epsilon is a float: 1e-5 to eight digits
+    // epsilon is a float, so 1e-5 has eight digits only
     EXPECT_NEAR(c.out[i], out[i], 1e-10);
     EXPECT_NEAR(c.din[i], din[i], 1e-10);
   }
@@ -90,7 +91,7 @@ TEST(Norms, InputGradientIsAddedWhereItIsTold) {
 }
 
 TEST(Norms, WeightGradientsAddRowByRow) {
-  // As one call of all rows, bit for bit: what accumulation over micro-batches needs.
+  // Parts must give the bits of one call of all rows, as accumulation over micro-batches demands.
   auto c = random_case<float>(8, 33, false), parts = c;
   SplitQueue queue(3);
   c.run(queue);
@@ -108,7 +109,7 @@ TEST(Norms, WeightGradientsAddRowByRow) {
   EXPECT_EQ(parts.dbias, c.dbias);
 }
 
-/// Every result of the f32 case against f64.
+/// Compares every result of the f32 case with f64.
 void expect_close(Case<float>& c, double tolerance) {
   const auto wide = [](const std::vector<float>& x) {
     return std::vector<double>(x.begin(), x.end());
@@ -157,7 +158,7 @@ TEST(Norms, ARowOfEqualNumbersGivesTheBias) {
 TEST(Norms, AMeanThatDwarfsTheDeviationCostsNoDigits) {
   auto c = random_case<float>(2, 100, false);
   for (float& x : c.in) x += 3000;
-  expect_close(c, 1e-4);  // the mean that is kept has 24 bits
+  expect_close(c, 1e-4);  // the kept mean has 24 bits
 }
 
 TEST(Norms, TinyRowsAreDividedByEpsilon) {

@@ -1,4 +1,5 @@
-// Rotary embedding against its definition, its inverse, and what it must not touch.
+// Tests the rotary embedding: its definition, its inverse, and the numbers that it must not
+// touch.
 #include "testing.hpp"
 
 #include <numbers>
@@ -17,7 +18,7 @@ Rope rope_of(std::vector<T>& x, std::int64_t rows, std::int64_t heads, std::int6
           .x = x.data()};
 }
 
-/// The definition, in long double.
+/// Computes the rotation by its definition, in long double.
 template <class T>
 std::vector<T> defined(std::vector<T> x, const Rope& o) {
   const std::int64_t half = o.head_size / 2;
@@ -86,7 +87,7 @@ TEST(Rope, InverseIsTheGradient) {
 }
 
 TEST(Rope, ProductsDependOnDistanceOnly) {
-  // q at position 5 and k at 3, as at 105 and 103
+  // The product of q at 5 and k at 3 is that of q at 105 and k at 103.
   const auto product = [](std::int64_t q_at, std::int64_t k_at) {
     auto q = randoms<double>(8, 1), k = randoms<double>(8, 2);
     SplitQueue queue;

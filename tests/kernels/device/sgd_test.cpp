@@ -1,4 +1,4 @@
-// SGD with momentum against torch's algorithm, step by step in double.
+// Tests SGD with momentum against torch's algorithm, step by step in double.
 #include "testing.hpp"
 
 namespace troupe::kernels {

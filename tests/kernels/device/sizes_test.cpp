@@ -1,5 +1,5 @@
-// Every operation at odd sizes: f32 against f64, equal bits for 1, 2 and 3 threads and for
-// misaligned pointers, nothing written outside.
+// Tests every operation at odd sizes: f32 against f64, and equal bits for 1, 2 and 3 threads and
+// for misaligned pointers. Nothing is written outside.
 #include "cases.hpp"
 #include "troupe/kernels/device/internal/cpu_table.hpp"
 #include "troupe/kernels/gemm/blas.hpp"
@@ -46,11 +46,11 @@ std::vector<T> results(void (*run)(Bench<T>&), std::pair<std::int64_t, std::int6
 
 class OperationSizes : public testing::TestWithParam<Operation> {
  protected:
-  void SetUp() override { use_blas(Blas::builtin); }  // whose sums have one order
+  void SetUp() override { use_blas(Blas::builtin); }  // its sums have a fixed order
 };
 
 TEST_P(OperationSizes, SingleAgreesWithDouble) {
-  // 1e-4: backward through a norm of three columns loses three digits
+  // The tolerance is 1e-4, since backward through a norm of three columns loses three digits.
   for (const auto& shape : kShapes) {
     SCOPED_TRACE(testing::Message() << shape.first << " x " << shape.second);
     const auto a = results(GetParam().single, shape, 1, 0);

@@ -1,5 +1,5 @@
-/// What the tests of operations share: a queue that divides everything, memory with guards around
-/// it, and gradients by central differences in f64.
+/// Helpers of the operations' tests: a queue that divides all work, memory with guards around it,
+/// and gradients by central differences in f64.
 #pragma once
 
 #include "troupe/kernels/device/device.hpp"
@@ -41,7 +41,7 @@ class SplitQueue : public Queue {
   std::vector<std::max_align_t> scratch_;
 };
 
-/// n elements that begin `offset` elements behind an aligned address, between guards.
+/// Memory for n elements, `offset` elements after an aligned address, between guards.
 template <class T>
 class Guarded {
  public:
@@ -63,7 +63,7 @@ class Guarded {
   std::vector<T> memory_;
 };
 
-/// Uniform in [-scale, scale]; the same numbers for f32 and f64.
+/// Returns uniform numbers in [-scale, scale]; the same for f32 and f64.
 template <class T>
 std::vector<T> randoms(std::int64_t n, std::uint64_t seed, double scale = 1) {
   Random random(seed);
@@ -82,7 +82,7 @@ double dot(const std::vector<T>& a, const std::vector<T>& b) {
   return total;
 }
 
-/// Whether `gradient` is d f / d x to about 1e-7, by central differences; x is restored.
+/// Expects that `gradient` is d f / d x to about 1e-7, by central differences. Restores x.
 inline void expect_gradient(std::vector<double>& x, const std::vector<double>& gradient,
                             const std::function<double()>& f) {
   ASSERT_EQ(x.size(), gradient.size());

@@ -1,4 +1,4 @@
-// The pool of threads that compute one operation together.
+// Tests the pool of threads that compute one operation together.
 #include "troupe/kernels/device/internal/thread_pool.hpp"
 
 #include "troupe/kernels/denormals/denormals.hpp"
@@ -20,7 +20,8 @@
 namespace troupe::kernels::internal {
 namespace {
 
-/// Runs parts until as many threads as the pool has were in one at the same time.
+/// Runs parts until all threads of the pool have been in one at the same time; returns the
+/// threads.
 std::set<std::thread::id> threads_of(ThreadPool& pool) {
   std::mutex mutex;
   std::set<std::thread::id> seen;
@@ -73,10 +74,10 @@ TEST(ThreadPool, ComputesOnAsManyThreadsAsItWasTold) {
 TEST(ThreadPool, HelpersThatSleepAreWoken) {
   ThreadPool pool(2);
   for (int round = 0; round < 50; ++round) {
-    std::this_thread::sleep_for(20 * ThreadPool::kSpin);  // then helpers sleep
+    std::this_thread::sleep_for(20 * ThreadPool::kSpin);  // by then the helpers sleep
     std::atomic<int> inside{0};
     const Time until = steady_now() + std::chrono::seconds(20);
-    pool.run(2, 1, [&](std::int64_t, std::int64_t) {  // each part waits for the other one
+    pool.run(2, 1, [&](std::int64_t, std::int64_t) {  // each part waits for the other
       ++inside;
       while (inside < 2 && steady_now() < until) std::this_thread::yield();
       EXPECT_EQ(inside, 2) << "round " << round;
@@ -162,7 +163,7 @@ TEST(ThreadPool, ThrowsWhatAPartThrewOnceAllAreDone) {
                         }),
                std::runtime_error);
   EXPECT_EQ(done, 8);
-  threads_of(pool);  // and it goes on
+  threads_of(pool);  // the pool still works
 }
 
 TEST(ThreadPool, ACallFromInsideAPartRunsOnThatThread) {
@@ -184,7 +185,7 @@ TEST(ThreadPool, AForkComputesAloneAndEnds) {
   if (child == 0) {
     int parts = 0;
     {
-      ThreadPool moved(2);  // one of its own starts helpers
+      ThreadPool moved(2);  // its own first run starts the helpers
       const bool own = threads_of(moved).size() == 2;
       pool.run(8, 1, [&](std::int64_t first, std::int64_t end) {
         parts += static_cast<int>(end - first);

@@ -1,4 +1,5 @@
-// AdamW, elementwise operations, column sums, chunks of squares, embeddings and casts.
+// Tests AdamW, elementwise operations, column sums, sums of squares by chunk, embeddings and
+// casts.
 #include "../helpers.hpp"
 #include "troupe/kernels/device/device.hpp"
 #include "troupe/kernels/half/half.hpp"
@@ -17,7 +18,7 @@ std::size_t size(std::int64_t n) {
   return static_cast<std::size_t>(n);
 }
 
-/// Runs on devices of 1, 2 and 3 threads.
+/// Runs `f` on devices of 1, 2 and 3 threads.
 template <class F>
 void on_devices(const F& f) {
   for (const int threads : {1, 2, 3}) {
@@ -103,7 +104,7 @@ TEST(AdamWOperation, AGradientWhoseSquareOverflowsMovesItsParameterNowAndLater) 
     float w = 1, m = 0, v = 0, g = huge;
     AdamW o{.n = 1, .weights = &w, .m = &m, .v = &v, .gradients = &g, .rate = 0.1f, .decay = 0};
     device.kernels().adamw(device.compute(), o);
-    // The first step of Adam is rate * sign, whatever the size.
+    // The first step of Adam is rate * sign, for gradients of any size.
     ASSERT_NEAR(w, huge > 0 ? 0.9f : 1.1f, 1e-3f) << huge;
     ASSERT_TRUE(std::isfinite(v) && std::isfinite(m)) << huge;
     for (o.step = 2; o.step < 40; ++o.step) {
@@ -182,7 +183,7 @@ TEST(ColumnSums, AddRowsInAscendingOrderForAnyNumberOfThreads) {
 TEST(ChunkSquares, EachChunkHasItsOwnSumAndTheLastMayBeShort) {
   on_devices([](Device&, const Kernels& k, Queue& queue) {
     const std::int64_t n = 300 * 1024 + 7;
-    std::vector<float> x = random_vector(size(n), 1, 1e25);  // squares overflow a float
+    std::vector<float> x = random_vector(size(n), 1, 1e25);  // the squares overflow a float
     std::vector<double> out(301, -1.0);
     k.chunk_squares(queue, {.n = n, .x = x.data(), .out = out.data()});
     for (std::int64_t i = 0; i < 301; ++i) {
@@ -266,7 +267,7 @@ TEST(CastOperation, GoesToTheNearestAndBack) {
 }
 
 TEST(CastOperation, DoublesAreRoundedOnce) {
-  // Just above the middle of two bfloat16: by way of the nearest float it would be the middle.
+  // Just above the middle of two bfloat16 numbers. Rounding to float first would give the middle.
   const double middle = 1 + 1.0 / 256, above = middle + 1e-12, below = middle - 1e-12;
   const std::vector<double> x = {middle, above, below, -above, 1e300, -1e300};
   const auto bf16 = cast_to<std::uint16_t>(DType::bf16, DType::f64, x);
