@@ -1,4 +1,4 @@
-// Processes of a test: forked before the test has threads.
+// Child processes of a test, forked before the test has threads.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -21,7 +21,7 @@ inline Time in(Duration time) {
   return steady_now() + time;
 }
 
-/// Killed and waited for when nobody has waited for it.
+/// A child process. The destructor kills and reaps it unless wait() was called.
 class Child {
  public:
   Child() = default;
@@ -36,7 +36,7 @@ class Child {
     wait();
   }
   pid_t pid() const { return pid_; }
-  /// Its exit code, or minus the signal that ended it.
+  /// Waits for the child; returns its exit code, or minus the signal that ended it.
   int wait() {
     if (pid_ <= 0) return -1000;
     int status = 0;
@@ -48,7 +48,7 @@ class Child {
   pid_t pid_ = 0;
 };
 
-/// Runs f in a child, which exits with its result, or with 99 and a line on an exception.
+/// Runs f in a child. It exits with f's result, or with 99 and a printed line on an exception.
 inline Child start_child(const std::function<int()>& f) {
   const pid_t pid = ::fork();
   if (pid != 0) return Child(pid);
@@ -68,7 +68,7 @@ inline Duration processor_time() {
          std::chrono::microseconds(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
 }
 
-/// From now on the process has so many descriptors left.
+/// Leaves the process `count` free descriptors from now on.
 inline void leave_descriptors(rlim_t count) {
   const int next = ::dup(STDERR_FILENO);
   ::close(next);

@@ -1,5 +1,5 @@
-// The shm back end between real processes: right results, kill -9 in the middle, late and wrong
-// ranks.
+// Tests the shm back end between real processes: right results, kill -9 in the middle, late ranks
+// and wrong ranks.
 #include "troupe/actors/collective/shm/shm.hpp"
 
 #include "tests/eventually.hpp"
@@ -25,7 +25,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-/// A child that runs f and exits with its result, or 99 on an exception.
+/// Starts a child that runs f and exits with its result, or with 99 on an exception.
 pid_t start(const std::function<int()>& f) {
   const pid_t pid = ::fork();
   if (pid != 0) return pid;
@@ -62,8 +62,8 @@ TEST(CollectiveProcesses, AllreduceBetweenProcesses) {
   for (const pid_t pid : children) EXPECT_EQ(wait_for(pid), 0);
 }
 
-// Rank 1 is killed while all are busy; the two others must both end with WorkerDied, long before
-// the timeout.
+// Rank 1 is killed while all are busy. The two others must end with WorkerDied, long before the
+// timeout.
 TEST(CollectiveProcesses, KilledRankEndsTheOthersSoon) {
   constexpr int size = 3;
   const Fd memory = create_shm_group({.size = size, .slot = {1 << 16}});
@@ -93,7 +93,8 @@ TEST(CollectiveProcesses, KilledRankEndsTheOthersSoon) {
   ::munmap(rounds, 4096);
 }
 
-// Ranks 0 and 1 are a split. Rank 1 is killed while 0 receives from it, and 2 waits in the whole.
+// Ranks 0 and 1 are a split. Rank 1 is killed while rank 0 receives from it and rank 2 waits in
+// the whole group.
 TEST(CollectiveProcesses, AKilledSenderEndsItsReceiverAndTheWholeGroup) {
   constexpr int size = 3;
   const Fd memory = create_shm_group({.size = size, .slot = {1 << 16}});
@@ -116,7 +117,7 @@ TEST(CollectiveProcesses, AKilledSenderEndsItsReceiverAndTheWholeGroup) {
         }
         c->barrier();
       } catch (const WorkerDied& e) {
-        // who notices first says it, in the whole group or in the split
+        // The rank that notices the death first reports it, in the whole group or in the split.
         const bool named = e.message().find(": rank 1 ") != std::string::npos &&
                            e.message().find(") died; ") != std::string::npos;
         return named ? 7 : 1;
@@ -133,8 +134,9 @@ TEST(CollectiveProcesses, AKilledSenderEndsItsReceiverAndTheWholeGroup) {
   ::munmap(messages, 4096);
 }
 
-// Rank 2 stands still before its third call. Only rank 0 has a short timeout, and starts it when
-// the others wait: all end by it, with one error. Rank 2 gets the same when it goes on.
+// Rank 2 stops before its third call. Only rank 0 has a short timeout, which starts when the
+// others wait. All ranks end by that timeout with one error, and rank 2 gets the same one when it
+// goes on.
 TEST(CollectiveProcesses, AStoppedRankEndsTheOthersWithOneErrorThatNamesIt) {
   constexpr int size = 4;
   const Fd memory = create_shm_group({.size = size, .slot = {1 << 16}});
@@ -214,7 +216,7 @@ TEST(CollectiveProcesses, MemoryThatIsNoGroupIsRefused) {
   const Fd plain(::memfd_create("plain", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(::ftruncate(plain.get(), 65536), 0);
   EXPECT_THROW(join_shm_group(plain, 0, 1), InvalidArgument);
-  // a true header in a file of the wrong size
+  // a valid header in a file of the wrong size
   const Fd memory = create_shm_group({.size = 2, .slot = {4096}});
   std::vector<char> header(4096);
   ASSERT_EQ(::pread(memory.get(), header.data(), header.size(), 0), 4096);

@@ -1,5 +1,5 @@
-// One contract suite for every back end: right sums, equal bits, and an error instead of a wait for
-// ever.
+// Runs one suite of contracts on every back end of the collectives: right sums, equal bits, and
+// an error in place of an endless wait.
 #include "tests/actors/contract.hpp"
 
 #include "troupe/kernels/denormals/denormals.hpp"
@@ -153,7 +153,7 @@ TEST_P(Contract, TimeoutsAtTheirEnds) {
   }
 }
 
-/// Waits until these ranks are in operation `sequence`.
+/// Waits until these ranks are inside operation `n`.
 void await_inside(const Communicator& c, const std::vector<std::size_t>& ranks, std::uint64_t n) {
   const Time limit = steady_now() + std::chrono::seconds(20);
   const auto there = [&] {
@@ -179,7 +179,7 @@ TEST_P(Contract, AllRanksEndWithTheSameErrorThatSaysHowFarEachIs) {
       };
       while (!is_after_three() && steady_now() - start < std::chrono::seconds(20))
         std::this_thread::yield();
-      c.set_timeout(milliseconds(500));  // who is inside may not have said so to the others yet
+      c.set_timeout(milliseconds(500));  // the others may not know yet which ranks are inside
     }
     if (c.rank() == 2) {
       while (!over && steady_now() - start < std::chrono::seconds(20)) std::this_thread::yield();
@@ -198,7 +198,7 @@ TEST_P(Contract, AllRanksEndWithTheSameErrorThatSaysHowFarEachIs) {
     EXPECT_EQ(errors[r], "timed_out: barrier #4 on rank " + std::to_string(r) + verdict);
 }
 
-// The call that it left out has another size than the one that it makes instead.
+// The skipped call has another size than the call that the rank makes in its place.
 TEST_P(Contract, TheRankThatSkipsACallIsNamedFiftyTimesOutOfFifty) {
   for (int round = 0; round < 50; ++round) {
     const int size = 3 + round % 3, culprit = round % size, skipped = 1 + round % 4;
@@ -218,8 +218,8 @@ TEST_P(Contract, TheRankThatSkipsACallIsNamedFiftyTimesOutOfFifty) {
   }
 }
 
-// The last rank comes just as the first gives up: what one says of the operation, the other says
-// too.
+// The last rank arrives just as the first one times out. Both must report the same of the
+// operation.
 TEST_P(Contract, ARankThatComesAtTheLastMomentCountsForAllOrForNone) {
   int met = 0, missed = 0;
   const bool makes_threads = GetParam().progress == Progress::thread || !GetParam().ordered;
@@ -249,7 +249,7 @@ TEST_P(Contract, AbortEndsAWaitAndAllThatFollows) {
     try {
       c.barrier();
     } catch (const Cancelled&) {
-      c.barrier();  // the group stays over
+      c.barrier();  // the group stays ended
     }
   });
   EXPECT_EQ(errors[0],
@@ -304,7 +304,7 @@ TEST_P(Contract, WrongArgumentsAreRefusedBeforeAnythingHappens) {
   expect_none(on_all(group, [](Communicator& c) { c.barrier(); }));
 }
 
-// One rank's thread flushes subnormal numbers and the other's does not.
+// One rank's thread flushes subnormal numbers, and the other's does not.
 TEST_P(Contract, TheThreadsModesChangeNoBit) {
   Group group = make(2);
   std::vector<float> sums(2);

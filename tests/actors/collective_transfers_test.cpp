@@ -1,5 +1,5 @@
-// Sends, receives, groups of them, splits: right data in the right order, and an error instead of a
-// wait for ever.
+// Tests sends, receives, groups of transfers, and splits: right data in the right order, and an
+// error in place of an endless wait.
 #include "tests/actors/contract.hpp"
 
 #include "troupe/runtime/base/clock.hpp"
@@ -20,7 +20,7 @@ std::vector<float> message(int number, std::size_t n) {
   return x;
 }
 
-// Longer than what a pair's ring holds, both ways at once.
+// The messages are longer than a pair's ring, and go both ways at once.
 TEST_P(Transfer, NeighboursExchangeLongMessages) {
   for (const int size : {1, 2, 3, 5}) {
     Group group = make(size);
@@ -52,7 +52,8 @@ TEST_P(Transfer, MessagesOfAPairKeepTheirOrder) {
   }));
 }
 
-// As in 1F1B: activations go up while gradients come down, several of each in one group.
+// As in a 1F1B pipeline, activations go up while gradients come down, several of each in one
+// group.
 TEST_P(Transfer, AGroupMovesAllItsMessagesSideBySide) {
   constexpr std::size_t n = 50000;
   Group group = make(3);
@@ -62,7 +63,7 @@ TEST_P(Transfer, AGroupMovesAllItsMessagesSideBySide) {
       for (int i = 0; i < 4; ++i) out.push_back(message(10 * c.rank() + i, n));
       in.assign(4, std::vector<float>(n));
       c.group([&](Transfers& t) {
-         // all sends before all receives, and those of a pair in an order
+         // All sends come before all receives, and the transfers of a pair are in order.
          for (std::size_t i = 0; i < 2; ++i) t.send(out[i], (c.rank() + 1) % 3);
          for (std::size_t i = 2; i < 4; ++i) t.send(out[i], (c.rank() + 2) % 3);
          for (std::size_t i = 0; i < 2; ++i) t.receive(in[i], (c.rank() + 2) % 3);
@@ -213,7 +214,7 @@ TEST_P(Splits, SplitsOfSplitsAndTheirNumber) {
     std::vector<float> x = {static_cast<float>(c.rank())};
     half->all_reduce(x).wait();
     EXPECT_EQ(x[0], c.rank() < 2 ? 1 : 5);
-    // eight in all: one for the halves, one for each half's own
+    // Eight groups in all: one for the halves, and one for each half's own split.
     c.barrier();
     for (int i = 0; i < 5; ++i) EXPECT_EQ(c.split(0, 0)->size(), 4);
     EXPECT_THROW(static_cast<void>(c.split(0, 0)), NoSpace);
@@ -221,7 +222,8 @@ TEST_P(Splits, SplitsOfSplitsAndTheirNumber) {
   }));
 }
 
-// Ranks 0 and 1 are in a split that fails; 2 and 3 in another one, or in the whole group.
+// Ranks 0 and 1 are in a split that fails. Ranks 2 and 3 are in another split or in the whole
+// group.
 TEST_P(Splits, AnErrorInOneEndsTheWholeGroupAndAllOthers) {
   Group group = make(4);
   const auto errors = on_all(group, [](Communicator& c) {
@@ -256,7 +258,7 @@ TEST_P(Splits, AbortOfTheWholeGroupEndsItsSplits) {
 INSTANTIATE_TEST_SUITE_P(Collective, Transfer, kBackEnds, name_of_back_end);
 INSTANTIATE_TEST_SUITE_P(Collective, Splits, kBackEnds, name_of_back_end);
 
-/// Operations on threads of their own.
+/// Tests operations that run on a thread of the communicator.
 class Asynchronous : public OnEveryBackEnd {};
 
 TEST_P(Asynchronous, ACallReturnsBeforeTheOthersCome) {
@@ -272,7 +274,7 @@ TEST_P(Asynchronous, ACallReturnsBeforeTheOthersCome) {
   EXPECT_FALSE(second.is_done());
   group[1]->all_reduce(y, Reduce::mean).wait();
   second.wait();
-  second.wait();  // again the same
+  second.wait();  // a second wait gives the same
   EXPECT_TRUE(second.done().has_happened());
   EXPECT_EQ(x, (std::vector<float>{4, 6}));
 }
@@ -314,7 +316,7 @@ TEST_P(Asynchronous, ADeadlineEndsTheWaitAndNamesTheMissing) {
     if (c.rank() == 1) return;
     Work first = c.all_reduce(x), second = c.all_reduce(x);
     if (c.rank() == 0)
-      second.wait(steady_now() + milliseconds(100));  // it waits for the first
+      second.wait(steady_now() + milliseconds(100));  // the second operation waits for the first
     else
       second.wait();
   });

@@ -1,5 +1,5 @@
-// Every operation on every type, on sizes that divide nothing, on memory that is aligned to
-// nothing, between 2 to 5 ranks; and what the operations count.
+// Tests every operation on every type, at odd sizes, on unaligned memory, between 2 to 5 ranks;
+// and the counters of operations.
 #include "tests/actors/contract.hpp"
 
 #include "troupe/kernels/half/half.hpp"
@@ -43,7 +43,7 @@ double load(const std::byte* from, DType type) {
   return 0;
 }
 
-/// Numbers of a type, `shift` bytes past what is aligned.
+/// Numbers of a type, `shift` bytes after an aligned address.
 class Numbers {
  public:
   Numbers(DType type, std::int64_t count, std::size_t shift)
@@ -69,7 +69,7 @@ class Numbers {
   std::vector<std::byte> memory_;
 };
 
-// So small that sums over five ranks are exact in every type.
+// The numbers are so small that sums over five ranks are exact in every type.
 double element(int rank, std::int64_t i) {
   return 7.0 * rank + static_cast<double>(i % 11);
 }
@@ -174,7 +174,7 @@ TEST_P(Types, BroadcastAndExchange) {
   });
 }
 
-// 256 + 1 is 256 in bfloat16, and 2048 + 1 is 2048 in binary16.
+// A single rounding shows: 256 + 1 is 256 in bfloat16, and 2048 + 1 is 2048 in binary16.
 TEST_P(Types, SixteenBitSumsRoundOnce) {
   if (!GetParam().ordered) GTEST_SKIP() << "it rounds at every step";
   for (const int size : {3, 5}) {
@@ -220,7 +220,7 @@ TEST_P(Types, IntegersWrapAndKeepTheirSigns) {
 TEST_P(Types, TrafficIsThatOfTheFormulas) {
   for (const std::uint64_t size : {2u, 3u, 4u, 5u}) {
     Group group = make(static_cast<int>(size));
-    const std::uint64_t n = 60 * size, bytes = 4 * n;  // divisible, so that the formulas are exact
+    const std::uint64_t n = 60 * size, bytes = 4 * n;  // divisible, so the formulas are exact
     expect_none(on_all(group, [&](Communicator& c) {
       std::vector<float> x(n), part(n / size);
       const int ranks = c.size(), right = (c.rank() + 1) % ranks,
@@ -232,7 +232,7 @@ TEST_P(Types, TrafficIsThatOfTheFormulas) {
         c.broadcast(x, 1).wait();
         c.exchange(part, right, std::span(x).first(part.size()), left).wait();
         c.barrier();
-        // apart: what a step needs beside its payload
+        // counted apart: what a step sends beside its payload
         std::int64_t targets = 1;
         c.all_reduce(std::span(&targets, 1), Reduce::sum, {.purpose = Purpose::count}).wait();
         c.all_gather(part, x, {.purpose = Purpose::norm}).wait();

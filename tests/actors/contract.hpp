@@ -1,6 +1,6 @@
-/// What every contract of the collectives runs on: each back end, with operations on the calling
-/// thread and on a thread of the communicator. That of NCCL has a library of the tests in NCCL's
-/// place, and queues of the host; neither NCCL nor a GPU takes part.
+/// The back ends on which all contracts of the collectives run, each with operations on the
+/// calling thread and on a thread of the communicator. The NCCL back end uses a library of the
+/// tests in NCCL's place, and queues of the host; neither NCCL nor a GPU takes part.
 #pragma once
 
 #include "tests/device/nccl_group.hpp"
@@ -21,7 +21,7 @@ struct BackEnd {
   const char* name;
   Progress progress;
   Group (*make)(int size, Bytes slot, Duration timeout, Progress progress);
-  bool ordered = true;  ///< COLL-2, and what is said of 16-bit numbers and of NaNs
+  bool ordered = true;  ///< COLL-2, and the rules for 16-bit numbers and NaNs
 };
 
 inline Group make_local(int size, Bytes slot, Duration timeout, Progress progress) {
@@ -54,11 +54,12 @@ inline std::string name_of_back_end(const testing::TestParamInfo<BackEnd>& info)
 
 class OnEveryBackEnd : public testing::TestWithParam<BackEnd> {
  protected:
-  static constexpr Bytes kSlot{4096};  // small, so that messages go in pieces
+  static constexpr Bytes kSlot{4096};  // small, so that messages are cut into pieces
   Group make(int size, Duration timeout = std::chrono::seconds(20)) {
     return GetParam().make(size, kSlot, timeout, GetParam().progress);
   }
-  /// Runs f(rank's communicator) on a thread per rank; the first exception text per rank.
+  /// Runs f(the rank's communicator) on a thread for each rank; returns the text of each rank's
+  /// first exception.
   static std::vector<std::string> on_all(Group& group,
                                          const std::function<void(Communicator&)>& f) {
     std::vector<std::string> errors(group.size());

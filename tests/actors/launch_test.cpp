@@ -1,4 +1,4 @@
-// What a process reads from its launcher's variables.
+// Tests what a process reads from its launcher's variables.
 #include "troupe/actors/collective/internal/launch.hpp"
 
 #include "troupe/runtime/base/error.hpp"
@@ -30,7 +30,7 @@ std::string refusal(const Values& values) {
   return "";
 }
 
-/// `base` with one value changed; an empty one takes the variable out.
+/// Returns `base` with one value changed; an empty value removes the variable.
 Values with(Values base, const std::string& name, const std::string& value) {
   base[name] = value;
   if (value.empty()) base.erase(name);

@@ -1,4 +1,4 @@
-// Processes that a launcher has started meet: real ones, on loopback.
+// Tests that processes of a launcher meet: real processes, on loopback.
 #include "tests/actors/children.hpp"
 #include "tests/eventually.hpp"
 #include "troupe/actors/collective/internal/assembly.hpp"
@@ -28,8 +28,8 @@ using internal::Reply;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-/// A socket on loopback whose port nobody else takes while it lives. One that does not listen leaves
-/// rank 0 the right to (SO_REUSEADDR on both).
+/// A socket that holds a port of loopback while it lives. One that does not listen lets rank 0
+/// bind the same port (both set SO_REUSEADDR).
 struct Port {
   Fd socket;
   int number = 0;
@@ -48,7 +48,7 @@ struct Port {
   }
 };
 
-/// For rank 0, and kept from others until the program ends.
+/// Returns a port for rank 0 that stays reserved until the program ends.
 int free_port() {
   static std::deque<Port> kept;
   return kept.emplace_back().number;
@@ -82,7 +82,7 @@ void set_environment(const Start& start) {
   set("TORCHELASTIC_RUN_ID", start.run_id);
 }
 
-/// The sum of all ranks + 1, from every rank: 0 when it is right.
+/// Sums rank + 1 over all ranks. Returns 0 when the sum is right.
 int add_up(Mesh& mesh) {
   std::vector<std::int32_t> sum{mesh.rank() + 1};
   mesh.world->all_reduce(sum).wait();
@@ -98,7 +98,8 @@ Child start_rank(const Start& start, const std::function<int(Mesh&)>& f = add_up
   });
 }
 
-/// Exits with 0 when it is refused (or left alone) with an E whose words have this in them.
+/// Starts a rank that must be refused, or left alone. It exits with 0 when it gets an E whose
+/// message contains `words`.
 template <class E>
 Child start_failing(const Start& start, const std::string& words) {
   return start_child([&] {
@@ -125,7 +126,7 @@ Hello hello_of(const Start& start) {
   return internal::hello_of(launch_of(start), {.dp = start.world});
 }
 
-/// A connection to rank 0, once it listens.
+/// Returns a connection to rank 0, once rank 0 listens.
 Fd connect(const Start& start) {
   const auto endpoints = internal::resolve(launch_of(start), in(seconds(10)));
   Fd socket;
@@ -140,7 +141,7 @@ void say(const Fd& socket, const void* bytes, std::size_t size) {
   EXPECT_EQ(::send(socket.get(), bytes, size, MSG_NOSIGNAL), static_cast<ssize_t>(size));
 }
 
-/// The next reply; `unavailable` without words when the connection ends.
+/// Returns the next reply; `unavailable` without a message when the connection ends.
 Reply next_reply(const Fd& socket) {
   Reply reply;
   auto* bytes = reinterpret_cast<char*>(&reply);
@@ -256,7 +257,7 @@ TEST(MeshFromEnvironment, SignalsDoNotDisturbIt) {
   for (int rank = 0; rank < 2; ++rank)
     all.push_back(start_child([&] {
       struct sigaction action{};
-      action.sa_handler = [](int) {};  // without SA_RESTART: calls end with EINTR
+      action.sa_handler = [](int) {};  // without SA_RESTART, so that calls end with EINTR
       ::sigaction(SIGALRM, &action, nullptr);
       const itimerval often{{0, 500}, {0, 500}};
       ::setitimer(ITIMER_REAL, &often, nullptr);
@@ -343,7 +344,7 @@ TEST(MeshFromEnvironment, ASecondProcessOfARankIsRefusedAndTheOthersGoOn) {
   Start start{.world = 3, .port = free_port()};
   Child host = start_rank(start);
   start.rank = 1;
-  // The first of the two is here before the second comes.
+  // The first of the two processes is here before the second one comes.
   const Fd first = connect(start);
   Hello hello = hello_of(start);
   hello.pid = 4711;
@@ -359,7 +360,7 @@ TEST(MeshFromEnvironment, ASecondProcessOfARankIsRefusedAndTheOthersGoOn) {
   EXPECT_EQ(host.wait(), 0);
 }
 
-// A guest gives an address up when rank 0 does not answer, and comes to the next one.
+// A guest that gets no answer at one of rank 0's addresses connects again at the next one.
 TEST(MeshFromEnvironment, ARankThatGreetsAgainReplacesItsEarlierConnection) {
   Start start{.world = 3, .port = free_port()};
   Child host = start_rank(start);
@@ -455,7 +456,7 @@ TEST(MeshFromEnvironment, WithoutMemoryOnRankZeroAllHearAtOnceWhy) {
   Start start{.port = free_port()};
   Child host = start_child([&] {
     set_environment(start);
-    leave_descriptors(2);  // for the listener and the guest
+    leave_descriptors(2);  // one for the listener, one for the guest
     try {
       (void)Mesh::from_environment(start.shape, start.timeout);
     } catch (const NoSpace&) {
@@ -472,7 +473,7 @@ TEST(MeshFromEnvironment, WithoutDescriptorsRankZeroSaysSoAndTakesNoProcessorTim
   Start start{.port = free_port(), .timeout = milliseconds(1000)};
   Child host = start_child([&] {
     set_environment(start);
-    leave_descriptors(1);  // for the listener
+    leave_descriptors(1);  // one for the listener
     const Duration before = processor_time();
     try {
       (void)Mesh::from_environment(start.shape, start.timeout);

@@ -1,4 +1,4 @@
-// A world divided in three.
+// Tests make_mesh: a world that is divided along three axes.
 #include "troupe/actors/collective/mesh.hpp"
 
 #include "troupe/actors/collective/local/local.hpp"
@@ -12,7 +12,7 @@
 namespace troupe::collective {
 namespace {
 
-/// What make_mesh gives every rank of a world.
+/// Returns the mesh of every rank of a world.
 std::vector<Mesh> meshes(const MeshShape& shape) {
   auto world = local_group(shape.ranks(), {.slot = {4096}});
   std::vector<Mesh> all(world.size());
@@ -23,7 +23,7 @@ std::vector<Mesh> meshes(const MeshShape& shape) {
   return all;
 }
 
-/// Which ranks of the world a group has, on each rank of it: a sum of bits.
+/// Returns, for each rank, the ranks of the world that its group has, as a sum of bits.
 std::vector<int> members(std::vector<Mesh>& all, std::unique_ptr<Communicator> Mesh::* group) {
   std::vector<int> bits(all.size(), 0);
   std::vector<std::thread> threads;

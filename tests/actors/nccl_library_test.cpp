@@ -1,4 +1,4 @@
-// How NCCL is found, with libraries that only look like it.
+// Tests how NCCL is found, with libraries that only look like it.
 #include "troupe/actors/collective/nccl/internal/library.hpp"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// What the NCCL back end does beyond the contract of all back ends: its operations are the
-// device's, and whatever goes wrong below is an error of the group. A library of the tests stands
-// for NCCL and threads for the GPU; **neither NCCL nor a GPU takes part**.
+// Tests the NCCL back end beyond the contract of all back ends: its operations run on the device,
+// and every failure below becomes an error of the group. A library of the tests stands in for
+// NCCL and threads for the GPU; **neither NCCL nor a GPU takes part**.
 #include "troupe/actors/collective/nccl/nccl.hpp"
 #include "tests/actors/children.hpp"
 #include "tests/actors/contract.hpp"
@@ -18,7 +18,7 @@ using kernels::HostDevice;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-/// Ranks with devices that are apart from the host.
+/// A group of ranks whose devices are apart from the host.
 struct Nccl : testing::Test {
   std::vector<HostDevice> devices;
   Group group;
@@ -61,7 +61,7 @@ struct Nccl : testing::Test {
   }
 };
 
-/// OnDevice on a device.
+/// Numbers in memory of a device.
 class OnDevice {
  public:
   OnDevice(kernels::Device& device, std::int64_t n, float value)
@@ -75,7 +75,7 @@ class OnDevice {
     device_.kernels().fill(device_.compute(), {.n = n_, .out = memory_.data(), .factor = value});
   }
   Buffer buffer() const { return {memory_.data(), DType::f32, n_}; }
-  /// The last one, after all that compute() holds.
+  /// Returns the last number, after all operations of compute().
   float last() {
     device_.copy(device_.compute(), seen_.data(), memory_.data(), static_cast<std::size_t>(4 * n_));
     device_.compute().synchronize();
@@ -93,7 +93,8 @@ TEST_F(Nccl, AnOperationBeginsAfterWhatComputeHoldsAndComputeGoesOnAfterIt) {
   const auto errors = on_all([&](Communicator& c) {
     OnDevice x(device(c), 1000, 0);
     for (int i = 1; i <= 5; ++i) {
-      // The last has not run when the next call is made, and later than one thing of its queue.
+      // Five operations are queued. The last one has not run when the next call is made, and it
+      // runs later than the first one of any queue.
       for (int late = 4; late >= 0; --late) x.fill(static_cast<float>(100 * late + i));
       c.all_reduce(x.buffer()).wait(device(c));
       device(c).kernels().scale(
@@ -145,7 +146,8 @@ TEST_F(Nccl, ADeviceWaitsForTheEventThatAnOperationIsToBeginAfter) {
   EXPECT_EQ(errors, std::vector<std::string>(2));
 }
 
-// An input that only the host can wait for, a Work of another group, is waited for in the call.
+// An input that depends on a Work of another group can only be awaited by the host, within the
+// call.
 TEST_F(Nccl, AnEventOfTheHostIsWaitedForWithinTheTimeout) {
   make(2);
   auto gate = local_group(2, {.progress = Progress::thread});
@@ -192,7 +194,7 @@ TEST_F(Nccl, HostMemoryOnOneRankAndADevicesOnAnotherIsRefused) {
     EXPECT_NE(error.find("rank 1 made another call"), std::string::npos) << error;
 }
 
-// Both ranks have agreed on the operation; rank 1's device does not begin it.
+// Both ranks have agreed on the operation, but rank 1's device does not begin it.
 TEST_F(Nccl, ADeviceThatDoesNotEndAnOperationEndsTheGroupInTime) {
   make(2);
   const int aborted = fake_nccl().count("aborted");
@@ -227,8 +229,8 @@ TEST_F(Nccl, ADeadlineEndsTheWaitForTheDevice) {
         << error;
 }
 
-// The compute queue waits for an operation that never ends: the abort sets it free, and the next
-// call tells why.
+// The compute queue waits for an operation that never ends. The abort releases it, and the next
+// call reports why.
 TEST_F(Nccl, WhatADeviceWaitedForIsToldByTheNextCall) {
   make(2, milliseconds(200));
   fake_nccl().hold(1);
@@ -310,7 +312,7 @@ TEST_F(Nccl, ACommunicatorThatGoesEndsItsOperations) {
         << error;
 }
 
-// Each thing that a queue does is late, so that neither device has begun when its rank leaves.
+// Every operation of a queue is delayed, so neither device has begun when its rank leaves.
 TEST_F(Nccl, ACommunicatorThatGoesWaitsForWhatItLeftToTheDevice) {
   make(2, seconds(20), milliseconds(5));
   const auto errors = on_all([&](Communicator& c) {
@@ -389,7 +391,7 @@ TEST_F(Nccl, AMeshHasGroupsOfTheDevice) {
   EXPECT_EQ(fake_nccl().count("operations"), before + 8);
 }
 
-// For two ranks on one device, whose kernels must not run beside a collective.
+// The variable is for two ranks on one device, whose kernels must not run beside a collective.
 TEST_F(Nccl, WithTheSwitchAnOperationEndsInItsCall) {
   ::setenv("TROUPE_NCCL_SYNCHRONIZE", "1", 1);
   make(2);
@@ -433,7 +435,8 @@ TEST_F(Nccl, WithoutNcclAllRanksAreTold) {
   ::unsetenv("TROUPE_NCCL");
 }
 
-// The last resort: a device whose operations nobody can end keeps the memory of its process.
+// The last resort when the abort hangs: a device whose operations cannot be ended still uses the
+// memory of its process.
 TEST(NcclDeathTest, AnAbortThatHangsEndsTheProcess) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto hang = [] {
@@ -452,7 +455,7 @@ TEST(NcclDeathTest, AnAbortThatHangsEndsTheProcess) {
               "NCCL did not abort an operation within 100 ms");
 }
 
-// A rank's process dies while NCCL waits for it, of which NCCL itself tells nothing.
+// A rank's process dies while NCCL waits for it. NCCL itself does not report that.
 TEST(NcclProcesses, ADeadProcessIsNamed) {
   const Fd memory = create_shm_group({.size = 2});
   Child other = start_child([&] {

@@ -1,4 +1,4 @@
-// How the memory of a group reaches other processes.
+// Tests how the memory of a group reaches other processes.
 #include "troupe/actors/collective/shm/rendezvous.hpp"
 
 #include "tests/actors/children.hpp"
@@ -41,12 +41,12 @@ TEST(Rendezvous, WhoIsMissingAtTheDeadlineEndsItForBothSides) {
   EXPECT_THROW(share_group(name, memory, 1, in(milliseconds(20))), TimedOut);
 }
 
-// A connection that cannot be accepted stays in the queue, where poll() sees it again at once.
+// A connection that cannot be accepted stays in the queue, so poll() reports it again at once.
 TEST(Rendezvous, NoDescriptorForAPeerIsSaidAtTheDeadlineAndTakesNoProcessorTimeUntilThen) {
   const std::string name = new_rendezvous_name();
   const Fd memory = create_shm_group({.size = 2, .slot = {4096}});
   Child host = start_child([&] {
-    leave_descriptors(1);  // for the listener
+    leave_descriptors(1);  // one for the listener
     const Duration before = processor_time();
     try {
       share_group(name, memory, 1, in(milliseconds(1000)));
@@ -66,7 +66,7 @@ TEST(Rendezvous, NoDescriptorForTheMemoryIsSaidByTheRankThatLacksIt) {
   const std::string name = new_rendezvous_name();
   const Fd memory = create_shm_group({.size = 2, .slot = {4096}});
   Child peer = start_child([&] {
-    leave_descriptors(1);  // for the socket
+    leave_descriptors(1);  // one for the socket
     try {
       (void)fetch_group(name, in(seconds(10)));
     } catch (const Unavailable& e) {
