@@ -1,5 +1,5 @@
-// Domains at the ends of what their numbers can say: what they draw lies in them, or they are
-// refused.
+// Tests domains at the limits of their numbers: a drawn value lies in the domain, or the domain
+// is refused.
 #include "troupe/tune/internal/schedulers.hpp"
 #include "troupe/tune/searcher.hpp"
 #include "troupe/tune/space.hpp"
@@ -97,7 +97,7 @@ bool refused(F make) {
 TEST(Domains, WhatADoubleCannotCountIsRefused) {
   constexpr long long most = 1LL << 53;
   EXPECT_FALSE(refused([] { integers(-most, most); }));
-  EXPECT_TRUE(refused([] { integers(most, most + 1); }));  // as doubles they are one number
+  EXPECT_TRUE(refused([] { integers(most, most + 1); }));  // as doubles both are the same number
   EXPECT_TRUE(refused([] { integers(-most - 1, 0); }));
   EXPECT_TRUE(refused([] { log_integers(1, most + 1); }));
   EXPECT_TRUE(refused([] { log_integers(0, 5); }));
@@ -132,7 +132,7 @@ TEST(Domains, ARangeWithoutStepsEndsAtItsBounds) {
     EXPECT_TRUE(contains(integers(-(1LL << 53), 1LL << 53), whole)) << whole;
 }
 
-/// The bounds and not the value say how exactly a value on the grid can be met.
+/// The tolerance for values on the grid depends on the bounds, not on the value.
 TEST(Domains, ValuesOnTheGridAreInsideAndThoseBesideItAreNot) {
   EXPECT_TRUE(contains(quantized(-1e7, 1e7, 0.1), 0.3));
   EXPECT_TRUE(contains(quantized(-1e7, 0.3, 0.1), 0.3));
@@ -183,7 +183,8 @@ TEST(Domains, AnOptionThatDoesNotExistIsRefused) {
   EXPECT_EQ(only.from_point({0}).rate, 0.5);
 }
 
-/// Columns of files and the log's first line tell options apart by what is shown of them.
+/// Columns of files and the first line of the log show options as text, so different options need
+/// different texts.
 TEST(Domains, OptionsThatDifferAreShownDifferently) {
   const auto shown = [](const auto& options, auto member) {
     return Space<Limits>{}.with(member, options).search().parameters[0].domain.options;

@@ -1,4 +1,5 @@
-// How trials and experiments end: the best state, its model, and that everything ends at all.
+// Tests how trials and experiments end: the best state and its model are kept, and everything
+// ends.
 #include "troupe/tune/simulate.hpp"
 
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@ SearchSpace space() {
   return {{{"lr", log_uniform(1e-4, 1)}}};
 }
 
-/// The weight is the score: whoever loads the model sees at once whether it is the right one.
+/// The weight is the score, so a loaded model shows to which report it belongs.
 Simulation walk(std::function<double(long step)> score) {
   return {.train = [score](std::vector<double>& w, const Point&,
                            long step) { return w[0] = score(step); },
@@ -80,7 +81,8 @@ TEST(Best, ItsModelIsThereForEveryWayToEnd) {
     Simulation s = walk(hill);
     s.fault = c.fault;
     if (c.what == "its function returns") {
-      // By hand: the simulator's trials return only when they are told to.
+      // This test calls the experiment directly, since the simulator's trials return only when
+      // they are told to.
       Experiment h(space(), {.goal = maximize, .trials = 1});
       h.begin(Time{});
       h.take_commands();
@@ -213,7 +215,7 @@ TEST(Stopping, ATimeLimitOfForeverAndOfNothing) {
   }
 }
 
-/// A step that never ends is what a time limit is for; without one the simulation is stuck.
+/// Only a time limit ends a step that never ends; without one the simulation is stuck.
 TEST(Stopping, StepsOfAnyLengthAreSimulated) {
   for (const double length :
        {1e300, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
@@ -342,7 +344,7 @@ TEST(Pbt, NaNMembersOfASynchronousPopulationAreReplaced) {
                            .max_steps = 40,
                            .seed = 4});
     Simulation s = walk({});
-    // Weights that are no number stay so: only a copy helps.
+    // Weights that became NaN stay so: only a copy of another trial helps.
     s.train = [](std::vector<double>& w, const Point& p, long step) {
       w[0] = p[0] > 0.05 && step > 3 && step < 12 ? NAN : w[0] + 1;
       return w[0];
@@ -369,7 +371,8 @@ int started_with(const std::vector<Command>& commands, int trial, std::string* k
   return n;
 }
 
-/// Trial 0 is better than trial 1; both report step 1, and 1 is to copy 0.
+/// Returns an experiment in which trial 0 is better than trial 1, and trial 1 is about to copy
+/// trial 0.
 Experiment about_to_copy(bool synchronous, bool donor_saved_before) {
   Experiment e(space(), {.goal = maximize,
                          .trials = 2,
@@ -406,12 +409,12 @@ TEST(Copies, ARestartFromItsOwnCheckpointProvesNothing) {
                          .scheduler = Pbt{.perturb_every = 1, .synchronous = true},
                          .max_failures = 5});
   e.begin(Time{});
-  e.reported(1, 1, {.step = 1, .score = 1, .can_save = true}, Time{});  // holds
+  e.reported(1, 1, {.step = 1, .score = 1, .can_save = true}, Time{});  // on hold
   e.saved(1, 1, {"own", "1111", 1, 1}, Time{});
   e.ended(1, 1, "killed by signal 9", Time{});                          // starts again from "own"
   e.reported(0, 1, {.step = 1, .score = 9, .can_save = true}, Time{});  // opens the barrier
   e.saved(0, 1, {"donor", "0000", 1, 1}, Time{});
-  e.restored(1, 2, "1111", Time{});  // the attempt that began before the exploit
+  e.restored(1, 2, "1111", Time{});  // the attempt began before the copy
   ASSERT_EQ(e.board().trials[1].copies.size(), 1U);
   EXPECT_FALSE(e.board().trials[1].copies[0].proven);
   e.take_commands();
@@ -468,7 +471,7 @@ TEST(Patience, ARepeatedStepCountsOnce) {
   EXPECT_EQ(out.back().action, Decision::Action::stop);
 }
 
-/// The lines of a log of which only so many bytes are left.
+/// Returns the lines of a log of which only the first `bytes` bytes are left.
 std::vector<std::string> cut_at(const std::string& text, std::size_t bytes) {
   std::vector<std::string> lines;
   for (std::size_t from = 0; from < bytes;) {
@@ -479,7 +482,7 @@ std::vector<std::string> cut_at(const std::string& text, std::size_t bytes) {
   return lines;
 }
 
-// A log of some kilobytes: hundreds of prefixes, each replayed twice.
+// The log has some kilobytes, so there are hundreds of prefixes, each replayed twice.
 TEST(Log, CutAtAnyByteRestoresGoesOnAndRestoresAgain) {
   const ExperimentOptions options{.goal = minimize,
                                   .trials = 2,
@@ -503,7 +506,7 @@ TEST(Log, CutAtAnyByteRestoresGoesOnAndRestoresAgain) {
     const auto lines = cut_at(text, bytes);
     auto copy = Experiment::restore(space(), options, lines);
     ASSERT_TRUE(copy.ok()) << bytes << ": " << copy.error().message();
-    // The file as LogFile leaves it: without the torn line.
+    // The file as LogFile leaves it: without the incomplete line.
     std::vector<std::string> file = cut_at(text, text.rfind('\n', bytes == 0 ? 0 : bytes - 1) + 1);
     if (bytes == 0 || text.find('\n') >= bytes) file.clear();
     auto from_file = Experiment::restore(space(), options, file);

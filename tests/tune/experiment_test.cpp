@@ -14,7 +14,7 @@ SearchSpace space() {
   return {{{"lr", log_uniform(1e-4, 1)}, {"width", integers(1, 8)}}};
 }
 
-/// A loss that falls faster the nearer lr is to 0.1; weights[0] is the distance still to go.
+/// A loss that falls faster the nearer lr is to 0.1. weights[0] is the distance to the minimum.
 Simulation curve() {
   return {.train =
               [](std::vector<double>& w, const Point& p, long) {
@@ -122,7 +122,7 @@ TEST(Experiment, SuccessiveHalvingSpendsLess) {
   Simulator(e, curve()).run();
   EXPECT_LT(e.board().seconds, 0.5 * 40 * 64 / 4);
   EXPECT_GT(count(e.board(), TrialState::stopped), 20);
-  EXPECT_GT(count(e.board(), TrialState::completed), 0);  // at the scheduler's max_steps
+  EXPECT_GT(count(e.board(), TrialState::completed), 0);  // they reached the scheduler's max_steps
 }
 
 TEST(Experiment, AFailedAttemptIsRetriedFromItsLastCheckpoint) {
@@ -205,7 +205,7 @@ TEST(Experiment, OtherWeightsThanWereSavedAreNoticed) {
 
 TEST(Experiment, LateAndForeignMessagesAreIgnored) {
   Experiment e(space(), {.goal = minimize, .trials = 2});
-  e.reported(0, 1, {.step = 1}, Time{});  // before the beginning
+  e.reported(0, 1, {.step = 1}, Time{});  // a report before begin()
   e.begin(Time{});
   const std::size_t lines = e.take_log().size();
   e.take_commands();
@@ -272,7 +272,7 @@ TEST(Restore, ReplayAtEveryCutGivesTheSameStateAndCanGoOn) {
     rest.run(100000);
     EXPECT_TRUE(copy->over());
     EXPECT_EQ(count(copy->board(), TrialState::completed), 5);
-    // and the continued log is itself a log
+    // the continued log is itself a log
     std::vector<std::string> lines = sim.log();
     lines.insert(lines.end(), rest.log().begin(), rest.log().end());
     auto again = Experiment::restore(space(), options, lines);
@@ -336,7 +336,7 @@ TEST(Events, EveryKindComesBackFromItsLine) {
   EXPECT_FALSE(event_from_json(R"({"t":1,"event":"report"})").ok());
 }
 
-/// Numbers that their fields cannot hold are refused before anything is computed with them.
+/// Numbers that their fields cannot hold are refused before they are used.
 TEST(Events, NumbersBeyondTheirFieldsAreRefused) {
   const auto tick = [](const std::string& t) {
     return event_from_json(R"({"t":)" + t + R"(,"event":"tick"})");
@@ -364,7 +364,7 @@ TEST(Events, NumbersBeyondTheirFieldsAreRefused) {
           .ok());
 }
 
-/// The clock of a host may jump to the end of time: the log can still be read.
+/// The clock of a host may jump to the last moment: the log must still be readable.
 TEST(Events, TheEndOfTimeIsATimeOfTheLog) {
   const ExperimentOptions options{.goal = minimize, .trials = 1};
   Experiment e(space(), options);
@@ -390,7 +390,7 @@ TEST(Events, PlainWords) {
 TEST(Experiment, SurvivesFaultsAtAnyStepWithoutLosingACheckpointThatIsStillNeeded) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     Simulation s = curve();
-    s.save_seconds = seed % 3 == 0 ? 2.5 : 0.01;  // saves in flight while others decide
+    s.save_seconds = seed % 3 == 0 ? 2.5 : 0.01;  // saves are in flight while other trials decide
     s.step_seconds = [seed](const Point& p, long step) {
       return 0.5 + 0.1 * static_cast<double>((static_cast<std::uint64_t>(p[1]) +
                                               static_cast<std::uint64_t>(step) * seed) %

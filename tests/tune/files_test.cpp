@@ -79,7 +79,7 @@ TEST_F(Files, ResultsAreAllThereAndNoDraftsRemain) {
   Experiment e(space(), {.goal = minimize, .trials = 2, .max_steps = 4});
   Simulator(e, falling()).run();
   write_results(folder.string(), e.board(), 1.7e9);
-  write_results(folder.string(), e.board(), 1.7e9);  // again, over the first
+  write_results(folder.string(), e.board(), 1.7e9);  // writes over the first results
   for (const char* name :
        {"curves.svg", "report.html", "progress.csv", "trials.csv", "trials.jsonl",
         "tensorboard/trial-1/events.out.tfevents.1700000000.troupe.1"}) {
@@ -88,7 +88,8 @@ TEST_F(Files, ResultsAreAllThereAndNoDraftsRemain) {
   expect_no_drafts();
 }
 
-/// The disk is full half-way: what was there before stays as it was, and nothing half-made is left.
+/// The disk becomes full half-way: earlier files stay as they were, and no incomplete file is
+/// left.
 TEST_F(Files, AFailureLeavesNoDrafts) {
   Experiment e(space(), {.goal = minimize, .trials = 2, .max_steps = 4});
   Simulator(e, falling()).run();
@@ -109,7 +110,8 @@ TEST_F(Files, AFailureLeavesNoDrafts) {
   EXPECT_EQ(content(folder / "progress.csv"), rows);
 }
 
-/// TensorBoard joins the runs that it finds: a folder that is used again shows one experiment.
+/// TensorBoard shows all runs that it finds, so a folder that is used again must hold one
+/// experiment only.
 TEST_F(Files, RunsOfAnEarlierExperimentWithMoreTrialsAreGone) {
   Experiment many(space(), {.goal = minimize, .trials = 12, .max_steps = 2});
   Simulator(many, falling()).run();
@@ -130,7 +132,7 @@ TEST_F(Files, RunsOfAnEarlierExperimentWithMoreTrialsAreGone) {
   EXPECT_TRUE(fs::exists(runs / "trial-1x"));
 }
 
-/// A line that fits only half is taken back: the next one would be spoilt.
+/// An incomplete line is taken back, since the next line would be spoilt.
 TEST_F(Files, WhatCouldNotBeWrittenWholeIsTakenBack) {
   const std::string path = (folder / "experiment.jsonl").string();
   LogFile log(path);

@@ -10,7 +10,7 @@ struct Hp {
   double lr, momentum;
 };
 
-// The example of tune.hpp.
+// The usage example of tune.hpp.
 TEST(FrontDoor, ReadsAsItsHeaderSays) {
   auto space = tune::Space<Hp>{}
                    .with(&Hp::lr, tune::log_uniform(1e-5, 1e-1))

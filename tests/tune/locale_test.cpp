@@ -1,5 +1,5 @@
-// A host that speaks a language with a decimal comma, by setlocale() and by std::locale::global(),
-// gets the same bytes in every file, and its logs can be read.
+// Tests a host whose language has a decimal comma, set by setlocale() and by
+// std::locale::global(). Every file has the same bytes, and the logs can be read.
 #include "troupe/tune/simulate.hpp"
 #include "troupe/tune/space.hpp"
 #include "troupe/tune/views/report.hpp"
@@ -22,8 +22,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The numbers of the C locale with a comma, as the C library keeps them: offsets of the fields,
-/// of which the first is the decimal point and the fourth the same as a wide character.
+/// Returns the C library's file of numbers for the C locale, with a comma. The file begins with
+/// offsets of fields: the first field is the decimal point, the fourth is the same as a wide
+/// character.
 std::string with_comma(std::string numbers) {
   std::uint32_t at[6] = {};
   if (numbers.size() < sizeof at) return {};
@@ -63,7 +64,7 @@ class Locale : public ::testing::Test {
     ::unsetenv("LOCPATH");
     fs::remove_all(folder_);
   }
-  /// Whether this machine can speak such a language.
+  /// Installs the locale; returns whether this machine accepts it.
   bool speak() {
     ::setenv("LOCPATH", folder_.c_str(), 1);
     std::locale::global(std::locale(std::locale::classic(), new Comma));

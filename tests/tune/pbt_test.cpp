@@ -21,8 +21,8 @@ std::vector<Decision> report(Scheduler& s, Report r) {
   return out;
 }
 
-/// The toy of the PBT paper (figure 2): maximise Q(t) = 1.2 - t0^2 - t1^2, of which each of two
-/// workers climbs only its surrogate with weights h. Scores are the true Q.
+/// The example of the PBT paper (figure 2): maximise Q(t) = 1.2 - t0^2 - t1^2. Each of two
+/// workers climbs only a surrogate of Q with weights h. Scores are the true Q.
 double toy(long interval, bool exploit, bool explore, std::uint64_t seed) {
   struct Worker {
     double t[2] = {0.9, 0.9};
@@ -96,7 +96,8 @@ TEST(Pbt, MultiplicationNeverLeavesZeroResamplingDoes) {
 }
 
 TEST(Pbt, QuantilesAsRayRoundsThem) {
-  // expected size of the top quantile for f = 0.25; the saving trials show it
+  // Pairs of n and the expected size of the top quantile for f = 0.25. The trials that save show
+  // it.
   const int expected[][2] = {{2, 1}, {3, 1}, {4, 1}, {5, 2}, {8, 2}, {10, 3}};
   for (const auto& [n, size] : expected) {
     auto s =
@@ -145,7 +146,7 @@ TEST(Pbt, TheWorstCopiesTheBestAndInheritsItsClock) {
   EXPECT_EQ(d[0].donor, 0);
   EXPECT_EQ(d[0].donor_params, (Point{0.1, 0.5}));
   EXPECT_NE(d[0].params, d[0].donor_params);
-  // it goes on from step 5, so its next decision is at 10, not at 12
+  // The trial goes on from step 5, so its next decision is at step 10, not 12.
   EXPECT_FALSE(report(*s, {.trial = 3, .step = 9, .score = 0})[0].save);
   EXPECT_TRUE(report(*s, {.trial = 3, .step = 10, .score = 0})[0].save);
 }
@@ -184,7 +185,7 @@ TEST(Pbt, AMemberWithoutANumberIsReplacedAtTheNextIntervalAndNeverCopied) {
                             {unit_plane(), maximize, 4, 1});
     for (int i = 0; i < 4; ++i) s->created(i, {0.5, 0.5});
     std::vector<Decision> out;
-    // 0 was the best by far at step 5; then it and 1 have no score.
+    // Trial 0 was the best by far at step 5. Afterwards neither 0 nor 1 has a score.
     for (int i = 0; i < 4; ++i)
       s->reported({.trial = i, .step = 5, .score = i == 0 ? 100.0 : i, .can_save = true}, out);
     out.clear();
@@ -251,7 +252,7 @@ TEST(Pbt, SynchronousWaitsForEverybodyAlive) {
     EXPECT_EQ(d[0].action, Action::hold);
   }
   std::vector<Decision> out;
-  s->failed(3, out);  // the missing one dies: the barrier opens
+  s->failed(3, out);  // the missing trial dies, and the barrier opens
   ASSERT_EQ(out.size(), 3U);
   EXPECT_EQ(out[2].action, Action::exploit);
   EXPECT_EQ(out[2].trial, 0);

@@ -1,6 +1,7 @@
-// Random experiments in virtual time: every kind of option at once, with failures, scores that are
-// no numbers, trials that ignore what they are told, and interruptions. Each ends, keeps what its
-// best report needs and nothing else, and its log rebuilds it.
+// Tests random experiments in virtual time: every kind of option at once, with failures, scores
+// that are NaN, trials that ignore requests to stop, and interruptions. Each experiment ends,
+// keeps the checkpoints of its best report and its trials and no others, and is rebuilt from its
+// log.
 #include "troupe/runtime/base/random.hpp"
 #include "troupe/tune/simulate.hpp"
 
@@ -55,7 +56,7 @@ ExperimentOptions any_options(Random& random, std::uint64_t seed) {
   o.save_every = below(4);
   o.save_at_end = random.chance(0.3);
   o.seed = seed;
-  // Without retries' end the limit is what ends those that fail again and again.
+  // With unlimited retries, only the time limit ends trials that fail again and again.
   if (o.max_failures < 0 || random.chance(0.3))
     o.time_limit = std::chrono::milliseconds(1 + below(60'000));
   if (random.chance(0.6)) o.stop_grace = std::chrono::milliseconds(below(4000));
@@ -69,7 +70,7 @@ SearchSpace space() {
   return {{{"lr", log_uniform(1e-4, 1)}, {"w", integers(1, 4)}, {"k", choices({"a", "b"})}}};
 }
 
-/// The weight is the score, so that whoever loads a model sees whose it is.
+/// The weight is the score, so a loaded model shows to which report it belongs.
 Simulation any_trial(Random& random, Random& luck) {
   const double sick = random.chance(0.5) ? 0 : 0.4 * random.uniform();
   const double infinite = random.chance(0.7) ? 0 : 0.1;
@@ -134,7 +135,7 @@ TEST(RandomExperiments, EndAndKeepWhatIsNeededAndCanBeRebuilt) {
     const Simulation simulation = any_trial(random, luck);
     std::vector<std::string> log;
     std::map<std::string, std::vector<double>> stored;
-    if (random.chance(0.3)) {  // killed somewhere in the middle
+    if (random.chance(0.3)) {  // the program is killed in the middle
       Experiment first(space(), options);
       Simulator sim(first, simulation);
       sim.run(random.below(60));
@@ -154,13 +155,13 @@ TEST(RandomExperiments, EndAndKeepWhatIsNeededAndCanBeRebuilt) {
   }
 }
 
-// What the seeds found.
+// Single cases of interruptions and retries.
 
 Time at(double seconds) {
   return Time{} + std::chrono::milliseconds(static_cast<long>(seconds * 1000));
 }
 
-/// Reports and saves the step; it is told to return and does.
+/// Reports a step and saves it, after which the trial is told to return.
 void run_once(Experiment& e, int trial, int attempt, long step, double seconds) {
   e.reported(trial, attempt, {.step = step, .score = 1, .can_save = true}, at(seconds));
   e.saved(trial, attempt, {std::to_string(trial) + "-" + std::to_string(step), "aa", 1, step},
@@ -184,14 +185,14 @@ TEST(Interrupting, TheGraceOfAnEarlierAttemptKillsNobody) {
                          .concurrent = 1,
                          .stop_grace = std::chrono::seconds(5)});
   e.begin(at(0));
-  for (int trial = 0; trial < 3; ++trial) {  // each hands its slot to the next one
+  for (int trial = 0; trial < 3; ++trial) {  // each hands its slot to the next trial
     run_once(e, trial, 1, 1, trial);
     e.ended(trial, 1, "", at(trial + 0.5));
   }
   EXPECT_EQ(count<Start>(e.take_commands(), 0), 2);
   run_once(e, 0, 2, 2, 4.9);
   e.take_commands();
-  e.tick(at(5.5));  // the first attempt's grace would be over
+  e.tick(at(5.5));  // the grace of the first attempt would end here
   EXPECT_EQ(count<Kill>(e.take_commands(), 0), 0);
   ASSERT_TRUE(e.next_tick());
   EXPECT_EQ(*e.next_tick(), at(9.9));
@@ -205,7 +206,7 @@ TEST(Interrupting, ATrialThatMakesRoomWhenAllEndsIsStopped) {
                          .scheduler = Pbt{.perturb_every = 1, .synchronous = true},
                          .concurrent = 1});
   e.begin(at(0));
-  run_once(e, 0, 1, 1, 1);  // on hold, it leaves its slot to trial 1
+  run_once(e, 0, 1, 1, 1);  // on hold, so it leaves its slot to trial 1
   EXPECT_EQ(e.board().trials[0].state, TrialState::leaving);
   e.cancel(at(2));
   e.ended(0, 1, "", at(3));
@@ -226,7 +227,8 @@ TEST(Interrupting, TheLastPointOfAGridLetsThoseOnHoldGoOn) {
   EXPECT_EQ(count<Start>(e.take_commands(), 0), 1);
 }
 
-/// A trial on hold that dies while it makes room waits for its retry's time when it is resumed.
+/// A trial on hold dies while it makes room. When it is resumed, it waits for the time of its
+/// retry.
 TEST(Interrupting, ARetryThatIsResumedBeforeItsTimeStartsThen) {
   Experiment e(space(), {.goal = minimize,
                          .trials = 2,
@@ -239,7 +241,7 @@ TEST(Interrupting, ARetryThatIsResumedBeforeItsTimeStartsThen) {
   run_once(e, 0, 2, 1, 2);  // no further than before
   e.ended(0, 2, "boom", at(2));
   EXPECT_EQ(e.board().trials[0].state, TrialState::paused);
-  e.ended(1, 1, "", at(2.05));  // without a report it has failed, and the barrier is passed
+  e.ended(1, 1, "", at(2.05));  // it fails without a report, and the barrier opens
   EXPECT_EQ(e.board().trials[0].state, TrialState::waiting);
   e.take_commands();
   ASSERT_TRUE(e.next_tick());
@@ -248,7 +250,7 @@ TEST(Interrupting, ARetryThatIsResumedBeforeItsTimeStartsThen) {
   EXPECT_EQ(count<Start>(e.take_commands(), 0), 1);
 }
 
-/// An attempt that reports and dies again and again is no hot loop either.
+/// An attempt that makes no progress and dies again and again must wait between retries.
 TEST(Interrupting, RetriesThatComeNoFurtherWait) {
   const ExperimentOptions options{
       .goal = minimize, .trials = 1, .max_failures = -1, .time_limit = std::chrono::seconds(100)};

@@ -55,7 +55,8 @@ TEST(Halton, FillsEveryCellOfAThirtySixCellPlane) {
   auto searcher =
       make_searcher(Halton{}, {{{"x", uniform(0, 1)}, {"y", uniform(0, 1)}}}, minimize, 9);
   std::set<int> cells;
-  for (int i = 0; i < 36; ++i) {  // periods of base 2 and 3: 4 x 9 cells hold one point each
+  for (int i = 0; i < 36; ++i) {  // periods of base 2 and 3: each of the 4 x 9 cells holds one
+                                  // point
     const Point p = *searcher->ask(i);
     cells.insert(static_cast<int>(p[0] * 4) * 9 + static_cast<int>(p[1] * 9));
   }
@@ -72,7 +73,7 @@ TEST(Tpe, GammaTable) {
   EXPECT_EQ(tpe_gamma(1000), 25U);
 }
 
-// Values printed by Optuna for the same observations.
+// Values that Optuna printed for the same observations.
 TEST(Tpe, GoldenParzenEstimator) {
   const ParzenEstimator e(uniform(-1, 1), {-0.4, 0.4, 0.41, 0.42});
   const std::vector<double> sigma = {0.8, 0.8, 1.0 / 3, 1.0 / 3, 2};
@@ -92,7 +93,7 @@ TEST(Tpe, DensitiesIntegrateToOne) {
     const int n = 4000;
     for (int i = 0; i < n; ++i) {
       const double u = (i + 0.5) / n;
-      // log densities live on the log scale
+      // log densities are per unit of the log scale
       mass += std::exp(e.log_pdf(at_quantile(d, u))) *
               (d.log ? std::log(d.high / d.low) : d.high - d.low) / n;
     }
@@ -151,7 +152,7 @@ TEST(Tpe, RunningTrialsRepelFailedOnesAreForgotten) {
   EXPECT_EQ(pending.size(), 10U);
 }
 
-/// With a thousand trials behind it, and ten parameters of every kind.
+/// The search has a thousand finished trials and ten parameters of every kind.
 TEST(Tpe, AskIsQuick) {
   SearchSpace space;
   std::vector<std::string> options;
@@ -191,7 +192,7 @@ TEST(Tpe, KernelsOfNoWidthAndHugeDomainsHaveADensity) {
       EXPECT_TRUE(std::isfinite(e.log_pdf(at))) << show(d);
     }
     EXPECT_GE(e.log_pdf(d.low), e.log_pdf(d.high)) << show(d);
-    EXPECT_GE(e.centers().back(), d.low) << show(d);  // of the prior
+    EXPECT_GE(e.centers().back(), d.low) << show(d);  // the center of the prior
     EXPECT_LE(e.centers().back(), d.high) << show(d);
   }
 }

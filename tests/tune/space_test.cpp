@@ -126,7 +126,7 @@ TEST(Space, AMemberThatCannotHoldTheDomainIsRefused) {
   EXPECT_NE(message_of([] { integers(0, 1LL << 60); }).find("2^53"), std::string::npos);
   EXPECT_NE(message_of([] { normal(0, 1e308); }).find("larger than a double"), std::string::npos);
   EXPECT_EQ(message_of([] { Space<Narrow>{}.with(&Narrow::byte, integers(0, 255)); }), "no error");
-  // A scheduler may leave the domain: never into undefined behaviour.
+  // A scheduler may leave the domain, but never causes undefined behaviour.
   const auto space = Space<Narrow>{}
                          .with(&Narrow::byte, integers(0, 255))
                          .with(&Narrow::whole, integers(0, 9))

@@ -45,8 +45,8 @@ TEST(AsyncHyperBand, ASkippedRungDoesNotJudgeLater) {
   s->created(0, {0});
   s->created(1, {0});
   EXPECT_FALSE(stops(*s, 0, 1, 10));
-  EXPECT_FALSE(stops(*s, 1, 4, 1));  // comes first to rung 4, past rung 1
-  EXPECT_FALSE(stops(*s, 1, 5, 1));  // Ray would now judge it at rung 1
+  EXPECT_FALSE(stops(*s, 1, 4, 1));  // skips rung 1, and is the first at rung 4
+  EXPECT_FALSE(stops(*s, 1, 5, 1));  // Ray would judge it at rung 1 now
 }
 
 TEST(AsyncHyperBand, NanIsIgnored) {
@@ -57,7 +57,7 @@ TEST(AsyncHyperBand, NanIsIgnored) {
   EXPECT_TRUE(stops(*s, 2, 1, -6));
 }
 
-/// A trial that has diverged is the worst of its rung and takes nobody's place.
+/// A trial that has diverged is the worst of its rung and takes no other trial's place.
 TEST(AsyncHyperBand, NanStopsWhereOthersCameBefore) {
   for (const Goal goal : {maximize, minimize}) {
     auto s = make_scheduler(AsyncHyperBand{.max_steps = 100}, setup(goal));
@@ -79,7 +79,7 @@ TEST(AsyncHyperBand, InfiniteScoresAreRankedAsNumbersAre) {
   EXPECT_TRUE(stops(*s, 5, 1, 2));
 }
 
-/// Weights fall with the rungs as e^rungs does, also where that is more than a double holds.
+/// Brackets are drawn with weights that fall as e^rungs, also where that is beyond a double.
 TEST(AsyncHyperBand, BracketsOfManyRungsAreDrawnByTheirWeights) {
   AsyncHyperBand options{.max_steps = 1000, .brackets = 2};
   options.eta = std::exp(std::log(1000) / 900);
@@ -87,7 +87,7 @@ TEST(AsyncHyperBand, BracketsOfManyRungsAreDrawnByTheirWeights) {
   int judged = 0;
   for (int i = 0; i < 1000; ++i) {
     s->created(i, {0});
-    judged += stops(*s, i, 1, -i);  // only the first bracket has a rung there
+    judged += stops(*s, i, 1, -i);  // only the first bracket has a rung at step 1
   }
   EXPECT_NEAR(judged, 1000 / (1 + std::exp(-1)), 60);
 }
@@ -133,7 +133,7 @@ TEST(MedianStopping, BestAgainstTheMedianOfRunningMeans) {
     EXPECT_FALSE(stops(*s, 0, step, static_cast<double>(step)));  // means from step 2: 2, 2.5, 3
     EXPECT_FALSE(stops(*s, 1, step, static_cast<double>(step)));
   }
-  EXPECT_FALSE(stops(*s, 2, 1, -100));  // grace
+  EXPECT_FALSE(stops(*s, 2, 1, -100));  // within the grace
   EXPECT_FALSE(stops(*s, 2, 2, 2));     // ties go on
   EXPECT_TRUE(stops(*s, 2, 3, 2.4));    // best 2.4 < 2.5
 }
@@ -150,7 +150,7 @@ TEST(MedianStopping, NeedsEnoughTrialsThatCameAsFar) {
   EXPECT_TRUE(stops(*s, 3, 3, 0));
 }
 
-/// A trial that diverged counts as the worst, whenever it did.
+/// A trial that diverged counts as the worst, whenever that happened.
 TEST(MedianStopping, InfiniteScoresHaveAnInfiniteMean) {
   for (const bool late : {false, true}) {
     auto s = make_scheduler(MedianStopping{.grace = 1, .min_samples = 3}, setup(minimize));
@@ -175,7 +175,7 @@ TEST(PercentileStopping, OnlyCompletedTrialsAtTheSameStepCount) {
     s->finished(i, none);
   }
   EXPECT_FALSE(stops(*s, 2, 1, 1.5));  // equals the median of {1, 2}
-  EXPECT_FALSE(stops(*s, 2, 7, 9));    // nobody has that step
+  EXPECT_FALSE(stops(*s, 2, 7, 9));    // no other trial has reached that step
   EXPECT_TRUE(stops(*s, 3, 2, 1.6));
   EXPECT_TRUE(stops(*s, 4, 1, NAN));
 }
@@ -190,7 +190,7 @@ TEST(Patience, StopsOnlyWhenTheLatestAreWorse) {
   EXPECT_FALSE(stops(*s, 1, 3, 1.08));  // within min_delta
 }
 
-/// The mean of equal scores is that score, whatever their number, and large ones have a mean.
+/// The mean of equal scores is that score, however many there are, and large scores have a mean.
 TEST(MedianStopping, EqualScoresAreTies) {
   for (const double score : {0.1, 1.7e308, -0.3}) {
     auto s = make_scheduler(MedianStopping{.grace = 1, .min_samples = 3}, setup());
@@ -205,7 +205,7 @@ TEST(MedianStopping, ARestoredTrialForgetsWhatItRepeats) {
   for (long step = 1; step <= 3; ++step) stops(*s, 0, step, 5);
   stops(*s, 1, 1, 9);
   EXPECT_FALSE(stops(*s, 1, 2, 1));
-  EXPECT_TRUE(stops(*s, 1, 1, 4));  // the 9 was never trained
+  EXPECT_TRUE(stops(*s, 1, 1, 4));  // the 9 belongs to a step that was never trained
 }
 
 double seconds_of_this_thread() {
@@ -214,7 +214,7 @@ double seconds_of_this_thread() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-/// A report costs no walk through all reports before it: that would take ten seconds here.
+/// A report does not walk through all reports before it: that would take ten seconds here.
 TEST(Schedulers, LongTrialsAreQuick) {
   for (const AnyScheduler& settings :
        {AnyScheduler(MedianStopping{.min_samples = 1}),

@@ -69,7 +69,7 @@ TEST(Table, EmptyColumnsAreHidden) {
   }
   EXPECT_FALSE(has(joined(table(board, {.width = 200})), "failures"));
   EXPECT_FALSE(has(joined(table(board, {.width = 200})), "copied"));
-  EXPECT_TRUE(has(joined(table(board, {.width = 40})), "+"));  // says that columns are missing
+  EXPECT_TRUE(has(joined(table(board, {.width = 40})), "+"));  // marks missing columns
 }
 
 TEST(Table, NoColourAndNoUnicodeWhenToldSo) {
@@ -161,7 +161,7 @@ TEST(Report, IsOneEscapedFileWithoutRequests) {
   EXPECT_FALSE(has(page, "nan")) << "coordinates are numbers";
 }
 
-/// Tags open and close in order; enough of a check that a browser would draw it.
+/// Expects that tags open and close in order, as a browser demands before it draws.
 void expect_balanced(const std::string& xml) {
   std::vector<std::string> open;
   for (std::size_t i = 0; (i = xml.find('<', i)) != std::string::npos;) {
@@ -277,7 +277,8 @@ TEST(Views, TextThatIsNoUtf8IsMadeSo) {
   t.history = {{1, 5, 0, 1}};
   board.trials.push_back(t);
   for (const std::string& text : {curves_svg(board), report_html(board), trials_csv(board)}) {
-    EXPECT_NO_THROW(static_cast<void>(nlohmann::json(text).dump()));  // it throws for such bytes
+    EXPECT_NO_THROW(static_cast<void>(nlohmann::json(text).dump()));  // throws for bytes that are
+                                                                      // not UTF-8
     EXPECT_FALSE(has(text, "\xef\xbf\xbf"));
   }
   EXPECT_EQ(fit("a\xc2\x9b"
@@ -286,7 +287,7 @@ TEST(Views, TextThatIsNoUtf8IsMadeSo) {
             "a?2Jb");
 }
 
-/// With thousands of trials only some are drawn: the one that is asked for is among them.
+/// Of thousands of trials only some are drawn; the requested one must be among them.
 TEST(Views, TheBestTrialIsShownHoweverItEnded) {
   Board board;
   board.name = "many";
