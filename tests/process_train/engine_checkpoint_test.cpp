@@ -1,5 +1,5 @@
-// An engine in a gang: its checkpoints bring it through deaths, into gangs of other layouts and
-// back into the program; the gang's layout comes from its options.
+// Tests an engine in a gang. Its checkpoints bring it through deaths, into gangs of other
+// layouts, and back into the program. The gang's layout comes from its options.
 #include "troupe/train/train.hpp"
 #include "troupe/troupe.hpp"
 
@@ -24,7 +24,7 @@ train::Model model(std::int64_t channels = 16) {
                               .dropout = 0.1f});
 }
 
-/// 64 rows of tokens, each followed by its successor.
+/// 64 rows of tokens, each token followed by its successor.
 struct Rows {
   std::uint64_t size() const { return 64; }
   train::Batch batch(std::span<const std::uint64_t> indices) const {
@@ -44,10 +44,10 @@ struct Rows {
 
 struct Plan {
   long steps = 12, die_at = 0;
-  train::SavedModel from;  ///< what the first gang starts with
+  train::SavedModel from;  ///< the checkpoint from which the first gang starts
 };
 
-/// A checkpoint every five steps, of an engine and a number that goes with it.
+/// Makes a checkpoint every five steps, of the engine and a number.
 void loop(train::Worker& w, const Plan& plan, const Rows& rows) {
   troupe::kernels::Device device = troupe::kernels::cpu_device();
   train::Engine engine(model(), w.layout(), w.mesh(), device, {});
@@ -143,7 +143,7 @@ TEST_F(EngineCheckpoint, OfAnotherModelIsRefusedByTensorAndChangesNothing) {
   EXPECT_EQ(small.steps(), 0);
 }
 
-/// Reports what the ranks of a step have got together, and the layout.
+/// Reports the sum of the ranks' samples of a step, and the layout.
 void look(train::Worker& w, const Rows& rows) {
   for (const train::Batch& batch : w.shard(rows, {.batch = 8, .steps = 1})) {
     const std::int64_t got = w.all_reduce_sum(batch.rows);

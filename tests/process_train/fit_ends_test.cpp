@@ -1,5 +1,5 @@
-// How a run ends when a rank errs, leaves, or meets a failure of the infrastructure: the user's own
-// error at once and in the user's words, a failure by a restart.
+// Tests how a run ends when a rank throws, leaves, or meets a failure of the infrastructure. The
+// user's own error ends it at once, with the user's text. A failure restarts it.
 #include "troupe/train/train.hpp"
 #include "troupe/troupe.hpp"
 
@@ -14,14 +14,14 @@ namespace fit_ends {
 using namespace std::chrono_literals;
 namespace train = troupe::train;
 
-/// Far below the 30 s that a rank waits for a missing one, and far above what a start takes.
+/// Far below the 30 s that a rank waits for a missing one, and far above the time of a start.
 constexpr auto kAtOnce = 15s;
 
 bool says(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-/// The error in which `run` ends, which must come at once.
+/// Returns the error in which `run` ends; it must come at once.
 template <class E, class Run>
 E error_of(const Run& run) {
   const troupe::Time begun = troupe::steady_now();
@@ -49,7 +49,7 @@ struct Silent : std::exception {
   const char* what() const noexcept override { return nullptr; }
 };
 
-/// Twenty steps with one sum each; `plan` says which rank goes wrong in step 10, and how.
+/// Runs twenty steps with one sum each. `plan` names the rank that fails in step 10, and how.
 void loop(train::Worker& w, const Plan& plan) {
   std::vector<float> values(1000);
   while (w.step() < 20) {
@@ -148,7 +148,7 @@ TEST_F(FitEnds, WithoutRestartsLeftTheFailureIsNamed) {
   EXPECT_EQ(error.cause()->code(), troupe::Code::object_lost);
 }
 
-/// A type whose value cannot be made in the worker.
+/// A type whose value cannot be decoded in the worker.
 struct Picky {
   int value = 0;
   friend auto fields(Picky& p) {

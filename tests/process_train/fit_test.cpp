@@ -10,7 +10,7 @@ namespace {
 using namespace std::chrono_literals;
 namespace train = troupe::train;
 
-/// Numbers to fit; a batch is the chosen ones.
+/// Data: a batch consists of the chosen numbers.
 struct Numbers {
   std::vector<float> values;
   std::uint64_t size() const { return values.size(); }
@@ -20,7 +20,7 @@ struct Numbers {
     return chosen;
   }
 };
-/// One weight that moves towards the mean.
+/// A model of one weight, which moves towards the mean.
 struct Mean {
   std::vector<float> weight = {0}, slope = {0};
   double forward_backward(const std::vector<float>& batch) {

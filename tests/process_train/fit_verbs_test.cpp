@@ -1,5 +1,5 @@
-// The verbs of a training loop as programs use them: several passes over the data, the best
-// checkpoint, loops of every kind, durations at their ends, and a gang on another node.
+// Tests the functions of a training loop as programs use them: several passes over the data, the
+// best checkpoint, loops of every kind, extreme durations, and a gang on another node.
 #include "troupe/train/train.hpp"
 #include "troupe/troupe.hpp"
 
@@ -36,7 +36,7 @@ Numbers numbers() {
   return made;
 }
 
-/// What a rank has seen, in order.
+/// The samples that a rank has seen, in order.
 struct Seen {
   std::vector<int> values;
   friend auto fields(Seen& s) { return std::tie(s.values); }
@@ -48,7 +48,7 @@ struct Plan {
   long die_at = 0;
 };
 
-/// Three epochs, with a look at other data after each; a checkpoint every five steps.
+/// Runs three epochs, with a pass over other data after each, and a checkpoint every five steps.
 void epochs(train::Worker& w, Plan plan, troupe::Ref<Numbers> data) {
   Seen seen;
   w.restore(seen);
@@ -128,8 +128,8 @@ TEST_F(FitVerbs, ARestartInAnyPassGoesOnBehindTheCheckpoint) {
   }
 }
 
-/// Rank 0 finds each step better than the one before; the mean is least in step 2. The accuracy is
-/// known to rank 1 alone.
+/// Rank 0's loss is better in each step; the mean of both ranks is least in step 2. Only rank 1
+/// knows the accuracy.
 void judged(train::Worker& w) {
   constexpr double other[] = {9, 1, 9, 9};
   constexpr double accuracy[] = {0.1, 0.2, 0.9, 0.3};
@@ -242,7 +242,7 @@ TEST_F(FitVerbs, ShardsAtTheirEnds) {
   EXPECT_THROW(train::fit<shards>(ctx, {}, 0L, -1L), troupe::TaskFailed);
 }
 
-/// Without limit of restarts: it dies three times and then goes through.
+/// Dies three times and then succeeds; restarts are not limited.
 void unlucky(train::Worker& w) {
   if (w.incarnation() < 3) ::raise(SIGKILL);
   w.next_step();
@@ -266,11 +266,11 @@ TEST(FitNodes, GangsThatShareCpusWaitForEachOther) {
   EXPECT_EQ(done.load(), 4);
 }
 
-/// Keeps the CPUs of its node.
+/// An actor that keeps the CPUs of its node.
 struct Holder {
   int hold() { return 0; }
 };
-/// The agent of the node of this process: its zygote's parent.
+/// Returns the agent of this process's node: the parent of its zygote.
 int agent_of_this_node() {
   std::ifstream stat("/proc/" + std::to_string(::getppid()) + "/stat");
   std::string pid, name, state;
@@ -278,7 +278,7 @@ int agent_of_this_node() {
   stat >> pid >> name >> state >> parent;
   return parent;
 }
-/// Says on which node it runs; in step 10 of the first gang that node goes.
+/// Reports the node on which it runs. In step 10 of the first gang that node dies.
 void on_a_node(train::Worker& w, troupe::NodeId driver, bool node_goes) {
   int kept = 0;
   w.restore(kept);
@@ -305,7 +305,7 @@ TEST(FitNodes, RanksGoWhereCpusAreAndALostNodeIsARestart) {
   const train::Fit calm = train::fit<on_a_node>(ctx, two, ctx.node(), false);
   EXPECT_EQ(calm.restarts(), 0);
   EXPECT_EQ(calm.history().size(), 20u);
-  // The checkpoints go with the node: the run begins again on the last one.
+  // The checkpoints go with the node, so the run begins again on the last node.
   const train::Fit fit = train::fit<on_a_node>(ctx, two, ctx.node(), true);
   EXPECT_GE(fit.restarts(), 1);
   EXPECT_EQ(fit.history().size(), 20u);

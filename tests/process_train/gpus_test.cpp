@@ -1,5 +1,5 @@
-// Gangs whose ranks reserve GPUs, on devices that the node only says it has: who sees which, and
-// what is said where there are none. **No GPU takes part.**
+// Tests gangs whose ranks reserve GPUs, on devices that the node only claims to have: which rank
+// sees which device, and the errors where there is none. **No GPU takes part.**
 #include "troupe/kernels/device/cuda.hpp"
 #include "troupe/train/train.hpp"
 #include "troupe/troupe.hpp"
@@ -15,7 +15,7 @@ namespace fit_gpus {
 
 namespace train = troupe::train;
 
-/// The devices of this process, as it is told and as CUDA would see them; each is told its number.
+/// Returns this process's device ids. Throws unless CUDA_VISIBLE_DEVICES lists the same.
 std::vector<int> own_gpus(train::Worker& w) {
   const std::vector<int> ids = w.context().gpu_ids();
   std::string text;
@@ -27,7 +27,7 @@ std::vector<int> own_gpus(train::Worker& w) {
   return ids;
 }
 
-/// Throws unless the ranks together have each of the devices 0.. `uses` times, and each rank `own`.
+/// Throws unless each rank has `own` devices and each device is used by `uses` ranks.
 void share(train::Worker& w, int devices, int own, int uses) {
   const std::vector<int> ids = own_gpus(w);
   if (static_cast<int>(ids.size()) != own)
@@ -57,7 +57,7 @@ TEST(FitGpus, RanksWithFractionsShareADevice) {
   EXPECT_EQ(train::fit<share>(ctx, {.workers = 4, .gpus_per_worker = 0.5}, 2, 1, 2).last().step, 1);
 }
 
-/// The first gang dies.
+/// Kills the first gang.
 void dies_once(train::Worker& w) {
   static_cast<void>(own_gpus(w));
   w.all_reduce_sum(1.0);
@@ -112,7 +112,7 @@ TEST(FitGpus, WhereNoNodeHasEnoughTheRunIsRefused) {
   EXPECT_THROW(train::fit<share>(ctx, {.gpus_per_worker = 1.5}, 1, 1, 1), troupe::InvalidArgument);
 }
 
-// The node says that it has a device, and CUDA finds none.
+// The node claims to have a device, and CUDA finds none.
 TEST(FitGpus, AReservedDeviceThatCudaDoesNotFindEndsTheRun) {
   if (troupe::kernels::cuda_table() != nullptr) GTEST_SKIP() << "there is a device";
   troupe::Session session({.cpus = 2, .gpus = 1});

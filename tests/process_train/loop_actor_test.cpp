@@ -1,4 +1,5 @@
-// Loops as actors: what they emit, what they are told, how they end, and what waiting costs.
+// Tests loops as actors: their output, their commands, how they end, and how little waiting
+// costs.
 #include "troupe/actors/loop_actor/loop_actor.hpp"
 #include "tests/eventually.hpp"
 #include "tests/leeway.hpp"
@@ -24,7 +25,7 @@ namespace loop_actors {
 using namespace std::chrono_literals;
 using troupe::steady_now;
 
-/// Emits as many numbers as it is told; a negative order ends its process.
+/// A loop that emits as many numbers as it is told; a negative command ends its process.
 class Counter : public troupe::LoopActor<int, int> {
  public:
   Counter() {
@@ -66,7 +67,7 @@ int caf_threads_of(int pid) {
   return count;
 }
 
-/// How often the threads of a process gave their CPU up or lost it.
+/// Returns how often the threads of a process yielded or lost their CPU.
 long switches_of(int pid) {
   long sum = 0;
   for (const auto& task :
@@ -86,7 +87,7 @@ double own_cpu_seconds() {
          1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
 }
 
-/// At their test's end: a call that is under way would keep a session 2 s.
+/// Kills the loops at a test's end: a call that is under way would keep the session for 2 s.
 void kill_all(troupe::Context ctx, const std::vector<troupe::Actor<Counter>>& loops) {
   for (const auto& loop : loops) ctx.kill(loop);
 }
@@ -182,13 +183,13 @@ TEST(LoopActor, TheDeathOfTheDriversAgentIsADeathNotice) {
   EXPECT_EQ(news->death->code(), troupe::Code::unavailable) << news->death->what();
 }
 
-/// An actor system has threads, and a fork of a process with threads is no zygote.
+/// CAF's actor system has threads, and a process with threads cannot be a zygote.
 TEST(LoopActor, CafRunsWhereALoopLivesAndInNoOtherProcess) {
   troupe::Session session({.cpus = 2});
   troupe::Context ctx = session.context();
   auto counter = ctx.spawn<Counter>();
   const int pid = ctx.get(counter.call<&Counter::pid>());
-  EXPECT_TRUE(eventually([pid] { return caf_threads_of(pid) > 0; }));  // they name themselves
+  EXPECT_TRUE(eventually([pid] { return caf_threads_of(pid) > 0; }));  // CAF names its threads
   const int zygote = ctx.get(counter.call<&Counter::parent>());
   ASSERT_GT(zygote, 1);
   EXPECT_EQ(threads_of(zygote).size(), 1U);
@@ -207,7 +208,7 @@ TEST(LoopActor, LoopsThatWaitCostNeitherThemNorTheirController) {
     pids.push_back(ctx.get(loops.back().call<&Counter::pid>()));
     heard.follow(i, take_of(loops.back()));
   }
-  EXPECT_FALSE(heard.next(steady_now() + 500ms));  // what is left of the start
+  EXPECT_FALSE(heard.next(steady_now() + 500ms));  // drains the messages of the start
   const auto switches = [&] {
     long sum = 0;
     for (const int pid : pids) sum += switches_of(pid);
@@ -217,7 +218,7 @@ TEST(LoopActor, LoopsThatWaitCostNeitherThemNorTheirController) {
   const long before = switches();
   EXPECT_FALSE(heard.next(steady_now() + 2s));
   EXPECT_LT(own_cpu_seconds() - cpu, 2 * 0.02 * kLeeway);
-  // A poll 50 times a second would be 200 for each of them.
+  // Polling 50 times a second would cause 200 switches of each loop.
   EXPECT_LT(switches() - before, 20 * kLoops * kLeeway);
   kill_all(ctx, loops);
 }

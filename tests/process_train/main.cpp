@@ -1,4 +1,5 @@
-// Training on real processes: this program is driver, agent, zygote and workers in turn.
+// Entry point of the training tests on real processes. This program is driver, agent, zygote and
+// workers in turn.
 #include "troupe/troupe.hpp"
 
 #include <gtest/gtest.h>

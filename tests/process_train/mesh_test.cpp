@@ -1,5 +1,5 @@
-// A gang's mesh: an engine trains over it, and errors in it end or restart the run as those of the
-// loop's own operations do.
+// Tests a gang's mesh. An engine trains over it. Errors in it end or restart the run, as errors
+// of the loop's own operations do.
 #include "troupe/train/engine/engine.hpp"
 #include "troupe/train/models/models.hpp"
 #include "troupe/train/train.hpp"
@@ -19,7 +19,8 @@ struct Plan {
   int zero = 1;
 };
 
-/// Ten steps of a small model; `plan` says how rank 1 goes wrong in the sixth of the first gang.
+/// Runs ten steps of a small model. `plan` says how rank 1 fails in the sixth step of the first
+/// gang.
 void loop(train::Worker& w, const Plan& plan) {
   troupe::collective::Mesh& mesh = w.mesh({.dp = w.world()});
   if (plan.what == "shape") w.mesh({.tp = w.world()});
@@ -70,7 +71,8 @@ TEST_F(GangMesh, AnEngineTrainsOverIt) {
   EXPECT_EQ(zero1.last().step, 10);
   EXPECT_LT(zero1.last().loss, 2.75);
   EXPECT_EQ(zero1.last().extra.at("hash"), zero3.last().extra.at("hash"));
-  EXPECT_NE(zero1.last().extra.at("hash"), one.last().extra.at("hash"));  // it has other tokens
+  EXPECT_NE(zero1.last().extra.at("hash"), one.last().extra.at("hash"));  // its ranks have other
+                                                                          // tokens
 }
 
 TEST_F(GangMesh, ADeathInItRestartsTheGang) {

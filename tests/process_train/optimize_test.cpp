@@ -15,7 +15,7 @@ namespace train = troupe::train;
 struct Hp {
   double rate = 0.1;
 };
-/// One weight that falls towards 0 at the trial's rate.
+/// A model of one weight that falls towards 0 at the trial's rate.
 struct Net {
   std::vector<double> weight = {1.0};
   [[maybe_unused]] friend auto fields(Net& n) { return std::tie(n.weight); }
@@ -118,7 +118,7 @@ TEST(Optimize, AGangWorkersDeathDoesNotEndItsTrial) {
   EXPECT_NE(best.notes[0].find("trial 1: worker 1 "), std::string::npos) << best.notes[0];
 }
 
-/// Its best state is in the middle, and it ends in a way of its own.
+/// A trial whose best state is in the middle; `ending` says how it ends.
 void hill(tune::Trial& t, Hp, int ending) {
   Net net;
   for (int step = 1; step <= 9; ++step) {
@@ -208,12 +208,12 @@ TEST(Optimize, AResultsFolderHoldsOneExperiment) {
   const auto first = tune::optimize<trial, Hp>(ctx, space(), options);
   EXPECT_EQ(first.board.trials.size(), 1u);
   EXPECT_THROW((tune::optimize<trial, Hp>(ctx, space(), options)), troupe::InvalidArgument);
-  auto as_run = options;  // as many slots as the cluster has CPUs for the trials
+  auto as_run = options;  // all slots for which the cluster has CPUs
   as_run.concurrent = 1;
   const auto lines = tune::read_log(std::string(folder) + "/experiment.jsonl");
   ASSERT_TRUE(lines.ok());
   EXPECT_TRUE(tune::Experiment::restore(space().search(), as_run, *lines).ok());
-  // A picture that cannot be written takes nothing away from what was found.
+  // A picture that cannot be written must not lose the results.
   auto in_the_way = options;
   in_the_way.results = std::string(folder) + "/other";
   std::filesystem::create_directories(in_the_way.results + "/curves.svg/x");

@@ -1,4 +1,4 @@
-// Trials of every kind of function, and gangs inside them.
+// Tests trials of every kind of function, and gangs inside them.
 #include "troupe/troupe.hpp"
 #include "troupe/tune/tune.hpp"
 
@@ -28,7 +28,7 @@ void quiet(tune::Trial& t, Hp hp) noexcept {
   while (t.report(score));
 }
 constexpr auto lambda = [](tune::Trial& t, const Hp& hp) { quiet(t, hp); };
-/// A gang of two whose ranks lose differently: the trial's score is the mean.
+/// A trial with a gang of two whose ranks have different losses: the trial's score is the mean.
 constexpr auto gang = [](tune::Trial& t, Hp, double loss) {
   train::fit(
       t, {.workers = 2},
@@ -39,7 +39,7 @@ constexpr auto gang = [](tune::Trial& t, Hp, double loss) {
       loss);
 };
 
-/// The first one's gang of two waits at the barrier for the second, far longer than its timeout.
+/// Trial 0's gang of two waits at the barrier for trial 1, far longer than the gang's timeout.
 constexpr auto unequal = [](tune::Trial& t, Hp) {
   if (t.number() == 1) {
     std::vector<float> model(1);
