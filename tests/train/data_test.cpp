@@ -1,5 +1,5 @@
-// Text and its order: entropy, the split, windows; a permutation for every epoch; equal batches for
-// any number of workers; exact resume.
+// Tests text and samplers: entropy, the split, and windows; a permutation for every epoch; equal
+// batches for any number of workers; exact resuming.
 #include "troupe/kernels/cross_entropy/cross_entropy.hpp"
 #include "troupe/runtime/base/error.hpp"
 #include "troupe/train/sampler.hpp"
@@ -138,10 +138,10 @@ TEST(Sampler, WithoutDropEverySampleComesOnceAnEpoch) {
 
 TEST(Sampler, ResumesExactlyAlsoWithAnotherNumberOfWorkers) {
   Sampler sampler(100, {.seed = 1, .global_batch = 12});
-  for (int i = 0; i < 10; ++i) sampler.next(0, 2);  // in the second epoch
+  for (int i = 0; i < 10; ++i) sampler.next(0, 2);  // into the second epoch
   EXPECT_EQ(sampler.epoch(), 1u);
   Sampler copy, skipped(100, {.seed = 1, .global_batch = 12});
-  fields(copy) = fields(sampler);  // what a checkpoint does
+  fields(copy) = fields(sampler);  // as a checkpoint does
   skipped.skip(10);
   const auto expected = sampler.next(0, 1);
   EXPECT_EQ(copy.next(0, 1), expected);

@@ -1,4 +1,4 @@
-// What the ends of a gang's ranks mean, and what their reports come to.
+// Tests how the ends of a gang's ranks are judged, and how their reports are combined.
 #include "troupe/train/internal/gang_verdict.hpp"
 #include "troupe/train/internal/reports.hpp"
 

@@ -1,4 +1,4 @@
-// Which checkpoints of a run are kept.
+// Tests which checkpoints of a run are kept.
 #include "troupe/train/internal/kept_checkpoints.hpp"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@ namespace kept_checkpoints {
 using troupe::train::SavedModel;
 using troupe::train::internal::KeptCheckpoints;
 
-/// Its Ref names an object that no engine knows: nobody looks at it.
+/// Returns a saved model whose Ref names an object that no engine knows; the test never opens it.
 SavedModel model(long step) {
   static troupe::detail::ObjectEntry entry{.handles{1'000'000}, .id{}};
   using Model = decltype(SavedModel::model);
@@ -27,7 +27,7 @@ TEST(KeptCheckpoints, TheBestIsOfTheStepWithTheBestValueWhicheverComesFirst) {
   kept.valued(1, 0.5);
   EXPECT_EQ(kept.best.step, 1);
   kept.valued(2, 0.9);
-  EXPECT_EQ(kept.best.step, 1);  // nothing was saved in step 2 yet
+  EXPECT_EQ(kept.best.step, 1);  // no checkpoint of step 2 was saved yet
   kept.saved(model(2), false);
   EXPECT_EQ(kept.best.step, 2);
   EXPECT_EQ(kept.best_value, 0.9);

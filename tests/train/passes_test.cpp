@@ -1,4 +1,4 @@
-// Passes over sharded data: an epoch each, and the same ones after a restart.
+// Tests passes over sharded data: each is an epoch, and a restart gives the same ones.
 #include "troupe/train/detail/passes.hpp"
 #include "troupe/train/sampler.hpp"
 
@@ -14,7 +14,7 @@ namespace {
 constexpr PassRequest kEpoch{.samples = 64, .batch = 8, .per_epoch = 8};
 constexpr PassRequest kOther{.samples = 30, .batch = 10, .per_epoch = 3};
 
-/// Takes so many batches of a new pass and leaves it.
+/// Begins a pass, takes `batches` batches and leaves it.
 Pass walk(PassBook& book, const PassRequest& request, std::uint64_t batches) {
   const Pass pass = book.begin(request);
   for (std::uint64_t i = 0; i < batches; ++i) book.batch_done();
@@ -36,7 +36,7 @@ TEST(Passes, EachIsTheNextEpochOfItsData) {
 TEST(Passes, AResumedLoopSkipsWhatHadEndedAndGoesOnBehindTheCheckpoint) {
   PassBook first;
   walk(first, kEpoch, 8);
-  walk(first, kOther, 1);  // left early
+  walk(first, kOther, 1);  // left before its end
   first.begin(kEpoch);
   for (int i = 0; i < 5; ++i) first.batch_done();
   const PassCursor cursor = first.cursor();

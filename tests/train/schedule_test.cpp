@@ -1,4 +1,4 @@
-// Schedules of the learning rate, and the hash.
+// Tests learning-rate schedules, and the hash.
 #include "troupe/train/schedule.hpp"
 
 #include "troupe/train/hash.hpp"

@@ -1,4 +1,4 @@
-// A snapshot as an argument of a task: a value of the codec.
+// Tests a snapshot as an argument of a task: a value of the codec.
 #include "troupe/runtime/codec.hpp"
 #include "troupe/train/checkpoint/snapshot.hpp"
 

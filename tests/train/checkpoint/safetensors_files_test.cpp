@@ -1,5 +1,5 @@
-// Paths that are no safetensors files: each is refused in under a second, and no memory is taken
-// for what a file claims.
+// Tests paths that are no safetensors files. Each is refused in under a second, and no memory is
+// taken for the sizes that a file claims.
 #include "troupe/train/checkpoint/safetensors.hpp"
 
 #include "troupe/runtime/base/clock.hpp"
@@ -34,7 +34,8 @@ struct SafetensorsFiles : testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder); }
   std::string path(const std::string& name) const { return folder + "/" + name; }
 
-  /// A file that begins with these bytes and is as long as that, with a hole behind them.
+  /// Makes a file of `size` bytes that begins with this length word and header, with a hole after
+  /// them.
   std::string sparse(const std::string& name, std::uint64_t length, const std::string& header,
                      std::uint64_t size) const {
     std::string bytes(8, '\0');
@@ -45,7 +46,7 @@ struct SafetensorsFiles : testing::Test {
     EXPECT_EQ(::ftruncate(file.get(), static_cast<off_t>(size)), 0);
     return path(name);
   }
-  /// The error of reading it, which comes at once and costs no memory.
+  /// Returns the error of reading the file. It must come at once and take no memory.
   static Error refused(const std::string& path) {
     rusage before{}, after{};
     ::getrusage(RUSAGE_SELF, &before);
@@ -110,7 +111,7 @@ TEST_F(SafetensorsFiles, ASparseFileIsRefusedBeforeMemoryIsTaken) {
 }
 
 TEST_F(SafetensorsFiles, AHeaderThatIsTrueOfAHoleCostsNoMoreThanTheMachineHas) {
-  // 4,096 GiB of zeros, all of it in the header: no machine of a test has them.
+  // The header announces 4,096 GiB of zeros: no machine has so much memory.
   const std::uint64_t floats = 1024 * kGiB;
   const std::string header = R"({"a":{"dtype":"F32","shape":[)" + std::to_string(floats) +
                              R"(],"data_offsets":[0,)" + std::to_string(4 * floats) + "]}}";

@@ -1,4 +1,5 @@
-// The format byte by byte, what other programs write, and files that lie.
+// Tests the safetensors format byte by byte, files of other programs, and files with false
+// contents.
 #include "troupe/train/checkpoint/safetensors.hpp"
 #include "troupe/runtime/base/random.hpp"
 
@@ -127,8 +128,7 @@ TEST(Safetensors, DeepNestingDoesNotOverflowTheStack) {
   EXPECT_NE(error_of(R"({"a":{"shape":)" + std::string(1'000'000, '[')), "none");
 }
 
-// Any change of a valid file either parses to tensors inside the file or is refused; it never
-// crashes.
+// Any change of a valid file gives tensors inside the file or a refusal, never a crash.
 TEST(Safetensors, MutatedFilesNeverBreakTheReader) {
   const float f[] = {1, 2, 3};
   const std::vector<FileTensor> tensors = {

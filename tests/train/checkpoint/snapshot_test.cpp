@@ -1,4 +1,4 @@
-// Snapshots in files, and what differs between two of them.
+// Tests snapshots in files, and the differences between two snapshots.
 #include "troupe/train/checkpoint/snapshot.hpp"
 
 #include "troupe/runtime/base/error.hpp"
@@ -115,8 +115,8 @@ TEST_F(SnapshotFiles, TypesThatNoTensorHasAreRefusedByName) {
   EXPECT_NE(message_of(path()).find("tensor odd has the type I8"), std::string::npos);
 }
 
-/// A file with this header and a hole behind it, `size` bytes long in all; false when the file
-/// system has no such files.
+/// Makes a file with this header and a hole after it, `size` bytes long in all. Returns false
+/// when the file system has no sparse files of this size.
 bool write_sparse(const std::string& path, const std::string& header, std::uint64_t size) {
   const std::uint64_t length = header.size();
   std::ofstream(path, std::ios::binary)
@@ -137,7 +137,7 @@ TEST_F(SnapshotFiles, AHeaderThatClaimsAnExabyteIsRefused) {
 }
 
 TEST_F(SnapshotFiles, AHeaderThatIsTrueOfAHoleCostsNoMoreThanTheMachineHas) {
-  // 4 TiB of zeros: no machine of a test has them.
+  // The header announces 4 TiB of zeros: no machine has so much memory.
   const std::string header =
       R"({"__metadata__":{"troupe.snapshot":"1","step":"1"},)"
       R"("a":{"dtype":"U8","shape":[4398046511104],"data_offsets":[0,4398046511104]}})";

@@ -1,4 +1,4 @@
-// Bytes per rank and bytes on the wire, to the byte.
+// Tests bytes per rank and bytes on the wire, to the byte.
 #include "tests/train/engine/ranks.hpp"
 #include "troupe/train/params/plan.hpp"
 
@@ -18,7 +18,7 @@ struct Counted {
   std::int64_t largest_units = 0;  ///< bytes of the three largest
 };
 
-/// Of rank 0: memory after the first step, traffic of the second.
+/// Returns the numbers of rank 0: memory after the first step, traffic of the second.
 Counted count(const Layout& layout) {
   Counted counted;
   on_ranks(layout.dp, Wire::local, [&](RankContext& context) {
@@ -30,7 +30,7 @@ Counted count(const Layout& layout) {
       engine.step(micros_of(parts));
     };
     const auto payload = [&] {
-      engine.weights_hash();  // waits for what the step left under way
+      engine.weights_hash();  // waits for operations that the step left under way
       return context.mesh.dp->traffic().payload();
     };
     step(0);
@@ -70,7 +70,8 @@ TEST_P(Payload, IsTheFormulaForEveryLayout) {
       EXPECT_EQ(counted.payload, part((zero == 2 ? m + 1 : 2) * p));
       continue;
     }
-    // Forward, backward, reduction, but the units that stay between passes and the tied embedding.
+    // Forward, backward and reduction move all weights once each, without the units that stay
+    // between passes and the tied embedding.
     EXPECT_LE(counted.payload, part((3 * m + 1) * p));
     EXPECT_GE(counted.payload, part((3 * m - 1) * p));
   }
@@ -90,12 +91,12 @@ TEST(Bytes, PerRankAreTheFormulasAndThePadding) {
     EXPECT_EQ(store.weights + store.gradients + store.moments + store.tied - store.padding,
               formulas[zero] + 4 * kShape.vocabulary * kShape.channels);
     EXPECT_GE(store.padding, 0);
-    EXPECT_LE(store.padding, 16 * 1024 * n * 5);  // a chunk of every owner in five units
+    EXPECT_LE(store.padding, 16 * 1024 * n * 5);  // at most a chunk of every owner in five units
   }
 }
 
-// Three slabs of gradients at most; with zero = 3 the weights of a layer, of the next one, and the
-// tied embedding.
+// At most three slabs of gradients are in flight. With zero = 3 there are also the weights of a
+// layer, of the next one, and the tied embedding.
 TEST(Bytes, InFlightAreBounded) {
   EXPECT_EQ(count({.dp = 2, .zero = 1}).bytes.store.peak_transient, 0);
   const Counted two = count({.dp = 2, .zero = 2, .micro = 2});

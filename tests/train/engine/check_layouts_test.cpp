@@ -1,4 +1,4 @@
-// check_layouts() passes layers that are right and names what is wrong with others.
+// Tests check_layouts(): it accepts correct layers and names the fault of others.
 #include "troupe/train/engine/check_layouts.hpp"
 
 #include "tests/train/engine/divided_layers.hpp"

@@ -1,6 +1,6 @@
-// The engine on a device that is apart from the host: its queues run beside it, and the host that
-// touches its memory is killed. Its operations are the CPU's, so the bits must be the CPU's, too.
-// **No GPU takes part.**
+// Tests the engine on a device that is apart from the host: its queues run beside the host, and a
+// host thread that touches its memory is killed. Its operations are the CPU's, so the results
+// must have the CPU's bits. **No GPU takes part.**
 #include "tests/device/nccl_group.hpp"
 #include "tests/train/engine/ranks.hpp"
 
@@ -16,8 +16,8 @@ namespace {
 
 using kernels::HostDevice;
 
-/// Runs the body on every rank, over the NCCL back end with a library of the tests; what each let
-/// out.
+/// Runs the body on every rank, over the NCCL back end with a library of the tests. Returns the
+/// text of each rank's exception.
 std::vector<std::string> on_devices(const collective::MeshShape& shape,
                                     std::vector<HostDevice>& devices, const RankBody& body,
                                     Duration timeout = std::chrono::seconds(60)) {
@@ -63,11 +63,11 @@ void expect_equal(const Experiment& e) {
   }
 }
 
-// Where a compiler cannot clear padding, beta and what lies beside it may look like an address.
+// Where a compiler cannot clear padding, beta and the padding beside it may look like an address.
 TEST(DeviceOfTheTests, ANumberBesidePaddingIsNoMemory) {
   HostDevice gpu;
   kernels::Device& device = gpu.device();
-  constexpr std::size_t kStep = 8 << 20;  // two addresses in eight have no normal number's bits
+  constexpr std::size_t kStep = 8 << 20;  // of eight such addresses at least six are normal numbers
   const kernels::Memory zeros = device.allocate(4), memory = device.allocate(8 * kStep);
   kernels::Gemm product{.m = 1, .n = 1, .k = 1};
   product.a = product.b = zeros.data();
@@ -96,7 +96,7 @@ TEST(EngineOnADevice, DropoutRecomputeAndOffloadHaveTheCpusBits) {
   expect_equal(e);
 }
 
-// Two ranks: a sum has the same bits in either order.
+// With two ranks, a sum has the same bits in either order.
 TEST(EngineOnADevice, DataParallelAndEveryZeroStageHaveTheCpusBits) {
   for (const int zero : {0, 1, 2, 3}) {
     SCOPED_TRACE("zero " + std::to_string(zero));
@@ -132,7 +132,8 @@ TEST(EngineOnADevice, AMeshOfAllAxesHasTheCpusBits) {
   expect_equal({.layout = {.dp = 2, .tp = 2, .pp = 2, .zero = 1, .micro = 2}, .steps = 2});
 }
 
-// The host waits for no reduction: the device does, and the step's end tells that it failed.
+// The host waits for no reduction. The device waits, and the end of the step reports that the
+// reduction failed.
 TEST(EngineOnADevice, AnOperationThatOnlyTheDeviceWaitsForFailsTheStep) {
   const GptShape shape;
   std::barrier together(2);
@@ -152,7 +153,8 @@ TEST(EngineOnADevice, AnOperationThatOnlyTheDeviceWaitsForFailsTheStep) {
     EXPECT_NE(error.find(" did not end "), std::string::npos) << error;
 }
 
-// The first stage has sent the last weights of the tied embedding, and only its device waits for it.
+// The first stage has sent the last weights of the tied embedding, and only its device waits for
+// that.
 TEST(EngineOnADevice, ARankThatLeavesAfterItsLastCallEndsNoOther) {
   for (const bool hashes : {false, true}) {
     SCOPED_TRACE(hashes ? "weights_hash()" : "step()");

@@ -1,4 +1,5 @@
-// A layer that tensor-parallel ranks divide, in plain loops, with faults to be found; and a loss.
+// A layer that tensor-parallel ranks divide, in plain loops, with faults that a test plants; and
+// a loss.
 #pragma once
 
 #include "troupe/train/layers/layer.hpp"
@@ -15,17 +16,19 @@ namespace troupe::train::testing {
 
 enum class Fault : std::uint8_t {
   none,
-  no_sum_forward,   ///< y is this rank's part alone
-  no_sum_backward,  ///< dx is this rank's part alone
+  no_sum_forward,   ///< y is this rank's part only
+  no_sum_backward,  ///< dx is this rank's part only
   sums_bias_twice,  ///< the bias is added before the sum
-  not_partial,      ///< the bias' gradient is of own rows, and its shard does not say so
-  wrongly_partial,  ///< it is whole, and its shard says that it is not
-  local_start,      ///< initial weights depend on the local element
-  one_rank_sums,    ///< the calls of a communicator differ
+  not_partial,      ///< the bias' gradient covers the rank's own rows, and its shard does not say
+                    ///< so
+  wrongly_partial,  ///< the gradient is whole, and its shard says that it is partial
+  local_start,      ///< initial weights depend on the local index of an element
+  one_rank_sums,    ///< the ranks call a communicator differently
 };
 
-/// y = x + W2 relu(W1 x) + b: W1 divided by rows, W2 by columns. With Layout::sequence the gradient
-/// of b is that of every tp-th row, as it is where activations are divided.
+/// Computes y = x + W2 relu(W1 x) + b, with W1 divided by rows and W2 by columns. With
+/// Layout::sequence the gradient of b is that of every tp-th row, as it is where activations are
+/// divided.
 class DividedMlp final : public Layer {
  public:
   DividedMlp(std::string name, std::int64_t channels, std::int64_t inner, Fault fault = Fault::none)
@@ -113,7 +116,7 @@ class DividedMlp final : public Layer {
   }
 
  private:
-  /// The elements of a are `stride` apart.
+  /// Returns the dot product; the elements of `a` are `stride` apart.
   static float dot(const float* a, const float* b, std::int64_t n, std::int64_t stride) {
     float sum = 0;
     for (std::int64_t i = 0; i < n; ++i) sum += a[i * stride] * b[i];
@@ -130,7 +133,7 @@ class DividedMlp final : public Layer {
   TensorId up_ = -1, down_ = -1, bias_ = -1;
 };
 
-/// Half the squared distance of x * w to f32 targets, a loss a row. w is replicated.
+/// Half the squared distance of x * w to f32 targets, with one loss per row. w is replicated.
 class SquaresLoss final : public Layer {
  public:
   SquaresLoss(std::string name, std::int64_t channels)
@@ -177,7 +180,7 @@ class SquaresLoss final : public Layer {
 
 inline constexpr std::int64_t kDividedChannels = 6, kDividedInner = 24;
 
-/// Three layers and a loss; the second has the fault.
+/// Returns a model of three layers and a loss; the second layer has the fault.
 inline Model divided_model(Fault fault = Fault::none) {
   Model model;
   for (const Fault each : {Fault::none, fault, Fault::none})

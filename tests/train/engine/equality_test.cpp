@@ -1,5 +1,5 @@
-// Which layouts give the same bits: weights, moments, losses and norms, with the clip and dropout
-// active, on the built-in GEMM.
+// Tests which layouts give the same bits of weights, moments, losses and norms. The clip and
+// dropout are active, and products use the built-in GEMM.
 #include "tests/train/engine/ranks.hpp"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ class Equality : public ::testing::Test {
     return e;
   }
 
-  /// Both give the same on all of their ranks, and the clip had something to do.
+  /// Expects that both give the same on all of their ranks, and that the clip was active.
   static void expect_equal(const Experiment& a, const Experiment& b) {
     const std::vector<Record> of_a = run(a), of_b = run(b);
     for (const Record& record : of_a) EXPECT_EQ(record, of_a.front());
@@ -59,7 +59,7 @@ TEST_F(Equality, SharedMemoryGivesTheBitsOfThreads) {
   expect_equal(with({.dp = 2, .zero = 3}), with({.dp = 2, .zero = 3}, Wire::shm));
 }
 
-// They scatter each micro-batch: sums have another order.
+// With zero 2 and 3 each micro-batch is reduced by itself, so sums have another order.
 TEST_F(Equality, Zero2And3AreCloseToDataParallelWithManyMicroBatches) {
   const Record plain = run(with({.dp = 2, .micro = 3})).front();
   for (const int zero : {2, 3}) {
@@ -100,8 +100,8 @@ TEST_F(Equality, ThreadsOfARankChangeNothing) {
     });
 }
 
-// Dropout hangs on samples' numbers, not on who has them: ranks of unequal shares see the masks of
-// one rank.
+// Dropout depends on the samples' numbers and not on the rank that has them: ranks with unequal
+// shares use the masks of one rank.
 TEST_F(Equality, DropoutIsThatOfOneRankOnAnyNumberOfRanks) {
   const Record plain = run(with({})).front();
   for (const int dp : {2, 3, 4}) {

@@ -1,4 +1,4 @@
-// What the engine refuses, in one sentence that says what to change; and what stops it.
+// Tests what the engine refuses, in one sentence that says what to change, and what stops it.
 #include "tests/train/engine/ranks.hpp"
 
 #include <cmath>
@@ -92,7 +92,7 @@ TEST(Steps, RefuseInputsThatDoNotFitAndGoOn) {
   });
 }
 
-/// Both ranks call; rank 1 with what is refused. Result: the message of this rank.
+/// Steps on both ranks; rank 1 gets the batch that is refused. Returns this rank's message.
 std::string message_of_step(Learner& learner, RankContext& context, const MicroBatch& good,
                             const MicroBatch& bad) {
   const MicroBatch& micro = context.mesh.dp_rank == 1 ? bad : good;
@@ -139,7 +139,7 @@ TEST(Steps, WithoutAnySampleOrTargetAreRefusedOnAllRanks) {
   });
 }
 
-/// A weight of the snapshot becomes this value.
+/// Returns the snapshot with one weight set to this value.
 Snapshot poisoned(Snapshot snapshot, const std::string& name, float value) {
   for (NamedTensor& tensor : snapshot.tensors)
     if (tensor.name == name) std::memcpy(tensor.bytes.data(), &value, sizeof value);
@@ -159,12 +159,12 @@ TEST(Steps, WithALossThatIsNotFiniteChangeNothingAndSaySo) {
       EXPECT_TRUE(says(message, "lower the learning rate")) << message;
       EXPECT_EQ(learner.engine.weights_hash(), before);
       EXPECT_EQ(learner.engine.steps(), 0);
-      learner.engine.restore(good);  // and the engine goes on
+      learner.engine.restore(good);  // the engine still works
       EXPECT_TRUE(learner.step(rows).applied);
     });
 }
 
-/// The loss is 0 and the gradient of rank 1 is not finite.
+/// A loss of 0 whose gradient on rank 1 is not finite.
 class Exploding final : public Layer {
  public:
   Exploding() : Layer("exploding") {}
@@ -238,7 +238,7 @@ TEST(Predictions, OfABadPromptAreRefusedAndTheEngineGoesOn) {
     });
 }
 
-// A token outside the vocabulary is found in the middle of a step of one rank: it stops all.
+// A rank finds a token outside of the vocabulary in the middle of a step. All ranks stop.
 TEST(Engines, StopOnAnErrorInTheMiddleOfAStepOfAnyRank) {
   on_ranks(2, Wire::local, [](RankContext& context) {
     Learner learner(context, {.dp = 2, .zero = 1});
@@ -246,7 +246,7 @@ TEST(Engines, StopOnAnErrorInTheMiddleOfAStepOfAnyRank) {
     learner.step(rows);
     if (context.mesh.dp_rank == 1) rows.inputs[5] = 1000;
     const std::string first = message_of([&] { learner.step(rows); });
-    EXPECT_TRUE(says(first, "1000")) << first;  // also on rank 0
+    EXPECT_TRUE(says(first, "1000")) << first;  // rank 0 gets it too
     rows.inputs[5] = 0;
     const std::string later = message_of([&] { learner.step(rows); });
     EXPECT_TRUE(says(later, "this engine stopped in step() after step 1")) << later;
@@ -260,7 +260,7 @@ TEST(Engines, DoNotWaitForeverForARankThatDoesNotCome) {
   on_ranks(2, Wire::local, [&](RankContext& context) {
     Learner learner(context, {.dp = 2, .zero = 3});
     context.mesh.world->set_timeout(std::chrono::milliseconds(200));
-    if (context.mesh.dp_rank == 1) return ended.wait();  // alive, and makes no call
+    if (context.mesh.dp_rank == 1) return ended.wait();  // alive, but makes no call
     Rows rows = rows_of(kRefusedShape, 0, 0, 2);
     const Time begun = steady_now();
     const std::string message = message_of([&] { learner.step(rows); });

@@ -1,5 +1,5 @@
-// Text and engines: a language model learns the machine's own C++ headers, is judged by what was
-// held out, and writes.
+// Tests language models on text: one learns the machine's own C++ headers, is evaluated on
+// held-out text, and generates text.
 #include "troupe/train/engine/language.hpp"
 #include "tests/train/engine/ranks.hpp"
 #include "troupe/train/engine/micro_batches.hpp"
@@ -25,7 +25,7 @@ Model bytes_model(std::int64_t vocabulary = 256) {
 }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;  // twenty times slower: look at memory and races, not at learning
+constexpr bool kSanitized = true;  // far slower: tests memory and races, not learning
 #elif defined(__has_feature)
 constexpr bool kSanitized = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
 #else

@@ -1,4 +1,4 @@
-// All three axes at a time: dp, tp and pp, with ZeRO-1.
+// Tests all three axes at once: dp, tp and pp, with ZeRO-1.
 #include "tests/actors/children.hpp"
 #include "tests/train/engine/divided_layers.hpp"
 #include "tests/train/engine/ranks.hpp"
@@ -50,7 +50,7 @@ TEST_F(Meshes, OfEightRanksAreCloseToOneRankAndTheSameOnAllRanks) {
     }
 }
 
-// The norm has one order for every pp: stages change no bit, also beside tp and zero.
+// The norm is summed in one order for every pp, so stages change no bit, also beside tp and zero.
 TEST_F(Meshes, StagesAndZero1GiveTheBitsOfTheSameTensorParallelRun) {
   for (const bool sequence : {false, true}) {
     Layout flat = cube(0, sequence);
@@ -62,7 +62,8 @@ TEST_F(Meshes, StagesAndZero1GiveTheBitsOfTheSameTensorParallelRun) {
   }
 }
 
-/// Restores, where there is something to restore, and takes the state again. Of all ranks.
+/// Restores `from`, or makes a step without it, and takes a snapshot. Expects the same snapshot
+/// on all ranks.
 Snapshot through(const Layout& layout, const Snapshot* from, std::uint64_t& hash) {
   std::vector<Snapshot> all(static_cast<std::size_t>(layout.ranks()));
   std::vector<std::uint64_t> hashes(all.size());
@@ -127,7 +128,7 @@ LayoutCheckOptions words(std::int64_t vocabulary) {
   return {.input = {DType::i32, {8, 16}}, .ids = vocabulary, .classes = vocabulary};
 }
 
-// Vocabulary, heads and rows that divide or do not; tied and dropout.
+// The vocabulary, heads and rows divide evenly or not, with a tied head and dropout.
 TEST_F(Meshes, CheckLayoutsPassesGptInEveryLayoutOfEightRanks) {
   GptShape shape;
   shape.layers = 4;

@@ -1,4 +1,4 @@
-// A batch of text in parts for an engine.
+// Tests how a batch of text is divided into micro-batches for an engine.
 #include "troupe/train/engine/micro_batches.hpp"
 
 #include "troupe/runtime/base/error.hpp"

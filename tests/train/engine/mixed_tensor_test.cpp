@@ -1,4 +1,5 @@
-// bf16 and f16 runs over tensor-parallel ranks: close to those of one rank, and the same on all.
+// Tests bf16 and f16 runs over tensor-parallel ranks: close to one rank's results, and the same
+// on all ranks.
 #include "tests/train/engine/ranks.hpp"
 
 #include <cmath>

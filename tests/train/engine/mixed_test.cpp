@@ -1,5 +1,5 @@
-// bf16 and f16 runs: close to f32, the same bits in layouts that give the same bits in f32, bytes,
-// traffic, snapshots, and the loss scale.
+// Tests bf16 and f16 runs: close to f32, with equal bits in layouts that give equal bits in f32.
+// Also tests bytes, traffic, snapshots, and the loss scale.
 #include "tests/golden/golden_run.hpp"
 #include "tests/train/engine/ranks.hpp"
 #include "troupe/kernels/half/half.hpp"
@@ -236,7 +236,7 @@ TEST(MixedBytes, OfActivationsAreAboutHalfOfF32) {
   EXPECT_NEAR(activations(DType::bf16) / activations(DType::f32), 0.5, 0.05);
 }
 
-/// The loss is 0; the gradient is the input times the loss scale, in f16 on its way.
+/// A loss of 0 whose gradient is the input times the loss scale; it passes through f16.
 class Overflowing final : public Layer {
  public:
   Overflowing() : Layer("overflowing") {}
@@ -293,7 +293,7 @@ TEST(LossScaling, LeavesOutStepsThatOverflowAndHalvesUntilTheyFit) {
                  {.rate = 0.5f, .decay = 0, .max_norm = 0, .loss_scaler = {.interval = 3}});
       const std::uint64_t before = run.engine.weights_hash();
       const Snapshot start = run.engine.snapshot();
-      // On one rank only: 3 * 65536 and 3 * 32768 are beyond f16, 3 * 16384 is not.
+      // On one rank only: 3 * 65536 and 3 * 32768 are beyond f16, and 3 * 16384 is not.
       const float x = context.mesh.dp_rank == 1 ? 3 : 0;
       for (const double scale : {65536, 32768}) {
         const StepResult bad = run.step(x);

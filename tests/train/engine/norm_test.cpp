@@ -1,4 +1,4 @@
-// The order in which squares of gradients are added, and which of them count.
+// Tests the order in which squares of gradients are added, and which of them count.
 #include "troupe/train/optimizers/norm.hpp"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,8 @@ using internal::counted_ranges;
 using internal::CountedRange;
 using internal::sums_of_units;
 
-/// Two units: replicated and sharded tensors by turns; sharded alone.
+/// Returns an index of two units: one with replicated and sharded tensors in turn, one with a
+/// sharded tensor only.
 Index mixed_index(int dp = 1) {
   Index index;
   const int first = index.begin_unit("first");
@@ -46,7 +47,7 @@ TEST(CountedRanges, LeaveReplicatedTensorsOutOnOthersAndKeepChunksApart) {
             (std::vector<CountedRange>{{{0, kChunk}, 0}}));
 }
 
-// Whoever owns it, a chunk has the same ranges.
+// A chunk has the same ranges, whichever rank owns it.
 TEST(CountedRanges, OfOwnersAreThoseOfTheWhole) {
   const Index index = mixed_index(5);
   std::vector<CountedRange> of_owners;
@@ -70,7 +71,7 @@ TEST(CountedRanges, OfOwnersAreThoseOfTheWhole) {
 
 TEST(Squares, AreAddedByUnitAndChunkWhoeverOwnsThem) {
   const Index two = mixed_index(2);  // units of 6 and 2 chunks
-  // Numbers whose sum depends on the order.
+  // The sum of these numbers depends on the order.
   const std::vector<double> first = {1e16, 1, 1, -1e16, 3, 1}, second = {1e16, 1};
   const std::vector<double> whole = {1e16, 1, 1, -1e16, 3, 1, 1e16, 1};
   const std::vector<double> of_owners = {1e16, 1, 1, 1e16, -1e16, 3, 1, 1};
@@ -82,7 +83,7 @@ TEST(Squares, AreAddedByUnitAndChunkWhoeverOwnsThem) {
 }
 
 TEST(Squares, OfUnitsAreAddedInTheOrderOfUnitAndTpIndexWhateverStageHasThem) {
-  // Unit u on tp index t has 10 u + t.
+  // Unit u on tp index t has the value 10 u + t.
   const double big = 1e16;
   const std::vector<double> one_stage = {big, 1, -big, 1, 1, 3};  // tp 0: three units, then tp 1
   const double expected = ((((big + 1) + 1) + 1) + -big) + 3;

@@ -1,5 +1,5 @@
-// Communication runs beside backward: on a wire that sleeps, with layers that sleep, so that
-// neither needs a CPU.
+// Tests that communication runs beside backward, on a wire that sleeps and with layers that
+// sleep, so that neither needs a CPU.
 #include "tests/train/engine/ranks.hpp"
 #include "troupe/runtime/base/clock.hpp"
 
@@ -15,8 +15,8 @@ constexpr Duration kPass = milliseconds(10);
 constexpr std::int64_t kWide = 64 * 1024;
 constexpr int kLayers = 30;
 
-/// y = x, with `size` weights that it asks for and does not use. Its passes take time as a
-/// device's do.
+/// A layer y = x with `size` weights that it requests and does not use. Its passes sleep, like
+/// the host during a device's pass.
 class Slow final : public Layer {
  public:
   Slow(std::string name, std::int64_t size, Duration forward)
@@ -29,12 +29,12 @@ class Slow final : public Layer {
   void forward(const Run& run, const Tensors& w, TensorView x, TensorView y, TensorView,
                TensorView) const override {
     EXPECT_GT(w[id_].as<float>()[size_ - 1], 0.9f);
-    std::this_thread::sleep_for(forward_);  // what it simulates
+    std::this_thread::sleep_for(forward_);  // the simulated computation
     run.device.copy(run.queue(), y.data, x.data, static_cast<std::size_t>(x.bytes()));
   }
   void backward_input(const Run& run, const Tensors&, TensorView dy, TensorView, TensorView,
                       TensorView, TensorView, TensorView dx) const override {
-    std::this_thread::sleep_for(kPass);  // what it simulates
+    std::this_thread::sleep_for(kPass);  // the simulated computation
     if (dx.data != nullptr)
       run.device.copy(run.queue(), dx.data, dy.data, static_cast<std::size_t>(dy.bytes()));
   }
@@ -50,7 +50,7 @@ class Slow final : public Layer {
   TensorId id_ = -1;
 };
 
-/// Wide layers between a small one and the loss.
+/// Returns a model of wide layers between a small one and the loss.
 Model slow_model(Duration forward) {
   Model model;
   model.push_back(std::make_unique<Slow>("small", 64, forward));
@@ -60,20 +60,21 @@ Model slow_model(Duration forward) {
   return model;
 }
 
-/// A pass and its communication: together, and each with nothing beside it. Waits inside of the
-/// pass count as much as those behind it.
+/// Times of a pass and its communication: both together, and each alone. Waiting inside the pass
+/// counts as much as waiting after it.
 struct Observed {
   StepTrace trace = {};
   Duration together{}, computation{}, communication{};
 
-  /// Of the time that computation and communication could share, how much they did.
+  /// Returns the part of the time that computation and communication did share, of the time that
+  /// they could share.
   double hidden() const {
     return std::chrono::duration<double>(computation + communication - together) /
            std::chrono::duration<double>(std::min(communication, computation));
   }
 };
 
-/// Two engines of a rank over the same layers: one with a partner, and one with nobody.
+/// Two engines of a rank over the same layers: one with a partner, and one alone.
 struct Pair {
   Pair(RankContext& context, int zero, Duration forward)
       : dp(*context.mesh.dp),
@@ -85,7 +86,7 @@ struct Pair {
 
   std::span<const MicroBatch> micros() const { return std::span(&micro, 1); }
 
-  /// What the wire takes for one operation on every unit.
+  /// Returns the time that the wire takes for one operation on every unit.
   template <class F>
   Duration all_units(F&& operate) {
     std::vector<float> slab;
@@ -137,11 +138,12 @@ struct Pair {
   Engine engine, alone;
 };
 
-/// Of three, the shortest of each time: other work on the machine only makes them longer. The wire
-/// takes `share` of a layer's pass for its operation.
+/// Observes three passes and returns the shortest of each time: other programs on the machine
+/// only make times longer. The wire needs `share` of a layer's pass for its operation.
 Observed observe(double share, int zero, Observed (Pair::*pass)() = &Pair::backward) {
   const double seconds = std::chrono::duration<double>(kPass).count() * share;
-  const double bytes = 4.0 * kWide * (zero == 0 ? 1 : 0.5);  // of 2 ranks: 2(N-1)/N, (N-1)/N
+  const double bytes = 4.0 * kWide * (zero == 0 ? 1 : 0.5);  // factor for 2 ranks: 2(N-1)/N or
+                                                             // (N-1)/N
   std::vector<Observed> all;
   const RankBody body = [&](RankContext& context) {
     Pair pair(context, zero, pass == &Pair::forward ? kPass : Duration{});
@@ -181,7 +183,7 @@ TEST(Overlap, HidesNineTenthsOfTheGathersBehindForward) {
 TEST(Overlap, HidesNineTenthsOfBackwardBehindASlowerWire) {
   const Observed o = observe(1.5, 0);
   EXPECT_GE(o.hidden(), 0.9);
-  EXPECT_GT(o.trace.exposed, o.communication / 5);  // what no overlap can hide
+  EXPECT_GT(o.trace.exposed, o.communication / 5);  // no overlap can hide this part
 }
 
 TEST(Overlap, SubmitsFourFifthsOfTheBytesBeforeBackwardEnds) {

@@ -1,5 +1,5 @@
-// Pipelines against the plain run of the same micro-batches: the same bits of weights, moments,
-// losses and norms, with the clip and dropout active, on the built-in GEMM.
+// Tests pipelines against the plain run of the same micro-batches: the same bits of weights,
+// moments, losses and norms. The clip and dropout are active, and products use the built-in GEMM.
 #include "tests/train/engine/ranks.hpp"
 #include "troupe/train/engine/internal/slots.hpp"
 #include "troupe/train/engine/model_plan.hpp"
@@ -33,7 +33,7 @@ Experiment experiment(std::int64_t layers, const Layout& layout) {
   return e;
 }
 
-/// The same on one stage.
+/// Returns the same experiment on one stage.
 Experiment plain_of(Experiment e) {
   e.layout.pp = 1;
   e.wire = Wire::local;
@@ -49,7 +49,7 @@ class Pipelines : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(kernels::use_blas(kernels::Blas::builtin)); }
 
-  /// Every rank gives the record, and the clip had something to do.
+  /// Expects this record on every rank, and that the clip was active.
   static void expect(const Experiment& e, const Record& record) {
     SCOPED_TRACE(text_of_case(e.layout));
     for (const Record& one : run(e)) EXPECT_EQ(one, record);
@@ -57,7 +57,7 @@ class Pipelines : public ::testing::Test {
   }
   static void expect_plain(const Experiment& e) { expect(e, run(plain_of(e)).front()); }
 
-  /// All three schedules on 2 to 4 ranks, with 1 to 8 micro-batches.
+  /// Compares all three schedules with the plain run, on 2 to 4 ranks with 1 to 8 micro-batches.
   static void expect_plain_of_all(const std::function<void(Experiment&)>& change) {
     for (const int pp : {2, 3, 4})
       for (int micro = 1; micro <= 8; ++micro) {
@@ -130,7 +130,7 @@ TEST_F(Pipelines, GiveTheBitsOfThePlainRunInSixteenBits) {
     for (const Recompute recompute : {Recompute::none, Recompute::full}) {
       Experiment e =
           experiment(4, {.pp = 2, .micro = 4, .compute = compute, .recompute = recompute});
-      e.optimizer.loss_scaler.initial = 1024;  // no step is left out
+      e.optimizer.loss_scaler.initial = 1024;  // no step is skipped
       expect_plain(e);
     }
   expect_plain(experiment(4, {.dp = 2, .pp = 2, .zero = 1, .micro = 2, .compute = DType::bf16}));
@@ -141,7 +141,7 @@ TEST_F(Pipelines, GiveTheBitsOfThePlainRunWithOffload) {
       experiment(2, {.dp = 2, .pp = 2, .zero = 1, .micro = 2, .offload = Offload::optimizer}));
 }
 
-/// A schedule of the text, in a file that lives as long as this.
+/// A schedule as a file that lives as long as this object.
 class ScheduleFile {
  public:
   explicit ScheduleFile(const std::string& text)
@@ -234,7 +234,7 @@ TEST_F(Pipelines, GoOnFromSnapshotsOfOtherNumbersOfStages) {
     });
 }
 
-/// Bytes that a rank sends in a step to other stages, and to the one that shares its embedding.
+/// Bytes that a rank sends in a step: to other stages, and to the rank that shares its embedding.
 struct Sent {
   std::uint64_t stages = 0, tied = 0;
 };
@@ -338,7 +338,7 @@ TEST_F(Pipelines, TraceTheTimeInWhichTheyWaitForOtherStages) {
   });
 }
 
-/// What the ranks of a pipeline say to a layout: the same sentence.
+/// Returns the sentence with which all ranks of a pipeline refuse a layout.
 std::string pipeline_refusal_of(const Layout& layout, std::int64_t layers) {
   std::vector<std::string> messages(static_cast<std::size_t>(layout.pp), "none");
   on_mesh(mesh_of(layout), Wire::local, [&](RankContext& context) {
@@ -347,7 +347,7 @@ std::string pipeline_refusal_of(const Layout& layout, std::int64_t layers) {
     } catch (const InvalidArgument& error) {
       messages[static_cast<std::size_t>(context.mesh.pp_rank)] = error.message();
     }
-    context.mesh.world->barrier();  // no rank was given up
+    context.mesh.world->barrier();  // the group still works on every rank
   });
   for (const std::string& message : messages) EXPECT_EQ(message, messages.front());
   return messages.front();
@@ -386,7 +386,8 @@ TEST_F(Pipelines, WhoseMiddleStagesShareATensorAreRefused) {
   }
 }
 
-/// A step in which `spoil` makes one stage fail ends on every rank, and says on which one it began.
+/// `spoil` makes one stage fail. Expects that the step ends on every rank, with the stage on
+/// which the failure began.
 void expect_end(const std::function<void(Rows&)>& spoil, int failing) {
   const Experiment e = experiment(4, {.pp = 4, .micro = 4});
   on_mesh({.pp = 4}, Wire::local, [&](RankContext& context) {

@@ -1,4 +1,4 @@
-// A plan's numbers against those of an engine that has run.
+// Tests a plan's numbers against those of an engine that has run.
 #include "tests/train/engine/ranks.hpp"
 #include "troupe/train/engine/model_plan.hpp"
 
@@ -11,7 +11,7 @@ constexpr GptShape kPlannedShape{
     .vocabulary = 61, .context = 16, .layers = 3, .heads = 2, .channels = 24};
 constexpr std::int64_t kPlannedBatch = 8;
 
-/// One that 2 and 4 ranks divide, and 2 and 4 stages.
+/// A shape that 2 and 4 ranks divide, and 2 and 4 stages.
 constexpr GptShape kDividedShape{
     .vocabulary = 61, .context = 16, .layers = 4, .heads = 4, .channels = 32};
 
@@ -41,11 +41,11 @@ void expect_equal(const Store::Bytes& engine, const Store::Bytes& planned) {
 
 collective::Traffic traffic_of(const std::unique_ptr<collective::Communicator>& group) {
   if (group == nullptr) return {};
-  group->barrier();  // behind what was begun
+  group->barrier();  // waits for operations that have begun
   return group->traffic();
 }
 
-/// What each group of a rank has moved.
+/// The bytes that each group of a rank has moved.
 struct Moved {
   collective::Traffic dp, tp, pp, tied;
   explicit Moved(const collective::Mesh& mesh)
@@ -55,7 +55,8 @@ struct Moved {
         tied(traffic_of(mesh.tied)) {}
 };
 
-/// Counters round down once, from their group's beginning.
+/// Expects `bytes` between the two counts. Counters round down once, from their group's
+/// beginning.
 void expect_moved(std::uint64_t begin, std::uint64_t end, std::uint64_t bytes) {
   EXPECT_NEAR(static_cast<double>(end - begin), static_cast<double>(bytes), 1.0);
 }
@@ -69,8 +70,8 @@ void expect_payload(const collective::Traffic& before, const collective::Traffic
   expect_moved(before.broadcast, after.broadcast, planned.broadcast);
 }
 
-/// Runs a step and holds what the engine, the device and the communicators of each rank count
-/// against its plan.
+/// Runs a step and compares the counts of each rank's engine, device and communicators with its
+/// plan.
 void expect_as_planned(const GptShape& shape, const Layout& layout,
                        const OptimizerOptions& optimizer) {
   on_mesh(mesh_of(layout), Wire::local, [&](RankContext& context) {
@@ -162,13 +163,14 @@ TEST(Plan, IsWhatTheEngineCountsIn16Bits) {
   expect({.dp = 2, .tp = 2, .pp = 2, .zero = 1, .micro = 2, .sequence = true});
 }
 
-/// Bytes of the activations of a micro-batch between two layers.
+/// Returns the bytes of a micro-batch's activations between two layers.
 std::int64_t stream_bytes(const Layout& layout) {
   return 4 * input_of(layout).shape.count() * kDividedShape.channels;
 }
 
-// Four sums of activations a block, two more where full recompute runs it again (all but the last
-// one); one for the embedding and one for the head; the statistics of the divided cross entropy.
+// Each block sums activations four times. Full recompute runs all blocks but the last again,
+// which adds two sums each. The embedding and the head add one sum each, and the divided cross
+// entropy adds its statistics.
 TEST(Plan, OfTensorParallelRanksHasThePayloadOfTheLiterature) {
   for (const int tp : {2, 4})
     for (const bool sequence : {false, true})
@@ -180,7 +182,7 @@ TEST(Plan, OfTensorParallelRanksHasThePayloadOfTheLiterature) {
         const std::int64_t sums =
             4 * blocks + (recompute == Recompute::full ? 2 * (blocks - 1) : 0) + 2;
         const std::int64_t statistics = 12 * rows * tp;
-        // Norms' weights and biases, and biases of the products that are summed.
+        // Weights and biases of norms, and biases of the products whose results are summed.
         const std::int64_t partial = sequence ? 4 * (6 * blocks + 2) * channels : 0;
         const std::int64_t twice =
             layout.micro * (2 * sums * stream_bytes(layout) + statistics) + 2 * partial;
@@ -231,7 +233,8 @@ TEST(Plan, SearchTriesMeshesThatTheModelAllows) {
                              std::to_string(layout.pp);
     if (meshes.empty() || meshes.back() != text) meshes.push_back(text);
   }
-  // dp x tp x pp: four heads and four blocks, so neither of 8; eight samples in two micro-batches.
+  // dp x tp x pp. There are four heads and four blocks, so neither tp nor pp is 8; there are
+  // eight samples in two micro-batches.
   EXPECT_EQ(meshes, (std::vector<std::string>{"4x1x2", "4x2x1", "2x1x4", "2x2x2", "2x4x1", "1x2x4",
                                               "1x4x2"}));
 }
@@ -288,7 +291,7 @@ std::string memory_error_of(F&& call) {
 
 TEST(Plan, IsSaidByAnEngineWhoseWeightsDoNotFit) {
   on_ranks(2, Wire::local, [](RankContext& context) {
-    // 2^47 bytes of weights: more than a process can address.
+    // 2^47 bytes of weights are more than a process can address.
     const GptShape huge{.vocabulary = std::int64_t{1} << 40, .layers = 1, .channels = 32};
     const std::string text =
         memory_error_of([&] { Engine(gpt(huge), {.dp = 2}, context.mesh, context.device, {}); });
@@ -318,7 +321,7 @@ TEST(Plan, IsSaidByAStepWhoseActivationsDoNotFit) {
   });
 }
 
-/// Has no room for the values that it makes, or for its prediction.
+/// A layer without room for the values that it makes, or for its prediction.
 class Greedy final : public Layer {
  public:
   Greedy() : Layer("greedy") {}

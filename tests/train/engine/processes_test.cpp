@@ -1,4 +1,4 @@
-// The same bits when ranks are processes over shared memory.
+// Tests that ranks in processes over shared memory give the same bits as ranks in threads.
 #include "tests/actors/children.hpp"
 #include "tests/train/engine/ranks.hpp"
 
@@ -9,7 +9,8 @@
 namespace troupe::train::testing {
 namespace {
 
-/// Every rank is a process; their moments' hashes are those of the same run on threads.
+/// Runs every rank as a process. Their hashes of moments must be those of the same run on
+/// threads.
 void expect_bits_of_threads(const Layout& layout) {
   Experiment e;
   e.layout = layout;

@@ -1,4 +1,4 @@
-// Engines on several ranks: threads of this process, over `local` or `shm`.
+// Helpers that run engines on several ranks: threads of this process, over `local` or `shm`.
 #pragma once
 
 #include "troupe/actors/collective/local/local.hpp"
@@ -28,7 +28,7 @@ enum class Wire : std::uint8_t { local, shm };
 struct GptShape {
   std::int64_t vocabulary = 61, context = 16, layers = 2, heads = 2, channels = 32;
   float dropout = 0;
-  bool tied = true;  ///< the head and the embedding
+  bool tied = true;  ///< whether the head shares the embedding
 };
 
 inline Model gpt(const GptShape& shape) {
@@ -65,8 +65,8 @@ struct Rows {
   }
 };
 
-/// Rows [first, end) of the step's batch: a function of (step, row), a share of the targets
-/// ignored.
+/// Returns rows [first, end) of the step's batch. They depend on (step, row) only, and a share of
+/// the targets is ignored.
 inline Rows rows_of(const GptShape& shape, std::int64_t step, std::int64_t first, std::int64_t end,
                     double ignored = 0) {
   Rows rows;
@@ -88,7 +88,7 @@ inline Rows rows_of(const GptShape& shape, std::int64_t step, std::int64_t first
   return rows;
 }
 
-/// The rank's consecutive share of `batch` rows, in `micro` consecutive parts.
+/// Returns the rank's share of `batch` consecutive rows, in `micro` consecutive parts.
 inline std::vector<Rows> share_of(const GptShape& shape, std::int64_t step, std::int64_t batch,
                                   int rank, int ranks, int micro, double ignored = 0) {
   const std::int64_t first = batch * rank / ranks, end = batch * (rank + 1) / ranks;
@@ -105,7 +105,7 @@ inline std::vector<MicroBatch> micros_of(std::vector<Rows>& parts) {
   return micros;
 }
 
-/// One rank's engine with what it stands on.
+/// The mesh and device of one rank, for its engine.
 struct RankContext {
   collective::Mesh mesh;
   kernels::Device device;
@@ -123,13 +123,13 @@ inline std::vector<std::unique_ptr<collective::Communicator>> group_of(
   return group;
 }
 
-/// The mesh of a layout.
+/// Returns the shape of a layout's mesh.
 inline collective::MeshShape mesh_of(const Layout& layout) {
   return {.dp = layout.dp, .tp = layout.tp, .pp = layout.pp};
 }
 
-/// Runs the body on a thread per rank of the mesh; an exception fails the test and ends the other
-/// ranks.
+/// Runs the body on a thread for each rank of the mesh. An exception fails the test and ends the
+/// other ranks.
 inline void on_mesh(const collective::MeshShape& shape, Wire wire, const RankBody& body,
                     const collective::LocalOptions& options = {}) {
   auto group = group_of(shape.ranks(), wire, options);
@@ -148,20 +148,20 @@ inline void on_mesh(const collective::MeshShape& shape, Wire wire, const RankBod
   for (std::thread& thread : threads) thread.join();
 }
 
-/// The same of data-parallel ranks.
+/// Runs the body on data-parallel ranks, as on_mesh() does.
 inline void on_ranks(int ranks, Wire wire, const RankBody& body,
                      const collective::LocalOptions& options = {}) {
   on_mesh({.dp = ranks}, wire, body, options);
 }
 
-/// What a run left on one rank.
+/// The results of a run on one rank.
 struct Record {
   std::vector<double> losses, norms;
   std::uint64_t weights = 0, moments = 0;
   friend bool operator==(const Record&, const Record&) = default;
 };
 
-/// XXH64 over all tensors of a snapshot, moments too.
+/// Returns XXH64 over all tensors of a snapshot, with the moments.
 inline std::uint64_t hash_of(const Snapshot& snapshot) {
   std::vector<std::uint64_t> hashes;
   for (const NamedTensor& tensor : snapshot.tensors)
@@ -196,7 +196,7 @@ inline Record run_on(RankContext& context, const Experiment& e) {
   return record;
 }
 
-/// Index = rank.
+/// Runs the experiment; returns a record for each rank.
 inline std::vector<Record> run(const Experiment& e) {
   std::vector<Record> records(static_cast<std::size_t>(e.layout.ranks()));
   on_mesh(mesh_of(e.layout), e.wire, [&](RankContext& context) {

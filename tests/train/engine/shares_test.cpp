@@ -1,4 +1,5 @@
-// Any number of ranks equals one, though shares, micro-batches and counted targets are unequal.
+// Tests that any number of ranks gives the results of one rank, though shares, micro-batches and
+// counted targets are unequal.
 #include "tests/train/engine/ranks.hpp"
 
 #include <algorithm>
@@ -34,7 +35,7 @@ TEST(UnequalShares, TheLossFalls) {
   EXPECT_LT(alone.losses.back(), alone.losses.front() - 0.1);
 }
 
-// Three ranks share two rows: one of them has none, and all end with the same weights.
+// Three ranks share two rows, so one rank has none. All end with the same weights.
 TEST(UnequalShares, ARankMayHaveNoSamples) {
   Experiment few = with({.dp = 3, .zero = 3});
   few.batch = 2;

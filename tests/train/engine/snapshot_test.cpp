@@ -1,4 +1,5 @@
-// A snapshot is in no layout: runs go on bitwise, in the same layout or out of another one.
+// Tests that a snapshot depends on no layout: a run goes on bit by bit, in the same layout or
+// another one.
 #include "tests/train/engine/ranks.hpp"
 
 namespace troupe::train::testing {
@@ -33,7 +34,7 @@ bool same(const Snapshot& a, const Snapshot& b) {
   return true;
 }
 
-/// Of two steps in a layout, the same on every rank.
+/// Returns the snapshot after two steps in a layout; it must be the same on every rank.
 Snapshot snapshot_after_two(const Layout& layout) {
   std::vector<Snapshot> all(static_cast<std::size_t>(layout.dp));
   on_ranks(layout.dp, Wire::local, [&](RankContext& context) {
@@ -54,7 +55,7 @@ TEST(Snapshots, ARestoredRunGoesOnBitwise) {
       auto whole = engine_of(context, layout);
       const std::vector<StepResult> all = train(*whole, context, 0, 5);
       Engine restored(gpt(kSavedShape), layout, context.mesh, context.device, {});
-      Engine* again = &restored;  // without initialize(): dropout's seed comes with the snapshot
+      Engine* again = &restored;  // without initialize(): the snapshot contains dropout's seed
       again->restore(middle);
       const std::vector<StepResult> rest = train(*again, context, 2, 5);
       for (std::size_t i = 0; i < rest.size(); ++i) {

@@ -1,5 +1,5 @@
-// Tensor and sequence parallelism in the engine: close to one rank, the same on all ranks, and the
-// same bits for every zero and number of micro-batches' reductions.
+// Tests tensor and sequence parallelism in the engine: close to one rank, the same on all ranks,
+// and the same bits for every zero and every number of reductions.
 #include "tests/train/engine/ranks.hpp"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace troupe::train::testing {
 namespace {
 
 Experiment divided_run(const Layout& layout, float dropout = 0) {
-  // A vocabulary that neither 2 nor 4 divides, and heads that both do.
+  // A vocabulary that neither 2 nor 4 divides, and a number of heads that both divide.
   Experiment e{.layout = layout, .ignored = 0.3};
   e.shape.heads = 4;
   e.shape.dropout = dropout;
@@ -38,7 +38,7 @@ class TensorParallel : public ::testing::Test {
   void SetUp() override { ASSERT_TRUE(kernels::use_blas(kernels::Blas::builtin)); }
 };
 
-// weights_hash() refuses replicated tensors that differ over tp, so it is also their hash.
+// weights_hash() refuses replicated tensors that differ over tp, so their hashes are equal too.
 TEST_F(TensorParallel, TwentyLossesAreThoseOfOneRankAndReplicatedTensorsStayTheSame) {
   for (const float dropout : {0.0f, 0.1f}) {
     Experiment plain = divided_run({}, dropout);
@@ -112,7 +112,7 @@ struct Trained {
   std::uint64_t hash = 0;
 };
 
-/// Every rank's results are the same.
+/// Trains in a layout; expects the same results on every rank.
 Trained train_in(const Layout& layout, const Snapshot* from = nullptr, int steps = 2) {
   const Experiment e = divided_run(layout, 0.1f);
   std::vector<Trained> all(static_cast<std::size_t>(layout.ranks()));

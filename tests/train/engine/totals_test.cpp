@@ -1,4 +1,4 @@
-// What ranks agree on before a step, from the counts of all of them.
+// Tests what ranks agree on before a step, from the counts of all ranks.
 #include "troupe/train/engine/internal/totals.hpp"
 
 #include "troupe/train/engine/engine.hpp"
@@ -12,7 +12,7 @@ namespace {
 
 using collective::MeshShape;
 
-/// Ranks of dp index d have d + 1 samples, 10 targets for each, and d batches.
+/// Returns counts: ranks of dp index d have d + 1 samples, 10 targets for each, and d batches.
 std::vector<Counts> counts_of(const MeshShape& shape) {
   std::vector<Counts> all;
   for (int rank = 0; rank < shape.ranks(); ++rank) {

@@ -1,4 +1,5 @@
-// What a rank refuses or breaks is heard by all ranks of the world, whatever axes divide it.
+// Tests that all ranks of the world learn of a refusal or failure of one rank, whichever axes
+// divide the world.
 #include "tests/train/engine/divided_layers.hpp"
 #include "tests/train/engine/ranks.hpp"
 
@@ -24,7 +25,7 @@ std::string refusal_of(F&& call) {
   return "none";
 }
 
-/// Whether the message has the part; else the test shows it.
+/// Expects that the message contains the part; prints the message otherwise.
 void expect_refusal(const std::string& message, const std::string& part) {
   EXPECT_NE(message.find(part), std::string::npos) << message << "\nhas no: " << part;
 }
@@ -45,7 +46,7 @@ struct Member {
   Rows rows;
 };
 
-// Each rank of the square in turn is the one that differs; ranks 2 and 3 have dp index 1.
+// Each rank of the square is once the one that differs; ranks 2 and 3 have dp index 1.
 TEST(World, RefusesDifferentBatchesOnRanksOfOneDpIndexAndGoesOn) {
   for (const int odd : {0, 1, 2, 3})
     on_mesh(kSquare, Wire::local, [&](RankContext& context) {
@@ -139,7 +140,7 @@ TEST(World, ChangesNothingOnALossThatIsNotFinite) {
       const Snapshot good = member.engine.snapshot();
       Snapshot bad = good;
       const float nan = std::numeric_limits<float>::quiet_NaN();
-      // A row of the vocabulary that the second rank has.
+      // A row of the vocabulary that belongs to the second rank.
       for (NamedTensor& tensor : bad.tensors)
         if (tensor.name == "transformer.wte.weight")
           std::memcpy(tensor.bytes.data() + tensor.bytes.size() - sizeof nan, &nan, sizeof nan);
@@ -164,7 +165,7 @@ TEST(World, StopsOnAnErrorInTheMiddleOfAStepOfAnyDpIndex) {
   });
 }
 
-// Alone in its dp group, the stopped rank must still end those that share its tensors.
+// The stopped rank is alone in its dp group. It must still end the ranks that share its tensors.
 TEST(World, StopsWithoutADpGroup) {
   on_mesh({.tp = 2}, Wire::local, [](RankContext& context) {
     Member member(context, {.tp = 2});
@@ -181,7 +182,7 @@ TEST(World, DoesNotWaitForeverForARankThatSharesItsTensors) {
   on_mesh({.tp = 2}, Wire::local, [&](RankContext& context) {
     Member member(context, {.tp = 2});
     context.mesh.world->set_timeout(std::chrono::milliseconds(200));
-    if (context.mesh.tp_rank == 1) return ended.wait();  // alive, and makes no call
+    if (context.mesh.tp_rank == 1) return ended.wait();  // alive, but makes no call
     const std::string message = refusal_of([&] { member.step(); });
     ended.count_down();
     expect_refusal(message, "rank 1");
@@ -212,7 +213,7 @@ struct Floats {
   std::vector<float> values;
 };
 
-// The fault shows on dp index 0 and 1 alike; each rank says the same, and none waits.
+// The fault appears on dp index 0 and 1 alike. Each rank gives the same error, and none waits.
 TEST(World, FindsReplicatedTensorsThatDifferOverTpOnAllRanks) {
   on_mesh(kSquare, Wire::local, [](RankContext& context) {
     Layout layout = kSquareLayout;

@@ -1,4 +1,4 @@
-// check_gradients() finds what is wrong with a user's layer, and says what.
+// Tests check_gradients(): it finds and names the mistake in a user's layer.
 #include "troupe/train/layers/check.hpp"
 
 #include "troupe/runtime/base/error.hpp"
@@ -29,7 +29,7 @@ enum class Mistake {
   keeps_ids,
 };
 
-/// y[r, c] = x[r, c] * w[c], with one mistake.
+/// A layer y[r, c] = x[r, c] * w[c] with one mistake.
 class Scale final : public Layer {
  public:
   Scale(std::int64_t channels, Mistake mistake)
@@ -82,7 +82,7 @@ class Scale final : public Layer {
 
  private:
   bool is(Mistake mistake) const { return mistake_ == mistake; }
-  /// The last of 32 doubles, or the one after it.
+  /// Returns the index of the last of 32 doubles, or one more with the mistake.
   std::ptrdiff_t past(Mistake mistake) const { return is(mistake) ? 32 : 31; }
 
   std::int64_t channels_;
@@ -132,7 +132,8 @@ TEST(CheckGradients, FindsEveryMistakeAndNamesIt) {
     EXPECT_NE(found(mistake).find(sentence), std::string::npos) << found(mistake);
 }
 
-/// Sum of squares of each row, halved; the loss scale in its gradient or not.
+/// Half the sum of squares of each row. Its gradient contains the loss scale, or by mistake does
+/// not.
 class Squares final : public Layer {
  public:
   explicit Squares(bool scales) : Layer("squares"), scales_(scales) {}
@@ -173,7 +174,7 @@ TEST(CheckGradients, FindsALossThatLeavesTheLossScaleOut) {
 TEST(CheckGradients, FindsOneWrongElementThatItDoesNotTry) {
   Scale layer(200, Mistake::one_element);
   CheckOptions options{.input = {DType::f64, {3, 200}}};
-  options.elements = 2;  // 0 and 100: the wrong one is 1
+  options.elements = 2;  // checks elements 0 and 100; the wrong one is 1
   try {
     check_gradients(layer, options);
     ADD_FAILURE() << "element 1 is wrong";

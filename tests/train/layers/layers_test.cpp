@@ -1,5 +1,5 @@
-// Every layer's backward is the derivative of its forward, at odd sizes; it stays inside its
-// memory.
+// Tests that every layer's backward is the derivative of its forward, at odd sizes, and that it
+// stays inside its memory.
 #include "troupe/runtime/base/error.hpp"
 #include "troupe/train/layers/check.hpp"
 #include "troupe/train/layers/dense.hpp"
@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(OddSizes, Llama,
                                          std::tuple(3, 3, 3), std::tuple(1, 4, 2)));
 
 TEST(Attention, LongRowsHaveTheGradientsOfTheirDifferences) {
-  // online softmax: the step's second-order error grows with the row
+  // With the online softmax, the second-order error of the difference step grows with the row.
   GptBlock block("h", {.channels = 2, .heads = 1, .inner = 3});
   CheckOptions options{.input = {DType::f64, {1, parts::kKeptProbabilities + 1, 2}}};
   options.elements = 2;

@@ -1,4 +1,4 @@
-// Models: sizes, names, gradients, and equality with selective recompute.
+// Tests models: sizes, names, gradients, and equal results with selective recompute.
 #include "troupe/train/models/models.hpp"
 
 #include "troupe/kernels/gemm/blas.hpp"
@@ -148,7 +148,7 @@ TEST(Cnn, HasTheGradientsOfItsDifferences) {
   EXPECT_EQ(check_gradients(model, options).tensors.size(), 9u);
 }
 
-/// A model with values, ready for forward().
+/// A model with values that is ready for forward().
 struct Bench {
   Model model;
   Workbench bench;
@@ -174,7 +174,7 @@ struct Bench {
   }
   double mean_loss(bool training = false) {
     const double rows = static_cast<double>(bench.output().count());
-    return bench.forward(training) * (rows + 3) / rows;  // the bench divides by three more
+    return bench.forward(training) * (rows + 3) / rows;  // the bench divides by three more rows
   }
 };
 

@@ -1,4 +1,4 @@
-// Every model learns one batch by heart through the engine, whatever its input is.
+// Tests that every model learns one batch by heart through the engine, whatever its input is.
 #include "troupe/train/engine/engine.hpp"
 #include "troupe/train/models/models.hpp"
 

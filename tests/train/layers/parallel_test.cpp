@@ -1,6 +1,6 @@
-// Layers that tensor-parallel ranks divide give what one rank gives: outputs, input gradients and
-// weight gradients, with and without sequence parallelism; and they move the payload that the
-// formulas say.
+// Tests layers that tensor-parallel ranks divide. Outputs, input gradients and weight gradients
+// equal those of one rank, with and without sequence parallelism. The layers move the payload
+// that the formulas give.
 #include "tests/train/layers/tensor_ranks.hpp"
 #include "troupe/kernels/gemm/blas.hpp"
 #include "troupe/runtime/base/error.hpp"
@@ -45,8 +45,8 @@ models::Gpt2Config small_gpt(std::int64_t vocabulary) {
           .dropout = 0.2f};
 }
 
-/// Sizes are odd where they may be: rows of ranks end within a sample, vocabularies need padding,
-/// and 5 of a vocabulary leave the last of four ranks with none.
+/// Sizes are odd where they may be. Rows of ranks end within a sample, vocabularies need padding,
+/// and a vocabulary of 5 leaves the last of four ranks without any.
 struct Named {
   const char* name;
   Case what;
@@ -175,7 +175,7 @@ TEST(Divided, PlainLayersAreReplicated) {
   EXPECT_EQ(replicated.gradients, whole.gradients);
 }
 
-/// Payload of one pass forward, and of one backward.
+/// Returns the payload of one forward pass and of one backward pass.
 std::pair<std::uint64_t, std::uint64_t> payload(const Case& c, const Layout& layout) {
   std::pair<std::uint64_t, std::uint64_t> bytes;
   on_tensor_ranks(c, layout, [&](Rank& rank) {
@@ -194,7 +194,7 @@ class PayloadTest : public testing::TestWithParam<std::tuple<int, bool>> {
   const int ranks_ = std::get<0>(GetParam());
   const bool sequence_ = std::get<1>(GetParam());
   const Layout layout_{.tp = ranks_, .sequence = sequence_};
-  /// Of one sum of f32 elements over the ranks.
+  /// Returns the payload of one sum of f32 elements over the ranks.
   std::uint64_t sum(std::uint64_t elements) const {
     const auto n = static_cast<std::uint64_t>(ranks_);
     return 2 * (n - 1) * elements * 4 / n;
@@ -242,7 +242,8 @@ TEST(Divided, MemoryOfARankIsItsPart) {
   EXPECT_EQ(whole.out.bytes(), stream);
   EXPECT_EQ(tp.out.bytes(), stream);
   EXPECT_EQ(sequence.out.bytes(), stream / 4);
-  // qkv, attended, probabilities, and the MLP before and after its activation
+  // Activations inside the block: qkv, attention's output, probabilities, and the MLP before and
+  // after its activation.
   const std::int64_t inside = stream * (3 + 1 + 4 + 4) + 8 * 4 * 16 * 16 * 4;
   const std::int64_t statistics = 2 * 2 * rows * 4;
   EXPECT_EQ(whole.saved, inside + 3 * stream + statistics);

@@ -1,5 +1,5 @@
-// What layers are made of: initial values by global element, parts of bytes, dropout by sample,
-// operations counted.
+// Tests the parts of layers: initial values by global element, parts of buffers, dropout by
+// sample, counted operations.
 #include "troupe/actors/collective/local/local.hpp"
 #include "troupe/kernels/philox/philox.hpp"
 #include "troupe/runtime/base/error.hpp"
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint64_t kSeed = 9;
 
-/// This rank's values of a tensor that is divided as `shard` says.
+/// Returns this rank's values of a tensor that is divided as `shard` says.
 std::vector<double> filled(const Shape& global, const TensorShard& shard, DType type) {
   Index index;
   const TensorId id = index.add(index.begin_unit("u"), "w", global, Group::decay, shard);
@@ -37,7 +37,7 @@ std::vector<double> filled(const Shape& global, const TensorShard& shard, DType 
   return values;
 }
 
-/// The whole tensor, made in one piece.
+/// Returns the whole tensor, made in one piece.
 std::vector<double> whole(std::int64_t count) {
   std::vector<float> values(static_cast<std::size_t>(count));
   kernels::philox_normal(values.data(), count, kSeed, hash_bytes("w", 1), 0, 0.0f, 0.5f);
@@ -49,7 +49,7 @@ TEST(FillNormal, GivesEveryShardItsElementsOfTheWhole) {
   for (const DType type : {DType::f32, DType::f64}) {
     EXPECT_EQ(filled({12, 10}, {}, type), all);
     for (int rank = 0; rank < 2; ++rank) {
-      std::vector<double> rows, columns, groups;  // what the rank should have
+      std::vector<double> rows, columns, groups;  // the values that the rank should have
       for (std::size_t i = 0; i < all.size(); ++i) {
         const int r = static_cast<int>(i / 10), c = static_cast<int>(i % 10);
         if (r / 6 == rank) rows.push_back(all[i]);
@@ -102,7 +102,7 @@ TEST(Carve, CountsAndHandsOutTheSameParts) {
 
 class DropoutTest : public testing::Test {
  protected:
-  /// Ones of these samples, after dropout.
+  /// Returns the result of dropout on ones of these samples.
   std::vector<float> dropped(const std::vector<std::int64_t>& samples, const std::string& name,
                              std::int64_t step) {
     const parts::Dropout dropout(name, 0.25f);
@@ -132,7 +132,7 @@ TEST_F(DropoutTest, RowsOfARankHaveTheBitsOfTheWhole) {
   const std::vector<float> all = dropped(samples, "a", 1);
   const parts::Dropout dropout("a", 0.25f);
   auto group = collective::local_group(4);
-  for (int rank = 0; rank < 4; ++rank) {  // rows of 5 samples in 4 parts end within them
+  for (int rank = 0; rank < 4; ++rank) {  // rows of 5 samples in 4 parts end within samples
     const Layout layout{.tp = 4, .sequence = true};
     const Spec own{DType::f32, {4, 5, 7}, 4};
     std::vector<float> in(static_cast<std::size_t>(own.count()), 1.0f), out(in.size());

@@ -1,5 +1,5 @@
-// Layers on several tensor-parallel ranks, each a thread with a workbench, and what they give
-// together: outputs, losses and gradients of whole tensors.
+// Runs layers on several tensor-parallel ranks, each a thread with a workbench. Returns their
+// joint results: outputs, losses and gradients of whole tensors.
 #pragma once
 
 #include "troupe/actors/collective/local/local.hpp"
@@ -27,7 +27,7 @@ using internal::number;
 using internal::set_number;
 using internal::Workbench;
 
-/// What is computed: layers, their input, the numbers of classes and of ids.
+/// A test case: the layers, their input, and the numbers of classes and ids.
 struct Case {
   std::function<Model()> model;
   Spec input;  ///< its type is the layout's, or i32
@@ -35,12 +35,13 @@ struct Case {
   Recompute recompute = Recompute::none;
 };
 
-/// A number that depends on the two alone.
+/// Returns a number that depends on the two arguments only.
 inline double value_at(std::uint64_t stream, std::int64_t element) {
   return 2 * kernels::philox_uniform(11, stream, static_cast<std::uint64_t>(element)) - 1.0;
 }
 
-/// Calls f(local element, element of the whole tensor) for all that this rank has of a tensor.
+/// Calls f(local element, element of the whole tensor) for each element of a tensor that this
+/// rank has.
 template <class F>
 void for_each_element(const Index& index, TensorId id, F&& f) {
   const TensorPlace& place = index[id];
@@ -58,7 +59,7 @@ void for_each_element(const Index& index, TensorId id, F&& f) {
   }
 }
 
-/// One rank's bench with values that depend on elements of whole tensors alone.
+/// One rank's workbench. Its values depend only on the elements of whole tensors.
 class Rank {
  public:
   Rank(const Case& c, const Layout& layout, collective::Communicator* tp)
@@ -77,11 +78,11 @@ class Rank {
       fill(bench_.targets(), 3, c.classes);
     else
       fill(bench_.direction(), 2, 1);
-    if (bench_.ends_in_loss()) *bench_.targets().as<std::int32_t>() = -1;  // one is ignored
+    if (bench_.ends_in_loss()) *bench_.targets().as<std::int32_t>() = -1;  // one target is ignored
   }
   Workbench& bench() { return bench_; }
   collective::Communicator* tp() { return tp_; }
-  /// Element of the whole that the first of a view's is.
+  /// Returns the element of the whole tensor that is the first of this view.
   std::int64_t first_of(const TensorView& view) const {
     return view.parts == 1 ? 0 : tp_->rank() * view.count();
   }
@@ -142,7 +143,7 @@ inline void on_tensor_ranks(const Case& c, const Layout& layout, const RankBody&
     if (error) std::rethrow_exception(error);
 }
 
-/// Of whole tensors; gradients by name, "input" among them.
+/// Results for whole tensors; gradients by name, with that of the "input".
 struct Outcome {
   double loss = 0;
   std::vector<double> output;
@@ -157,7 +158,7 @@ inline std::vector<double> numbers_of(const TensorView& view) {
   return all;
 }
 
-/// What one rank has.
+/// The results of one rank.
 struct Piece {
   double loss = 0;
   std::vector<double> output, input;
@@ -165,7 +166,8 @@ struct Piece {
   std::map<TensorId, std::vector<double>> gradients;
 };
 
-/// One behind another, or equal bits on all ranks.
+/// Returns the ranks' parts joined, where they are divided. Otherwise all ranks must have equal
+/// bits.
 inline std::vector<double> joined(const std::vector<Piece>& pieces,
                                   std::vector<double> Piece::* part, bool divided) {
   std::vector<double> all = pieces[0].*part;
@@ -179,7 +181,7 @@ inline std::vector<double> joined(const std::vector<Piece>& pieces,
   return all;
 }
 
-/// The whole gradient of a tensor out of those of the ranks.
+/// Returns the whole gradient of a tensor from the gradients of the ranks.
 inline std::vector<double> whole_of(const std::vector<Piece>& pieces,
                                     const std::vector<Index>& indices, TensorId id) {
   const TensorPlace& place = indices[0][id];
@@ -246,7 +248,7 @@ inline double distance(const std::vector<double>& a, const std::vector<double>& 
   return std::sqrt(squares);
 }
 
-/// The whole gradient's norm.
+/// Returns the norm of the whole gradient.
 inline double norm_of(const Outcome& outcome) {
   std::vector<double> lengths;
   for (const auto& [name, gradient] : outcome.gradients)
@@ -254,8 +256,8 @@ inline double norm_of(const Outcome& outcome) {
   return length(lengths);
 }
 
-/// ‖Δ‖ <= tolerance * ‖g‖ for every tensor. Of key biases, whose exact gradient is zero, against
-/// the norm of all: theirs is noise.
+/// Expects ‖Δ‖ <= tolerance * ‖g‖ for every tensor. The exact gradient of key biases is zero, so
+/// theirs is noise: it is compared with the norm of all gradients.
 inline void expect_equal(const Outcome& got, const Outcome& expected, double tolerance) {
   EXPECT_LE(distance(got.output, expected.output), tolerance * length(expected.output));
   ASSERT_EQ(got.gradients.size(), expected.gradients.size());

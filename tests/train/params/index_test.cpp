@@ -1,4 +1,4 @@
-// Shapes, layouts, and where tensors lie.
+// Tests shapes, layouts, and the places of tensors.
 #include "troupe/train/params/index.hpp"
 
 #include "tests/train/params/ranks.hpp"

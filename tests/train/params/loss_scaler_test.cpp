@@ -1,4 +1,5 @@
-// The loss scale: halved by a step that is not finite, doubled by 2,000 good ones in a row.
+// Tests the loss scale: a step that is not finite halves it, and 2,000 good steps in a row double
+// it.
 #include "troupe/train/optimizers/loss_scaler.hpp"
 
 #include "troupe/runtime/base/error.hpp"

@@ -1,5 +1,5 @@
-// Stores with 16-bit weights: the master is what an f32 store has, the weights are it rounded;
-// bytes and traffic are the formulas.
+// Tests stores with 16-bit weights. The master equals the weights of an f32 store, and the
+// weights are the rounded master. Bytes and traffic follow the formulas.
 #include "tests/train/params/ranks.hpp"
 #include "troupe/kernels/half/half.hpp"
 #include "troupe/runtime/base/error.hpp"
@@ -22,7 +22,7 @@ std::uint16_t rounded(DType type, float value) {
   return type == DType::bf16 ? kernels::to_bf16(value) : kernels::to_f16(value);
 }
 
-/// Master, moments and norms after four steps, of every rank.
+/// Returns master, moments and norms of every rank after four steps.
 std::vector<std::pair<std::vector<float>, std::vector<double>>> train(
     const Learner::Options& options) {
   std::vector<std::pair<std::vector<float>, std::vector<double>>> ends(
@@ -35,7 +35,7 @@ std::vector<std::pair<std::vector<float>, std::vector<double>>> train(
   return ends;
 }
 
-// Gradients do not depend on weights here.
+// The gradients of this test do not depend on weights.
 TEST(MixedStoreBits, MasterAndMomentsAreThoseOfAnF32StoreInEveryZero) {
   for (int ranks = 1; ranks <= 4; ++ranks)
     for (int zero = 0; zero <= 3; ++zero)
@@ -157,7 +157,7 @@ TEST(MixedStoreTraffic, GathersHalfOfWhatF32Gathers) {
   for (const int zero : {0, 1, 2, 3})
     on_ranks(2, [&](int rank, collective::Communicator* dp) {
       Learner learner({.zero = zero, .ranks = 2, .micro = 2, .weights = DType::bf16}, rank, dp);
-      learner.values();  // waits
+      learner.values();  // waits for the operations under way
       const auto payload = [&] {
         dp->barrier();
         return dp->traffic();
@@ -179,7 +179,7 @@ TEST(MixedStoreTraffic, GathersHalfOfWhatF32Gathers) {
                                        : 2 * half(4 * kParameters));
       if (zero < 3) {
         EXPECT_EQ(gathered, zero == 0 ? 0 : half(2 * kParameters));
-      } else {  // forward, backward and the loop above, but what stays between passes
+      } else {  // forward, backward and the loop above, without units that stay between passes
         EXPECT_LE(gathered, 5 * half(2 * kParameters));
         EXPECT_GE(gathered, 3 * half(2 * kParameters));
       }

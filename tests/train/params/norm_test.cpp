@@ -1,4 +1,4 @@
-// The clip by the global norm.
+// Tests clipping by the global norm.
 #include "troupe/train/optimizers/norm.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Plans: what fits, how it is said, and the store's own numbers.
+// Tests plans: which layouts fit, the text that says so, and the store's own numbers.
 #include "troupe/train/params/plan.hpp"
 
 #include "tests/train/params/ranks.hpp"
@@ -84,7 +84,7 @@ TEST(Plans, ThatFitAreAllThatFitCheapestFirst) {
   EXPECT_EQ(layout_text(all[7].layout), "dp=2 zero=3");
   EXPECT_EQ(layout_text(all[19].layout), "dp=2 zero=3 recompute=full offload=optimizer");
 
-  // Each of them fits into its own bytes and not into one less.
+  // Each plan fits into its own bytes and not into one byte less.
   for (const Plan& one : all) {
     const auto has = [&](std::int64_t memory) {
       const std::vector<Plan> fitting =

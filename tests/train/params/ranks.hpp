@@ -1,5 +1,5 @@
-/// A model of odd sizes without layers, and ranks that train it on invented gradients: what the
-/// store promises does not depend on where gradients come from.
+/// A model of odd sizes without layers, and ranks that train it on made-up gradients. The store's
+/// promises do not depend on the source of gradients.
 #pragma once
 
 #include "troupe/actors/collective/local/local.hpp"
@@ -17,8 +17,8 @@
 
 namespace troupe::train::testing {
 
-/// An embedding, two blocks, a head that is tied to the embedding, and a unit without tensors. None
-/// of the tensors is a multiple of anything.
+/// Returns an index with an embedding, two blocks, a head that is tied to the embedding, and a
+/// unit without tensors. No size is a multiple of another.
 inline Index odd_model(int dp) {
   Index index;
   const int embedding = index.begin_unit("embedding");
@@ -40,7 +40,7 @@ inline Index odd_model(int dp) {
 inline constexpr std::int64_t kParameters = 65 * 33 + 31 * 33 + 2 * (33 + 99 * 33 + 99) + 1;
 inline constexpr std::int64_t kTied = 65 * 33;
 
-/// A number in [-1, 1) that depends on all of these.
+/// Returns a number in [-1, 1) that depends on all arguments.
 inline float noise(std::uint64_t a, std::uint64_t b, std::uint64_t c, std::uint64_t d) {
   std::uint64_t x = a * 0x9e3779b97f4a7c15u + b * 0xc2b2ae3d27d4eb4fu + c * 0x165667b19e3779f9u + d;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -48,7 +48,7 @@ inline float noise(std::uint64_t a, std::uint64_t b, std::uint64_t c, std::uint6
   return static_cast<float>(static_cast<double>((x ^ (x >> 31)) >> 40) / (1 << 23) - 1.0);
 }
 
-/// Runs the body once for each rank, in a thread of its own; throws what one of them threw.
+/// Runs the body once for each rank, on a thread of its own; throws what one of them threw.
 inline void on_ranks(int ranks, const std::function<void(int, collective::Communicator*)>& body) {
   auto group = collective::local_group(ranks, {.progress = collective::Progress::thread});
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(ranks));
@@ -77,7 +77,7 @@ class Learner {
     bool offload = false;
     OptimizerOptions optimizer = {};
     DType weights = DType::f32;
-    /// Of (rank, micro-batch, step, element): a gradient.
+    /// Gives the gradient for (rank, micro-batch, step, element).
     std::function<float(int, int, int, std::uint64_t)> gradient = [](int rank, int micro, int step,
                                                                      std::uint64_t element) {
       return noise(static_cast<std::uint64_t>(rank), static_cast<std::uint64_t>(micro),
@@ -114,7 +114,7 @@ class Learner {
   kernels::Device& device() { return device_; }
   const Index& index() const { return index_; }
 
-  /// Gathers units as forward and backward do, one ahead.
+  /// Makes a step. It gathers units as forward and backward do, one ahead.
   void step() {
     ++steps_;
     store_.zero_gradients();
@@ -137,7 +137,7 @@ class Learner {
     }
   }
 
-  /// Weights and moments by tensor, padding left out.
+  /// Returns weights and moments by tensor, without padding.
   std::vector<float> values() {
     std::vector<float> all;
     for (int unit = 0; unit < units(); ++unit)

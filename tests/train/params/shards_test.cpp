@@ -1,4 +1,4 @@
-// Shards of a tensor and its whole: there and back, in any division.
+// Tests that shards of a tensor give the whole again, in any division.
 #include "troupe/train/params/shards.hpp"
 
 #include "troupe/runtime/base/error.hpp"
@@ -21,7 +21,7 @@ TensorPlace place(const Shape& global, const Shape& local, const TensorShard& sh
   return {.name = "w", .global = global, .local = local, .shard = shard};
 }
 
-/// Takes every rank's shard of a whole and puts them together again.
+/// Takes every rank's shard of a whole tensor, and returns the tensor that they form.
 std::vector<float> there_and_back(TensorPlace tensor, const std::vector<float>& whole) {
   std::vector<float> back(whole.size(), -1);
   for (int rank = 0; rank < tensor.shard.parts; ++rank) {

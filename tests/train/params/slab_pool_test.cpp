@@ -1,4 +1,4 @@
-// The pool of slabs for units in use.
+// Tests the pool of slabs for units in use.
 #include "troupe/train/params/internal/slab_pool.hpp"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ struct Pool {
     return Slab{bytes};
   }};
   std::vector<Slab> used;
-  std::int64_t most = 0;  // in use at one time
+  std::int64_t most = 0;  // the most in use at one time
 
   void take(std::int64_t bytes) {
     used.push_back(slabs.take(bytes));
@@ -38,7 +38,7 @@ struct Pool {
   }
 };
 
-/// Units are in use two at a time, as layers are visited: a large one, middle ones, a small one.
+/// Uses units two at a time, as passes visit layers: a large one, middle ones, a small one.
 void walk(Pool& pool) {
   const std::int64_t units[] = {900, 300, 300, 300, 50};
   pool.take(units[0]);
@@ -61,7 +61,7 @@ TEST(SlabPool, HoldsNoMoreThanWasOnceInUse) {
 
 TEST(SlabPool, KeepsSlabsOfSeveralSizesWhereThePeakHasRoom) {
   Pool pool;
-  pool.take(1250);  // the peak
+  pool.take(1250);  // reaches the peak
   pool.give_back(1250);
   for (int step = 0; step < 5; ++step)
     for (const std::int64_t bytes : {900, 300, 50}) {
@@ -70,7 +70,7 @@ TEST(SlabPool, KeepsSlabsOfSeveralSizesWhereThePeakHasRoom) {
     }
   EXPECT_EQ(pool.allocations, 1 + 3) << "each size once";
   EXPECT_EQ(pool.slabs.held(), 900 + 300 + 50);
-  pool.take(100);  // the longest idle one makes room for it
+  pool.take(100);  // the slab that was idle longest makes room
   EXPECT_EQ(pool.slabs.held(), 100 + 300 + 50);
   EXPECT_EQ(pool.slabs.peak(), 1250);
 }

@@ -1,4 +1,4 @@
-// What a store holds and what it moves: bytes, traffic, and the same bits for every zero.
+// Tests a store's bytes and traffic, and that every zero gives the same bits.
 #include "troupe/train/params/store.hpp"
 
 #include "tests/train/params/ranks.hpp"
@@ -18,14 +18,14 @@ using testing::Learner;
 using testing::odd_model;
 using testing::on_ranks;
 
-/// What one rank of a run ends with.
+/// The results of one rank of a run.
 struct End {
   std::vector<float> values;
   std::vector<double> norms;
   friend bool operator==(const End&, const End&) = default;
 };
 
-/// Index = rank.
+/// Trains and returns the results of each rank.
 std::vector<End> train(const Learner::Options& options, int steps = 4) {
   std::vector<End> ends(static_cast<std::size_t>(options.ranks));
   on_ranks(options.ranks, [&](int rank, collective::Communicator* dp) {
@@ -107,7 +107,8 @@ TEST(StoreBits, AdamWMatchesItsFormulaWithoutDecayForNormsAndBiases) {
 }
 
 std::int64_t slab_of(int ranks) {
-  // embedding 2145 -> 2176 + 1023; blocks 33 -> 64, 3267 -> 3328 (64 + 3267 = 3331 -> 3392), + 99.
+  // Padded sizes: embedding 2145 -> 2176 + 1023; blocks 33 -> 64, 3267 -> 3328 (64 + 3267 = 3331
+  // -> 3392), + 99.
   const std::int64_t chunk = std::int64_t{1024} * ranks;
   const auto up = [chunk](std::int64_t n) { return (n + chunk - 1) / chunk * chunk; };
   return up(2176 + 1023) + 2 * up(3392 + 99) + up(1);
@@ -152,7 +153,7 @@ TEST(StoreBytes, TransientOnesAreTheUnitsInUseAndNothingElse) {
     EXPECT_EQ(store.bytes().transient, unit_bytes(0) + unit_bytes(1));
     const void* slab = store.weights(1).data;
     store.release(1);
-    store.begin_gradients(2);  // of the same size
+    store.begin_gradients(2);  // a unit of the same size
     EXPECT_EQ(store.weights(1).data, slab) << "it is gathered once more";
     EXPECT_NE(store.gradients(2).data, slab);
     EXPECT_EQ(store.bytes().transient, unit_bytes(0) + 2 * unit_bytes(1));
@@ -183,13 +184,13 @@ TEST(StoreBytes, OffloadedMomentsLieInMemoryOfTheHost) {
   EXPECT_EQ(device.allocated().device, store.bytes().total() - store.bytes().host);
 }
 
-/// What a step moves, on rank 0.
+/// Returns what a step moves, on rank 0.
 collective::Traffic traffic_of(const Learner::Options& options) {
   collective::Traffic moved;
   on_ranks(options.ranks, [&](int rank, collective::Communicator* dp) {
     Learner learner(options, rank, dp);
     learner.step();
-    dp->barrier();  // behind all that was begun
+    dp->barrier();  // waits for operations that have begun
     const collective::Traffic before = dp->traffic();
     learner.step();
     dp->barrier();
@@ -204,7 +205,7 @@ collective::Traffic traffic_of(const Learner::Options& options) {
   return moved;
 }
 
-/// Differences of counters that are rounded down once are exact to a byte.
+/// Expects equality to a byte: the two counters are each rounded down once.
 void expect_bytes(std::uint64_t moved, double formula, const char* what) {
   EXPECT_NEAR(static_cast<double>(moved), formula, 1.0) << what;
 }
@@ -219,7 +220,7 @@ TEST(StoreTraffic, IsTheFormulasPayloadWithPaddingApart) {
             traffic_of({.zero = zero, .ranks = ranks, .micro = micro});
         const double once = 4.0 * static_cast<double>(kParameters) * (ranks - 1) / ranks;
         const double scatters = zero == 0 ? 0 : zero == 1 ? 1 : micro;
-        // zero = 3: forward and backward of each micro-batch.
+        // zero = 3 gathers in forward and in backward of each micro-batch.
         const double gathers = zero == 0 ? 0 : zero == 3 ? 2 * micro : 1;
         expect_bytes(moved.all_reduce, zero == 0 ? 2 * once : 0, "all_reduce");
         expect_bytes(moved.reduce_scatter, scatters * once, "reduce_scatter");

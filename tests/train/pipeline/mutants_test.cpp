@@ -1,4 +1,4 @@
-// The validator against an interpreter that tries every order of events.
+// Tests the validator of schedules against an interpreter that tries every order of events.
 #include "tests/train/pipeline/schedules.hpp"
 #include "troupe/train/pipeline/text.hpp"
 #include "troupe/train/pipeline/validate.hpp"
@@ -12,8 +12,9 @@
 namespace troupe::train::pipeline_test {
 namespace {
 
-/// Runs a schedule on data that has a name: a depth-first search over all orders in which ranks may
-/// compute and pairs of transfers may meet. It knows nothing of circles, counts or positions.
+/// Runs a schedule on symbolic data: a depth-first search over all orders in which ranks may
+/// compute and pairs of transfers may meet. It does not use the validator's notions of cycles,
+/// counts or positions.
 class Interpreter {
  public:
   static constexpr int kMostRanks = 4, kMostPasses = 32;
@@ -21,26 +22,26 @@ class Interpreter {
   Interpreter(const Schedule& schedule, int p, int m, int v)
       : schedule_(schedule), p_(p), m_(m), stages_(p * v) {}
 
-  /// Whether each order comes to an end at which every pass has been made once.
+  /// Returns whether every order comes to an end at which each pass was made once.
   bool runs() {
     if (static_cast<int>(schedule_.size()) != p_) return false;
     return search({});
   }
 
  private:
-  /// What a rank may have of a stage and a micro-batch, or has done with it.
+  /// Data of a stage and a micro-batch that a rank may hold, and passes that it may have done.
   enum Item : std::uint8_t { kInput, kOutput, kSaved, kUpper, kLower, kCarry, kForward, kWeight };
   static constexpr std::size_t kItems = 8;
 
   struct State {
     std::array<int, kMostRanks> at{};
-    std::array<std::uint64_t, kMostRanks> met{};  // transfers that were made, by position
+    std::array<std::uint64_t, kMostRanks> met{};  // transfers made, by position
     std::bitset<kItems * kMostPasses> items;
     auto key() const { return std::pair(at, met); }
   };
 
   bool search(const State& state) {
-    if (!seen_.insert(state.key()).second) return true;  // what follows is searched already
+    if (!seen_.insert(state.key()).second) return true;  // its successors were searched already
     bool moved = false;
     for (int r = 0; r < p_; ++r) {
       if (ended(state, r)) continue;
@@ -66,14 +67,14 @@ class Interpreter {
     return index(stage * m_ + micro) * kItems + item;
   }
 
-  /// Takes an item; false when it is not there.
+  /// Takes an item; returns false when it is missing.
   bool take(State& state, Item item, int stage, int micro) const {
     const std::size_t place = bit(item, stage, micro);
     const bool had = state.items[place];
     state.items.reset(place);
     return had;
   }
-  /// Leaves an item; false when it is there.
+  /// Leaves an item; returns false when there is one already.
   bool leave(State& state, Item item, int stage, int micro) const {
     const std::size_t place = bit(item, stage, micro);
     const bool had = state.items[place];
@@ -115,7 +116,8 @@ class Interpreter {
     return take(state, kCarry, s, k) && leave(state, kWeight, s, k);
   }
 
-  /// The first transfer to or from the peer in the rank's group that was not made; -1: none.
+  /// Returns the first transfer to or from the peer in the rank's group that was not made yet; -1
+  /// when there is none.
   int open_transfer(const State& state, int r, int peer, bool sends) const {
     for (int i = state.at[index(r)]; index(i) < list(r).size(); ++i) {
       const Action& one = list(r)[index(i)];
@@ -126,7 +128,7 @@ class Interpreter {
     return -1;
   }
 
-  /// All transfers that rank r could send now.
+  /// Tries all transfers that rank r could send now.
   bool try_transfers(const State& state, int r, bool& moved) {
     for (int peer = 0; peer < p_; ++peer) {
       if (peer == r) continue;
@@ -154,7 +156,7 @@ class Interpreter {
            leave(state, up ? kInput : kUpper, receive.stage, receive.micro);
   }
 
-  /// A rank goes on when all transfers of its group were made.
+  /// Marks a transfer as made. The rank goes on when all transfers of its group were made.
   void mark(State& state, int r, int at) const {
     state.met[index(r)] |= std::uint64_t{1} << at;
     int end = state.at[index(r)];
@@ -163,7 +165,7 @@ class Interpreter {
     state.at[index(r)] = end;
   }
 
-  /// Everything was computed, everything that was made was read.
+  /// Returns whether everything was computed, and everything that was made was read.
   bool complete(const State& state) const {
     for (int r = 0; r < p_; ++r)
       if (!ended(state, r)) return false;
@@ -203,7 +205,7 @@ class Mutator {
     return generate(choice == 0 ? kGpipe : k1f1b, p, m);
   }
 
-  /// One or two changes of any kind, or several that the ranks' own orders survive.
+  /// Makes one or two changes of any kind, or several that keep each rank's own order valid.
   void mutate_some(Schedule& schedule) {
     const bool gently = below(2) == 0;
     for (std::size_t n = 1 + below(gently ? 12 : 2); n > 0; --n) {
@@ -234,13 +236,14 @@ class Mutator {
     const std::size_t to = below(actions.size() + 1);
     actions.insert(actions.begin() + static_cast<std::ptrdiff_t>(to), twice);
   }
-  /// Up to three places to the right.
+  /// Moves an action up to three places to the right.
   void shift(std::vector<Action>& actions, std::size_t at) {
     const std::size_t steps = 1 + below(3);
     for (std::size_t i = at; i < at + steps && i + 1 < actions.size(); ++i)
       std::swap(actions[i], actions[i + 1]);
   }
-  /// To the right, up to what belongs to it or competes with it: the rank's own order stays right.
+  /// Moves an action to the right, but not past one of the same kind or micro-batch. The rank's
+  /// own order stays valid.
   void postpone(std::vector<Action>& actions, std::size_t at) {
     const std::size_t steps = 1 + below(6);
     for (std::size_t i = at; i < at + steps && i + 1 < actions.size(); ++i) {
@@ -277,7 +280,7 @@ TEST(Mutants, TheInterpreterTakesSendsForRendezvous) {
   EXPECT_FALSE(Interpreter(crossed, 2, 3, 1).runs());
 }
 
-// The validator's answers are counted: an agreement on one answer alone would prove little.
+// Counts the validator's answers: agreement on one kind of answer alone would prove little.
 TEST(Mutants, TheValidatorAgreesWithTheInterpreter) {
   constexpr int kMutants = 1000;
   int valid = 0, deadlocks = 0;

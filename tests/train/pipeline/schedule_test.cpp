@@ -1,4 +1,5 @@
-// Generated and lowered schedules: their order, their time, what they keep.
+// Tests generated and lowered schedules: their order, their time, and the activations that they
+// keep.
 #include "troupe/train/pipeline/schedule.hpp"
 
 #include "tests/train/pipeline/schedules.hpp"
@@ -22,7 +23,7 @@ struct Case {
   int p, m, v;
 };
 
-/// Every schedule there is for p <= 8, m <= 16, v <= 2.
+/// Calls `check` for every schedule with p <= 8, m <= 16, v <= 2.
 void for_each_case(const std::function<void(const Case&, const Schedule&)>& check) {
   for (int p = 1; p <= 8; ++p)
     for (int m = 1; m <= 16; ++m)
@@ -87,7 +88,7 @@ TEST(Schedules, WarmUpsAreThoseOfThePapers) {
   for_each_case([](const Case& each, const Schedule& schedule) {
     for (int rank = 0; rank < each.p; ++rank) {
       const int all = each.m * each.v, behind = each.p - rank - 1;
-      // The first backward pass follows one more forward pass, unless there is none left.
+      // One more forward pass precedes the first backward pass, unless there is none left.
       const int expected = each.kind == kGpipe ? all
                            : each.v == 1       ? behind + 1
                                                : 2 * behind + (each.v - 1) * each.p + 1;
@@ -96,8 +97,8 @@ TEST(Schedules, WarmUpsAreThoseOfThePapers) {
   });
 }
 
-// A rank idles while the first micro-batch comes and the last gradient goes, and at no other time,
-// although every send waits for its receiver.
+// A rank idles while the first micro-batch arrives and the last gradient leaves, and at no other
+// time, although every send waits for its receiver.
 TEST(Schedules, LoseTimeInTheBubbleAlone) {
   for_each_case([](const Case& each, const Schedule& schedule) {
     const Timeline timeline = simulate(schedule, kTicks);

@@ -1,4 +1,4 @@
-// What the tests of schedules share.
+// Helpers of the tests of schedules.
 #pragma once
 
 #include "troupe/runtime/base/error.hpp"
@@ -16,7 +16,7 @@ inline constexpr ScheduleKind kGpipe = ScheduleKind::gpipe;
 inline constexpr ScheduleKind k1f1b = ScheduleKind::one_forward_one_backward;
 inline constexpr ScheduleKind kInterleaved = ScheduleKind::interleaved;
 
-/// What an InvalidArgument of the call says; "none" when it throws nothing.
+/// Returns the message of the call's InvalidArgument; "none" when it throws nothing.
 template <class F>
 std::string refusal_of(F&& call) {
   try {
@@ -31,15 +31,16 @@ inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-/// The schedule without its transfers.
+/// Returns the schedule without its transfers.
 inline Schedule computations_of(Schedule schedule) {
   for (auto& actions : schedule)
     std::erase_if(actions, [](const Action& action) { return is_transfer(action.op); });
   return schedule;
 }
 
-/// Computations in an order that some run of p ranks could have: any that is ready, at any time.
-/// Some backward passes are I and W, with anything between.
+/// Makes computations in an order that some run of p ranks could have: at any time any
+/// computation that is ready. Some backward passes are split into I and W, with other
+/// computations between.
 class RandomOrder {
  public:
   RandomOrder(int p, int m, int v, std::uint64_t seed)

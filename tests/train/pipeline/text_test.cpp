@@ -1,4 +1,4 @@
-// Schedules as text, and what Layout::schedule says.
+// Tests schedules as text, and the values of Layout::schedule.
 #include "troupe/train/pipeline/text.hpp"
 
 #include "tests/train/pipeline/schedules.hpp"
@@ -13,7 +13,7 @@
 namespace troupe::train::pipeline_test {
 namespace {
 
-/// A file that goes with the test.
+/// A file that is removed with the test.
 class File {
  public:
   explicit File(const std::string& text)

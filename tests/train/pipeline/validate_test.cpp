@@ -1,4 +1,4 @@
-// The sentence for each kind of mistake in a schedule.
+// Tests the sentence for each kind of mistake in a schedule.
 #include "troupe/train/pipeline/validate.hpp"
 
 #include "tests/train/pipeline/schedules.hpp"
@@ -93,7 +93,8 @@ TEST(Validate, NamesAReceiveThatGetsAnothersData) {
                     2, 2),
             "schedule: rank 1: 1RecvF1 would get what rank 0 sends with 0SendF0, as both are "
             "number 1 between these ranks: bring the receives into the order of the sends");
-  // Stages 0 and 2 lie on rank 0: what stage 0 sends forward and stage 2 sends back is one order.
+  // Stages 0 and 2 lie on rank 0. Transfers of stage 0 forward and of stage 2 backward are in one
+  // order.
   EXPECT_TRUE(contains(refusal("0F0 0SendF0 2RecvF0 2F0 2SendF0 2RecvB0 2B0 2SendB0 0RecvB0 0B0\n"
                                "1RecvF0 1F0 1SendF0 3RecvF0 3F0 3B0 3SendB0 1RecvB0 1B0 1SendB0",
                                2, 1, 2),
@@ -111,8 +112,8 @@ TEST(Validate, NamesTheCircleOfADeadlock) {
             "before what its rank stands at");
 }
 
-// Rank 0 sends forward, rank 1 sends back, and each receives behind a computation of its own: with
-// buffers it would run.
+// Rank 0 sends forward and rank 1 sends back; each receives only after another computation. With
+// buffered sends the schedule would run.
 TEST(Validate, TakesSendsForRendezvous) {
   const char* const crossed =
       "0F0 0SendF0 0F1 0SendF1 0F2 0RecvB0 0B0 0SendF2 0RecvB1 0B1 0RecvB2 0B2\n"
@@ -120,7 +121,7 @@ TEST(Validate, TakesSendsForRendezvous) {
   const std::string text = refusal(crossed, 2, 3);
   EXPECT_TRUE(contains(text, "rank 0 stands at 0SendF1 until rank 1 comes to 1RecvF1")) << text;
   EXPECT_TRUE(contains(text, "rank 1 stands at 1SendB0 until rank 0 comes to 0RecvB0")) << text;
-  // Without the computation between, rank 1 asks for the next input beside its send.
+  // Without the computation between, rank 1 receives the next input beside its send.
   EXPECT_EQ(refusal("0F0 0SendF0 0F1 0SendF1 0F2 0RecvB0 0B0 0SendF2 0RecvB1 0B1 0RecvB2 0B2\n"
                     "1RecvF0 1F0 1B0 1SendB0 1RecvF1 1F1 1B1 1SendB1 1RecvF2 1F2 1B2 1SendB2",
                     2, 3),
