@@ -409,8 +409,7 @@ TEST(Network, APeerThatFallsSilentWhileSomethingIsAwaitedIsGivenUp) {
   ASSERT_TRUE(drive({&control, &a, &b, &c}, 5s, [&] {
     return !b.got.empty() && !c.got.empty() && a.network->delivered(c.node);
   }));
-  ASSERT_TRUE(drive({&control, &a}, 10s, [&] { return !a.resets.empty(); }));  // b and c are both
-                                                                               // stopped
+  ASSERT_TRUE(drive({&control, &a}, 10s, [&] { return !a.resets.empty(); }));  // neither runs
   EXPECT_EQ(a.resets[0].first, b.node);
   EXPECT_NE(a.resets[0].second.find("could not be reached"), std::string::npos);
   EXPECT_EQ(a.resets.size(), 1u);  // nothing is awaited from c, so its silence has no effect

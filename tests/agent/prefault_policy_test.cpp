@@ -67,8 +67,7 @@ TEST(PrefaultPolicy, WhoTakesTurnsWithAnotherNodeIsSeenAfterAPause) {
   Agent agent;
   agent.use = 1;
   EXPECT_EQ(agent.prepare_for(100ms), 0u);
-  for (int turn = 0; turn < 25; ++turn) {  // half of the CPU, in turns that a short measurement
-                                           // misses
+  for (int turn = 0; turn < 25; ++turn) {  // half of the CPU, in turns that a short look misses
     agent.use = turn % 2;
     EXPECT_EQ(agent.prepare_for(4ms), 0u) << "turn " << turn;
   }

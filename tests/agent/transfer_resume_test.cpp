@@ -108,8 +108,7 @@ TEST(TransferResume, AfterSomeDetoursTheOwnerMustSendItItself) {
   }
   EXPECT_TRUE(d.asks.back().direct);
   EXPECT_EQ(d.asks.size(), 7u);
-  d.plan.elsewhere(kOne, d.asks.back().transfer, kTwo, d.now);  // the node ignores that it was
-                                                                // asked directly
+  d.plan.elsewhere(kOne, d.asks.back().transfer, kTwo, d.now);  // kOne ignores the direct request
   d.settle();
   ASSERT_EQ(d.closes.size(), 1u);
   d.end(kOne, d.closes[0].connection);
@@ -131,8 +130,7 @@ TEST(TransferResume, NobodyButTheOwnerNamesOthersAndTheDeadAreNotAsked) {
   EXPECT_EQ(d.asks[1].without, kThree);
   d.plan.elsewhere(kOne, d.asks[1].transfer, kTwo, d.now);
   d.settle();
-  d.plan.elsewhere(kTwo, d.asks[2].transfer, kOne, d.now);  // kTwo was only named, so it may not
-                                                            // name others
+  d.plan.elsewhere(kTwo, d.asks[2].transfer, kOne, d.now);  // kTwo may not name other nodes
   d.settle();
   EXPECT_EQ(d.closes.size(), 1u);
   d.end(kTwo, d.asks[2].connection);

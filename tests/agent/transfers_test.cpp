@@ -113,8 +113,7 @@ TEST(Transfers, AnObjectFreedWhileItIsServedArrivesAndOneFreedBeforeIsLost) {
 }
 
 TEST(Transfers, AConnectionCutAtAnyByteIsMadeAgain) {
-  TransfersOptions options;  // a connection that is cut before its name is known is noticed by
-                             // silence only
+  TransfersOptions options;  // only silence shows a cut before the connection's name is known
   options.plan.silence = 2s;
   World world(options);
   Cutter cutter(world.two.transfers->port());

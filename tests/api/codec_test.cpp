@@ -312,8 +312,7 @@ TEST(Codec, a_tree_may_be_hundreds_of_levels_deep) {
 
 TEST(Codec, a_ref_that_is_not_there_is_refused) {
   const troupe::Blob bytes{std::byte{2}, std::byte{0},
-                           std::byte{1}};  // two Refs: none, and the first object, which has no
-                                           // handle
+                           std::byte{1}};  // two Refs: none, and an object without a handle
   EXPECT_THROW(decode<std::vector<troupe::Ref<int>>>(bytes), troupe::InvalidArgument);
   const troupe::Blob none{std::byte{1}, std::byte{0}};
   EXPECT_FALSE(decode<std::vector<troupe::Ref<int>>>(none).at(0));

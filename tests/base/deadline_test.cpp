@@ -1,3 +1,4 @@
+// Tests how a deadline is computed from a wait, for durations of any size.
 #include "troupe/runtime/base/deadline.hpp"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Tests errors, results, ids and seeded random numbers of runtime/base.
 #include "troupe/runtime/base/error.hpp"
 #include "troupe/runtime/base/ids.hpp"
 #include "troupe/runtime/base/random.hpp"

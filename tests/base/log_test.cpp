@@ -1,3 +1,4 @@
+// Tests the lines of the log: their prefix and their limit.
 #include "troupe/runtime/base/log.hpp"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Tests which texts are sizes in bytes, and how many bytes each unit has.
 #include "troupe/runtime/base/size_text.hpp"
 
 #include <gtest/gtest.h>

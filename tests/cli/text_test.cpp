@@ -1,3 +1,4 @@
+// Tests how the command line reads and prints sizes, pairs and ages.
 #include "troupe/runtime/cli/verbs.hpp"
 
 #include <gtest/gtest.h>

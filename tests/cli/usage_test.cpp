@@ -1,3 +1,5 @@
+// Tests the command without a running cluster: help, wrong usage, and what it says where there is
+// none.
 #include "tests/cli/command.hpp"
 
 #include "troupe/runtime/os/cluster_file.hpp"

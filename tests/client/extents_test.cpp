@@ -18,8 +18,7 @@ TEST(Extents, AnAnswerGoesToWhoAskedAlsoWhenALaterOneComesFirst) {
   auto second = put(3 << 20);
   const auto asked_second = agent.next<wire::NeedExtent>();
   ASSERT_NE(asked_first.request, asked_second.request);
-  wire::GiveExtent refused;  // through the ring; the grant with its descriptor comes through the
-                             // socket
+  wire::GiveExtent refused;  // comes through the ring; the grant comes through the socket
   refused.error = Error(Code::out_of_memory, "not three").shared_info();
   refused.request = asked_second.request;
   agent.tell(refused);

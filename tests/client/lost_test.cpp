@@ -137,7 +137,7 @@ TEST_F(Lost, ARequestIsSaidAgainAlsoWhenArgumentsWereReadyLongAfterTheSubmission
   const auto value = agent.finish(getting(holder)).value();
   const auto result = submit({value.refs[0]});
   agent.next<wire::Await>();
-  agent.next<wire::LeaseReturned>();  // idle long enough: only the submission's tick is
+  agent.next<wire::LeaseReturned>();        // idle long enough: only the submission's tick is
   const Time ticked = steady_now() + 60ms;  // still due
   agent.run_until([&] { return steady_now() >= ticked; }, "the time of that tick");
   agent.tell(wire::Ready{kArgument, far_away()});
@@ -155,8 +155,7 @@ TEST_F(Lost, TheErrorOfAFetchIsNotTheAnswerToARebuild) {
   const auto user = submit({object});
   say_lost(kArgument);
   EXPECT_EQ(agent.next<wire::Rebuild>().object, kArgument);
-  agent.tell(wire::Ready{kArgument, failed(Code::object_lost, "its node died")});  // answers the
-                                                                                   // get
+  agent.tell(wire::Ready{kArgument, failed(Code::object_lost, "its node died")});  // for the get
   agent.tell(wire::Ready{kArgument, forwarded(kElsewhere)});  // the object was computed again
   while (!agent.next<wire::Await>().fetch && !HasFailure()) {
   }
@@ -170,8 +169,7 @@ TEST_F(Lost, ARebuildIsNotRefusedWhileTheLastHandleIsJustGoing) {
   let_escape(result, 2);
   const auto user = submit({result}, 0);
   agent.next_from<wire::Call>(kThere);
-  result = {};  // the call has the last handle, and drops it while the engine reads the next two
-                // messages
+  result = {};  // the call has the last handle until the next two messages are read
   agent.tell(wire::PeerDied{kThere, "its node died", 3});
   agent.tell(wire::Rebuild{id, kObject});
   const auto answer = agent.next<wire::Rebuilt>();

@@ -239,8 +239,7 @@ TEST_F(Remote, ATaskWhoseArgumentIsLostIsSentAgainWhenThatIsThere) {
   lost.lost_argument = 1;
   lost.lost = kObject;
   agent.peer_says(kThere, lost);
-  const auto again = agent.next_from<wire::Call>(kThere).message;  // the call that computes the
-                                                                   // argument
+  const auto again = agent.next_from<wire::Call>(kThere).message;  // the call makes the argument
   EXPECT_TRUE(again.arguments.empty());
   const ObjectId elsewhere{78, 1};
   reply(kThere, again.sequence, forwarded(elsewhere));
@@ -535,8 +534,7 @@ TEST_F(RemoteCoroutine, GoesOnWithTheErrorWhenTheyCannotCome) {
   engine().when_ready(object, [&] { fired = true; });
   EXPECT_TRUE(agent.next<wire::Await>().fetch);
   agent.tell(wire::Ready{kObject, failed(Code::object_lost, "its node died")});
-  EXPECT_EQ(agent.next<wire::Rebuild>().lost, kObject);  // another process may be able to compute
-                                                         // it again
+  EXPECT_EQ(agent.next<wire::Rebuild>().lost, kObject);  // another process may recompute it
   EXPECT_FALSE(fired);
   agent.tell(wire::Ready{kObject, failed(Code::object_lost, "nobody can")});
   resume();

@@ -18,7 +18,7 @@ namespace troupe::client {
 namespace {
 
 #if CAN_CATCH
-volatile char g_mode;  // the kernel reads it at every system call of the thread
+volatile char g_mode;                 // the kernel reads it at every system call of the thread
 volatile sig_atomic_t g_caught = -1;  // number of the first one, or -1
 
 /// Notes the system call and makes it again; later calls of the body are not noted.

@@ -1,3 +1,5 @@
+// Tests LocalCluster: how it starts, watches and ends control and agents, which stand-ins play
+// here. Covers processes that do not start, die or hang.
 #include "troupe/runtime/boot/local_cluster.hpp"
 
 #include "troupe/runtime/base/clock.hpp"

@@ -245,8 +245,7 @@ TEST_F(DirectoryTest, ARestartOfControlFindsDetachedActorsWhereTheyAre) {
   const auto life2 = bring_up(2, kB);
 
   restart({{kA, 1}, {kB, 1}});
-  run(actors->on_watch(actor_id(2), kClient, now));  // the actor is unknown until its node has
-                                                     // registered
+  run(actors->on_watch(actor_id(2), kClient, now));  // unknown until its node has registered
   EXPECT_EQ(got<ActorUpdateTo>().at(0).location.state, ActorState::pending);
   EXPECT_FALSE(spawn(spec(8, "kept"), true).created);  // the names are as they were
   EXPECT_TRUE(got<PlaceActor>().empty());
@@ -254,8 +253,7 @@ TEST_F(DirectoryTest, ARestartOfControlFindsDetachedActorsWhereTheyAre) {
   EXPECT_TRUE(events.empty()) << "what the holder is, only its node can tell";
   run(actors->on_find(kClient, 7, "default", "plain"));
   EXPECT_TRUE(events.empty());
-  run(actors->on_node_hosts({kA, 1, store->epoch() - 1, {}}, now));  // this message was sent to the
-                                                                     // control before
+  run(actors->on_node_hosts({kA, 1, store->epoch() - 1, {}}, now));  // sent to the last control
   EXPECT_EQ(state(1), ActorState::pending);
   run(actors->on_node_hosts({kA, 1, store->epoch(), {{kept, life, 42, 0}}}, now));
   EXPECT_EQ(state(1), ActorState::alive);
@@ -826,8 +824,7 @@ TEST_F(DirectoryTest, WhatNobodyHostsIsMadeAnewOnlyWhenEveryNodeHasSpokenOrDied)
   ASSERT_EQ(got<PlaceActor>().size(), 1u);
   EXPECT_GT(got<PlaceActor>()[0].incarnation, life);
   ASSERT_TRUE(actors->next_deadline());
-  now = *actors->next_deadline();  // the maker's spawn may still arrive after another's question
-                                   // about the actor
+  now = *actors->next_deadline();  // until then the maker's spawn may still arrive
   run(actors->on_tick(now));
   EXPECT_EQ(got<ActorUpdateTo>().at(0).location.state, ActorState::dead);
   EXPECT_FALSE(actors->next_deadline());

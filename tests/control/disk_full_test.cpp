@@ -38,8 +38,7 @@ struct Cycles {
   }
   void fill() const {
     const int fd = ::open((root + "/filler").c_str(), O_WRONLY | O_CREAT, 0600);
-    for (int tries = 0; tries < 100;
-         ++tries) {  // the store may take some meanwhile
+    for (int tries = 0; tries < 100; ++tries) {  // the store may take some meanwhile
       struct statvfs vfs{};
       ::statvfs(root.c_str(), &vfs);
       if (::posix_fallocate(fd, 0, static_cast<off_t>(vfs.f_bavail * vfs.f_frsize)) == 0) break;

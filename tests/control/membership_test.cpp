@@ -359,8 +359,7 @@ TEST(Membership, AStandstillOfControlIsNobodysSilence) {
     c.join(3);
     c.pass(2s, 3);
     c.events.clear();
-    c.now += 70s;  // control stands still with all others, and then learns that a connection has
-                   // closed
+    c.now += 70s;  // all stand still, then control learns of a closed connection
     if (tick_first) c.run(c.members.on_tick(c.now));
     c.run(c.members.on_closed(node_id(3), c.now));
     EXPECT_TRUE(c.members.roster().fenced.empty());
@@ -795,8 +794,7 @@ TEST(SelfFencing, WhoWasCarriedOnAndSleptAsksTheOthersAnewBeforeItServes) {
     const auto asked_before = a.out;
     a.take(a.self_fencing.on_slept(a.now));
     EXPECT_FALSE(a.self_fencing.may_serve(a.now));
-    for (const auto& event : asked_before)  // answers to questions that it asked before the machine
-                                            // slept
+    for (const auto& event : asked_before)  // answers to questions from before the sleep
       if (const auto* peer = std::get_if<SendToPeer>(&event))
         a.take(a.self_fencing.on_answer({peer->node, std::get<AskControl>(peer->message).number},
                                         a.now));
@@ -825,9 +823,7 @@ TEST(SelfFencing, ContactCountsFromTheSendingOfTheAnsweredHeartbeat) {
   a.registered();
   const Heartbeat beat = last_beat(a.out);
   a.now += 5s;
-  a.take(a.self_fencing.on_heartbeat_answer({1, beat.sequence}, a.now));  // the heartbeat and its
-                                                                          // answer took five
-                                                                          // seconds
+  a.take(a.self_fencing.on_heartbeat_answer({1, beat.sequence}, a.now));  // five seconds under way
   EXPECT_TRUE(a.self_fencing.may_serve(a.now + 2900ms));
   EXPECT_FALSE(a.self_fencing.may_serve(a.now + 3100ms));
 }
@@ -840,8 +836,7 @@ TEST(SelfFencing, AnOlderControlAndAFenceForAnotherLifeAreIgnored) {
   a.take(a.self_fencing.on_registered({9, 4, SessionId{2, 1}, a.last_number}, a.now));
   EXPECT_EQ(a.self_fencing.epoch(), 7u);
   a.out.clear();
-  a.take(a.self_fencing.on_heartbeat_answer({6, 1}, a.now));  // the answer is for an epoch of
-                                                              // control before its restart
+  a.take(a.self_fencing.on_heartbeat_answer({6, 1}, a.now));  // of control's epoch before this
   EXPECT_TRUE(std::holds_alternative<Reconnect>(a.out.at(0)));
   a.take(a.self_fencing.on_fence({7, "silent"}, a.now));
   EXPECT_TRUE(a.exits());

@@ -93,8 +93,7 @@ TEST_F(Records, JobsStartEndAndStayKnown) {
   EXPECT_EQ(again.find(JobId{0, 3})->arguments.at(1), "--steps=5");
   EXPECT_EQ(again.find(JobId{0, 3})->files.at(0).second, std::string(64, 'a'));
   EXPECT_EQ(again.find(JobId{0, 9}), nullptr);
-  EXPECT_TRUE(run(again.on_node_dead(kNode, 2, "silent", 8)).empty());  // of another life of the
-                                                                        // node
+  EXPECT_TRUE(run(again.on_node_dead(kNode, 2, "silent", 8)).empty());  // another life of kNode
   EXPECT_EQ(run(again.on_node_dead(kNode, 3, "silent", 8)).size(), 2u);
 }
 

@@ -53,8 +53,7 @@ TEST_F(SalvageTest, WhatCanBeReadOfADamagedFolderIsInANewOne) {
   damage();
   const Map before = everything();
   const std::string to = root_ + "/saved";
-  const auto seen = salvage_store(data_ + "/db", to);  // the path that the error of a failed start
-                                                       // names
+  const auto seen = salvage_store(data_ + "/db", to);  // the path in the error of a start
   ASSERT_TRUE(seen.ok()) << seen.error().what();
   EXPECT_TRUE(seen->damaged);
   EXPECT_NE(seen->why.find(data_ + "/db"), std::string::npos) << seen->why;

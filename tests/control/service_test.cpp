@@ -112,14 +112,12 @@ TEST_F(ServiceTest, AStartThatAResetLostIsPlacedAgainAndOneThatArrivedIsNot) {
   NodeHosts hosts;
   hosts.epoch = epochs[kA];
   hosts.control_epoch = service->control_epoch();
-  hosts.actors.push_back({spec(2, 1), second, 42, 0});  // control has lost the message about this
-                                                        // start
+  hosts.actors.push_back({spec(2, 1), second, 42, 0});  // the report of this start was lost
   say(kA, hosts);
   EXPECT_EQ(state(2), ActorState::alive);
   EXPECT_EQ(start_of(2).incarnation, second);
   EXPECT_GT(start_of(1).incarnation, first);
-  say(kA, ActorStarted{ActorId{7, 1}, first, 9});  // the start had arrived and was slow: it must
-                                                   // not become a second life
+  say(kA, ActorStarted{ActorId{7, 1}, first, 9});  // the start was late: no second life
   EXPECT_EQ(last<StopActorAt>(kA).incarnation, first);
 }
 

@@ -120,8 +120,7 @@ TEST(StoreCrash, AnOlderSlotWithALongerChainIsAccepted) {
     EXPECT_FALSE(store->commit({&batch, 1}).ok());
     Batch later;
     later.put("k", "later");
-    EXPECT_EQ(store->commit({&later, 1}).error().code(), Code::unavailable);  // the store must be
-                                                                              // opened again
+    EXPECT_EQ(store->commit({&later, 1}).error().code(), Code::unavailable);  // must be reopened
   }
   disk->restart();
   auto store = open_memory_store(disk, {}).value();

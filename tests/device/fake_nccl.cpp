@@ -333,8 +333,7 @@ int submit(ncclComm* comm, std::vector<Call> calls) {
   const std::uint64_t sequence = ++me->sequence;
   start(me, [me, calls = std::move(calls), sequence] {
     FakeStream* stream = calls.front().stream;
-    std::this_thread::sleep_for(std::chrono::microseconds(20));  // the operation is on the stream
-                                                                 // only after this
+    std::this_thread::sleep_for(std::chrono::microseconds(20));  // delays the stream's operation
     auto* run =
         new std::function<void()>([me, calls, sequence] { run_calls(me, calls, sequence); });
     const auto f = [](void* arg) {

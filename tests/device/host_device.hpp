@@ -45,8 +45,7 @@ struct HostDeviceOptions {
   /// is_device_memory() returns true for all memory. It is for tests that have only memory of the
   /// host.
   bool takes_all = false;
-  std::size_t bytes = std::size_t{256} << 20;  ///< of address space; a piece is never given out
-                                               ///< twice
+  std::size_t bytes = std::size_t{256} << 20;  ///< address space; no piece is given out twice
 };
 
 /// Two mappings of one piece of memory: the device's ("far"), which no one may access, and the

@@ -54,8 +54,7 @@ constexpr const char* kUsageText =
     "usage: ranks N collectives [--device cpu|cuda] [--threads N] [--then abort|mismatch|die] "
     "[--dies RANK] [--largest N]";
 constexpr auto kPatience = std::chrono::seconds(10);  // timeout of an operation
-constexpr double kBound = 20;                         // seconds within which an operation that
-                                                      // cannot succeed must fail
+constexpr double kBound = 20;                         // seconds for an operation that must fail
 constexpr const char* kReason = "rank 0 gives up, as it was told to";
 
 double seconds_since(Clock::time_point begun) {

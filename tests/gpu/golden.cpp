@@ -1,4 +1,4 @@
-// golden: the golden run through the Engine on one device, a process for each rank.
+// golden: makes the golden run through the Engine on one device, with a process for each rank.
 //
 //   ranks N golden --data DIR [--device cpu|cuda] [--mesh dp=2,tp=1,pp=1] [--zero 0..3] [--micro M]
 //                  [--schedule NAME] [--sequence] [--recompute none|selective|full] [--bf16]
@@ -8,8 +8,9 @@
 //                                            in a typed error, within the bound of a step
 //
 // DIR holds the golden text (tests/golden). Every step's loss and norm must be those of the other
-// framework: to 1e-5 relative in f32; in bf16 the loss to 2e-2. Rank 0 prints one JSON object. Exit
-// code: 0; 1 with one line that says what is wrong; 2 for wrong usage; 77 without the device.
+// framework: to 1e-5 relative in f32; in bf16 the loss to 2e-2. Rank 0 prints one JSON object.
+// Exit code: 0; 1 with one line that says what is wrong; 2 for wrong usage; 77 without the
+// device.
 #include "tests/golden/golden_run.hpp"
 #include "tests/gpu/mesh.hpp"
 #include "tests/gpu/program.hpp"
@@ -37,9 +38,9 @@ constexpr const char* kUsageText =
     "usage: ranks N golden --data DIR [--device cpu|cuda] [--mesh dp=,tp=,pp=] [--zero 0..3] "
     "[--micro M] [--schedule NAME] [--sequence] [--recompute none|selective|full] [--bf16] "
     "[--offload] [--steps S] [--threads N] [--dies RANK]";
-constexpr std::size_t kLastStep = 4;                  // before it the rank dies that is to die
-constexpr auto kPatience = std::chrono::seconds(10);  // of an operation
-constexpr auto kBound = std::chrono::seconds(20);     // of a step that cannot end
+constexpr std::size_t kLastStep = 4;                  // the death precedes this step
+constexpr auto kPatience = std::chrono::seconds(10);  // timeout of an operation
+constexpr auto kBound = std::chrono::seconds(20);     // limit of a step that cannot succeed
 
 struct Options {
   Layout layout;
@@ -89,14 +90,14 @@ Options parse(Arguments& words) {
   return options;
 }
 
-/// The largest differences of a run from the golden one, relative.
+/// The largest relative differences between a run and the golden one.
 struct Differences {
   double loss = 0, norm = 0;
   void add(std::size_t step, const train::StepResult& result) {
     loss = worse(loss, result.loss / golden::kLosses[step] - 1);
     norm = worse(norm, result.norm / golden::kNorms[step] - 1);
   }
-  /// A number that is none is worse than all others.
+  /// Returns the larger absolute value; NaN is larger than every number.
   static double worse(double a, double b) { return std::abs(b) <= a ? a : std::abs(b); }
 };
 
@@ -119,7 +120,7 @@ class Run {
     return engine_.step(share.micros());
   }
 
-  /// All steps; 0 when they are the golden ones.
+  /// Makes all steps; returns 0 when they are the golden ones.
   int train() {
     const auto begun = Clock::now();
     Differences worst;
@@ -141,7 +142,7 @@ class Run {
     return good ? gpu::kPassed : gpu::kFailed;
   }
 
-  /// The steps before the death, and the one that it ends.
+  /// Makes the steps before the death, and the step that the death ends.
   int outlive() {
     for (std::size_t i = 0; i < kLastStep; ++i) step(i);
     if (mesh_.rank() == options_.dies) std::raise(SIGKILL);
@@ -163,7 +164,7 @@ class Run {
     return code == Code::worker_died || code == Code::timed_out || code == Code::cancelled ||
            code == Code::unavailable;
   }
-  /// Of the error that a step ends in. Throws when it ends in none.
+  /// Returns the code of the error in which a step ends. Throws when the step succeeds.
   Code code_of_step() {
     try {
       step(kLastStep);

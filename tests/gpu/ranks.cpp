@@ -295,8 +295,7 @@ class Ranks {
   const Options& options_;
   sigset_t waited_{}, before_{};
   std::vector<Rank> running_;
-  std::vector<pid_t> groups_;  // one for each rank; no leader is reaped before all groups are
-                               // killed
+  std::vector<pid_t> groups_;  // one per rank; none is reaped before all are killed
   int code_ = 0;
 };
 

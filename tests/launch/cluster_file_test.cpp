@@ -1,3 +1,4 @@
+// Tests the cluster file: how it is written and read, and which files are refused.
 #include "troupe/runtime/os/cluster_file.hpp"
 
 #include "troupe/runtime/version.hpp"

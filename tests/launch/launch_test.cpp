@@ -1,3 +1,4 @@
+// Tests the messages between a launcher and its children.
 #include "troupe/runtime/os/launch.hpp"
 
 #include "troupe/runtime/os/local_socket.hpp"

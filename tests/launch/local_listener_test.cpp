@@ -1,3 +1,4 @@
+// Tests the local socket of a node: processes of the same user connect, and others are refused.
 #include "troupe/runtime/os/local_listener.hpp"
 
 #include "tests/net/proxy.hpp"

@@ -1,3 +1,5 @@
+// Tests actors on real processes of one node: state, order of calls, coroutines, errors, deaths
+// and names.
 #include "tests/eventually.hpp"
 #include "tests/leeway.hpp"
 #include "tests/process/tally.hpp"
@@ -281,13 +283,11 @@ TEST(Actors, APairThatIsPinnedToACpuEachDoesNotSleepBetweenCalls) {
   ctx.get(actor.call<&Pinned::stay_on>(cpus[1]), kBound);
   std::thread([&] {
     go_to(cpus[0]);
-    for (int i = 0; i < 48; ++i)  // both sides sleep so often that they look up on which CPU they
-                                  // may run
+    for (int i = 0; i < 48; ++i)  // after so many sleeps both look up which CPUs they may use
       ctx.get(actor.call<&Pinned::rest>(), kBound);
     constexpr int kCalls = 100;
     long fewest = kCalls;
-    for (int i = 0; i < 200 && fewest > kCalls / 4; ++i) {  // other programs may occupy one of the
-                                                            // CPUs
+    for (int i = 0; i < 200 && fewest > kCalls / 4; ++i) {  // others may use one of the CPUs
       const long before = sleeps();
       for (int k = 0; k < kCalls; ++k) ctx.get(actor.call<&Pinned::same>(k), kBound);
       fewest = std::min(fewest, sleeps() - before);

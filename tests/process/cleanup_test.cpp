@@ -1,3 +1,4 @@
+// Tests that no process is left after a driver or a whole cluster has been killed or has ended.
 #include "tests/eventually.hpp"
 #include "tests/leeway.hpp"
 #include "troupe/troupe.hpp"

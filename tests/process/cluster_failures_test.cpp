@@ -416,8 +416,7 @@ TEST_F(ClusterFailures, ANodeThatWakesJustInTimeLeavesNoWaitHanging) {
   for (int i = 0; i < 300; ++i) squares.push_back(ctx.submit<square_after>(i, 10));
   hit(cluster.agents[victim], SIGSTOP);
   for (int i = 0; i < 300; ++i) calls.push_back(counter.call<&Counter::add>(1));
-  std::this_thread::sleep_for(8400ms);  // the agent refuses calls from 8 s on, and ends itself at
-                                        // 10 s
+  std::this_thread::sleep_for(8400ms);  // the agent refuses calls from 8 s on, and ends at 10 s
   hit(cluster.agents[victim], SIGCONT);
   for (int i = 0; i < 300; ++i)
     EXPECT_EQ(ctx.get(squares[static_cast<std::size_t>(i)], kBound), i * i);

@@ -149,8 +149,7 @@ TEST_F(ClusterLineage, AChainIsComputedAgainFromItsBeginning) {
   constexpr int kSteps = 50;
   Bytes want = made(kLarge, 5);
   auto last = on(1).submit<made>(kLarge, 5u);
-  std::vector<Ref<Bytes>> held;  // every tenth ref, so that the driver still knows some objects and
-                                 // not others
+  std::vector<Ref<Bytes>> held;  // every tenth: the driver knows some objects and not others
   for (int i = 0; i < kSteps; ++i) {
     if (i % 10 == 0) held.push_back(last);
     last = on(1).submit<stirred>(last);
@@ -254,10 +253,8 @@ TEST_F(ClusterLineage, AWorkerThatIsDeadAndNotReapedTakesNothingOver) {
   const int zygote = processes::parent_of(ctx.get(on_one.submit(pid), kBound), name);
   ASSERT_GT(zygote, 1);
   kill_children(zygote);
-  const int other = ctx.get(on_one.submit(pid), kBound);  // the agent has learned that the killed
-                                                          // workers ended
-  ASSERT_EQ(::kill(zygote, SIGSTOP), 0);                  // it will not learn of the next worker's
-                                                          // end
+  const int other = ctx.get(on_one.submit(pid), kBound);  // the agent knows of the deaths
+  ASSERT_EQ(::kill(zygote, SIGSTOP), 0);                  // it will not know of the next
   processes::kill_now(other);
   kill(2);
   EXPECT_THROW(ctx.get(flat, 500ms), troupe::TimedOut) << "nobody is there who could compute it";

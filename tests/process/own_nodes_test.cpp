@@ -52,8 +52,7 @@ void asks_for_everything(troupe::Session& session, std::size_t nodes) {
             std::make_pair(std::vector<int>{}, std::string()));
   EXPECT_EQ(ctx.get(ctx.with(troupe::TaskOptions{.gpus = 0.5}).submit<devices>(), kBound),
             std::make_pair(std::vector<int>{0}, std::string("0")));
-  std::vector<troupe::Ref<int>> too_much;  // submitted together, since each is refused only after a
-                                           // while
+  std::vector<troupe::Ref<int>> too_much;  // submitted together: each refusal takes a while
   for (const troupe::TaskOptions& more :
        {troupe::TaskOptions{.gpus = 3}, troupe::TaskOptions{.resources = {{"licence", 3}}},
         troupe::TaskOptions{.labels = {{"disk", "slow"}}}})

@@ -69,8 +69,7 @@ TEST_F(SpillFaults, WhatCannotBeReadIsLostAndNothingIsWrong) {
       ++lost;
       const std::string why = troupe::explain(error);
       EXPECT_NE(why.find("Input/output error"), std::string::npos) << why;
-    } catch (const troupe::Error& error) {  // an object in memory cannot be spilled to make room
-                                            // for it
+    } catch (const troupe::Error& error) {  // no object in memory could make room for it
       ++no_room;
       EXPECT_EQ(error.code(), troupe::Code::out_of_disk) << error.what();
     }

@@ -222,8 +222,7 @@ TEST(Spill, WhoWaitsForMemoryLetsOthersRunWhoFreeSome) {
   auto view = std::make_unique<troupe::View<troupe::Array<std::uint64_t>>>(ctx.view(full, kBound));
   const auto waits = ctx.submit<numbers>(1, 12 * kMiB);
   const auto other = ctx.submit<sum>(ctx.put(numbers(2, 64)));
-  EXPECT_EQ(ctx.get(other, 6s), sum_of_numbers(2, 64));  // within 8 s, when the first task would
-                                                         // end in an error
+  EXPECT_EQ(ctx.get(other, 6s), sum_of_numbers(2, 64));  // the first task's wait ends at 8 s
   view.reset();
   EXPECT_EQ(sum(ctx.get(waits, kBound)), sum_of_numbers(1, 12 * kMiB));
 }

@@ -1,3 +1,4 @@
+// Tests tasks on real processes of one node: arguments, nesting, retries, errors and memory.
 #include "tests/eventually.hpp"
 #include "tests/process/tally.hpp"
 #include "troupe/troupe.hpp"
@@ -152,8 +153,7 @@ TEST(Tasks, LargeValuesTravelThroughSharedMemory) {
   Context ctx = session.context();
   const std::size_t n = 1 << 20;  // 8 MiB
   auto made = ctx.submit<ramp>(n);
-  auto sum = ctx.submit<total>(made);  // the array goes from worker to worker, not through the
-                                       // driver
+  auto sum = ctx.submit<total>(made);  // the array does not go through the driver
   const double expected = static_cast<double>(n) * static_cast<double>(n - 1) / 2;
   EXPECT_EQ(ctx.get(sum, kBound), expected);
   const auto view = ctx.view(made);
@@ -460,8 +460,7 @@ TEST(Tasks, SeveralThreadsShareOneContext) {
 }
 
 TEST(Tasks, NeitherDriverNorWorkerLoadsWhatOnlyControlNeeds) {
-  EXPECT_FALSE(maps_file("rocksdb"));  // loading the library would dominate the start of each
-                                       // process
+  EXPECT_FALSE(maps_file("rocksdb"));  // loading it would dominate a process's start
   EXPECT_TRUE(maps_file("libtroupe"));
   troupe::Session session({.cpus = 1});
   Context ctx = session.context();

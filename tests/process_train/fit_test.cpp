@@ -1,3 +1,4 @@
+// Tests train::fit on real processes: shared work, killed workers, and errors of the loop.
 #include "troupe/train/train.hpp"
 #include "troupe/troupe.hpp"
 

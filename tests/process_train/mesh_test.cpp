@@ -71,8 +71,7 @@ TEST_F(GangMesh, AnEngineTrainsOverIt) {
   EXPECT_EQ(zero1.last().step, 10);
   EXPECT_LT(zero1.last().loss, 2.75);
   EXPECT_EQ(zero1.last().extra.at("hash"), zero3.last().extra.at("hash"));
-  EXPECT_NE(zero1.last().extra.at("hash"), one.last().extra.at("hash"));  // its ranks have other
-                                                                          // tokens
+  EXPECT_NE(zero1.last().extra.at("hash"), one.last().extra.at("hash"));  // of other tokens
 }
 
 TEST_F(GangMesh, ADeathInItRestartsTheGang) {

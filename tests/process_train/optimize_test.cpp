@@ -1,3 +1,5 @@
+// Tests tune::optimize on real processes: copied weights, killed trials and gangs, and the best
+// model.
 #include "troupe/troupe.hpp"
 #include "troupe/tune/tune.hpp"
 

@@ -20,8 +20,7 @@ enum class Variant {
   drain_then_take,        ///< the reader clears the marks after it has drained the rings
   summary_of_empty_word,  ///< the writer marks the summary only when its word was empty
   clear_then_write,       ///< the writer clears the flag before it writes the event
-  clear_any_sleep,        ///< the writer clears the flag of any sleep that it finds then, not only
-                          ///< the one it saw
+  clear_any_sleep,        ///< the writer clears the flag of a later sleep than it saw
   sleep_watching,         ///< the reader sleeps while the mark of the watched ring stays set
 };
 
@@ -325,8 +324,7 @@ constexpr bool kAll = true;
 
 TEST(DoorbellModel, NoWakeUpIsLostInAnyInterleaving) {
   for (const bool same_word : {true, false})
-    for (const bool watch :
-         {true, false}) {  // with a kill, or with a reader that watches
+    for (const bool watch : {true, false}) {  // with a kill, or with a reader that watches
       if (!kAll && (!same_word || !watch)) continue;
       const Found found = run({Variant::correct, same_word, !watch, watch});
       EXPECT_FALSE(found.stuck) << "same word " << same_word << ", watch " << watch << '\n'

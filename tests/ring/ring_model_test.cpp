@@ -23,8 +23,7 @@ enum class Variant {
 };
 
 constexpr int kFrames = 5;
-constexpr int kCells = 8;  // a cell is a length word or a unit of bytes, which may look like a
-                           // length
+constexpr int kCells = 8;  // a cell is a length word or a unit of bytes, which may look alike
 constexpr int kHalf = kCells / 2;
 constexpr int kTell = 3;      // the consumer publishes its head when it is so far ahead of it
 constexpr int kTellLate = 7;  // too late: an empty ring may look too full for the largest frame

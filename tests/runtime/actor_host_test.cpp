@@ -277,8 +277,7 @@ TEST_F(Host, StopsEndOrKillAndAreReportedAsDeaths) {
   host.worker_died(4, died);
   EXPECT_FALSE(out.got<control::ActorGone>().at(1).intended) << "it may be restarted";
   order(spec, kSecond + 1);
-  host.stop({kSelfNode, 1, kA, kSecond + 1, false, "it was killed"}, now);  // this life has no
-                                                                            // worker yet
+  host.stop({kSelfNode, 1, kA, kSecond + 1, false, "it was killed"}, now);  // has no worker yet
   EXPECT_EQ(out.got<control::ActorGone>().size(), 3u);
   EXPECT_EQ(out.released.back(), kSecond + 1);
   EXPECT_EQ(host.hosted(), 0u);
@@ -508,8 +507,7 @@ TEST_F(Host, AControlThatWasRestartedIsToldAndAskedAgain) {
 
   const auto needed = out.needed.size();
   host.start({kSelfNode, 4, spec, kSecond + 5, false, 0}, now);  // from the control before this one
-  host.start({kSelfNode, 3, spec, (std::uint64_t{2} << 32) + 1, false, 0}, now);  // from an earlier
-                                                                                  // epoch
+  host.start({kSelfNode, 3, spec, (std::uint64_t{2} << 32) + 1, false, 0}, now);  // an older epoch
   EXPECT_EQ(out.got<control::ActorStartFailed>().size(), 2u);
   EXPECT_FALSE(out.got<control::ActorStartFailed>()[0].error) << "it is placed again";
   EXPECT_EQ(out.needed.size(), needed);
@@ -534,8 +532,7 @@ TEST_F(Host, AKillThatMayBeFollowedByARestartIsSaidAgainUntilThatLifeIsOver) {
     ASSERT_EQ(kills.size(), 1u);
     EXPECT_TRUE(kills[0].may_restart);
     EXPECT_EQ(kills[0].life, kFirst);
-    locate(control::ActorState::alive, kFirst, kOther);  // control has not read this node's report
-                                                         // yet
+    locate(control::ActorState::alive, kFirst, kOther);  // control has not read this yet
   }
   EXPECT_EQ(host.watched(), 1u) << "nobody watches it but for the kill";
   locate(control::ActorState::restarting, kSecond, {});
@@ -637,8 +634,7 @@ TEST_F(Host, AnEndIsSaidAgainUntilWhatFollowsFromItIsHeard) {
     ASSERT_EQ(out.got<control::ActorGone>().size(), 1u);
     EXPECT_EQ(out.got<control::ActorGone>()[0].error->message, "killed by signal 9");
   }
-  locate(control::ActorState::alive, kFirst, kSelfNode);  // from a control that has not read of the
-                                                          // death
+  locate(control::ActorState::alive, kFirst, kSelfNode);  // control has not read of its death
   out.sent.clear();
   host.registered(1, 4, 0, now);
   EXPECT_EQ(out.got<control::ActorGone>().size(), 1u);
@@ -676,8 +672,7 @@ TEST_F(Host, ALifeOlderThanTheWindowHasNoRestartsBehindIt) {
 
 TEST_F(Host, OfSeveralEndsOnlyTheLastIsKept) {
   const auto spec = made();
-  for (std::uint64_t life = kFirst; life < kFirst + 5; ++life) {  // each constructor kills its
-                                                                  // process
+  for (std::uint64_t life = kFirst; life < kFirst + 5; ++life) {  // the constructor dies
     order(spec, life);
     host.worker_ready(life, 3, {});
     host.worker_died(3, died);

@@ -1,3 +1,5 @@
+// Tests InFlightRefs: it returns the counts that a dead process took for frames that never
+// arrived.
 #include "troupe/runtime/agent/in_flight_refs.hpp"
 
 #include <gtest/gtest.h>

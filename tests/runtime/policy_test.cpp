@@ -145,8 +145,7 @@ TEST(Policy, GpuSharesStayOnOneDevice) {
   ClusterView view = cluster({node(1, 4, 2)});
   for (auto& free : view.nodes[0].gpu_free) free = kUnit * 4 / 10;
   view.nodes[0].free.gpus = kUnit * 8 / 10;
-  EXPECT_EQ(place(view, demand(0, 0.5)).kind, Decision::Kind::busy);  // 0.8 GPUs are free, but not
-                                                                      // on one device
+  EXPECT_EQ(place(view, demand(0, 0.5)).kind, Decision::Kind::busy);  // 0.8 are free, not on one
 }
 
 TEST(Policy, OfNodesThatAreEquallyFreeTheOneWhereNobodyWaits) {
@@ -154,8 +153,7 @@ TEST(Policy, OfNodesThatAreEquallyFreeTheOneWhereNobodyWaits) {
   view.self = node_id(1);
   view.update(node(1, 0));
   NodeView crowded = node(2, 4);
-  crowded.waiting = 1;  // one request waits for a worker that is being started: its resources still
-                        // count as free
+  crowded.waiting = 1;  // for a starting worker: its resources count as free
   view.update(crowded);
   view.update(node(3, 4));
   EXPECT_EQ(place(view, demand(1)).node, node_id(3));

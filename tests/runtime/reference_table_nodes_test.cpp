@@ -523,8 +523,7 @@ TEST_F(ReferencesBetweenNodes, NorDoesWhoHasItFromThatOne) {
   let_go(kX);
   EXPECT_EQ(references.size(), 0u);
   out.take();
-  references.peer_hold(kM, kX, kN, +1);  // kN has passed the ref on to kM, and named this node as
-                                         // the owner
+  references.peer_hold(kM, kX, kN, +1);  // kN has passed it on in this node's name
   EXPECT_EQ(out.take(), (std::vector<Hold>{{kM, kX, kN, -1}})) << "so that it relieves kN";
   references.peer_hold(kN, kX, kN, -1);
   references.peer_hold(kM, kX, kM, -1);

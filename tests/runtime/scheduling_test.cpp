@@ -280,8 +280,7 @@ TEST(Leases, WhatWasGivenBackToAnotherNodeIsFreeThereBeforeItSaysSo) {
   table.update_node(full, table.now);
   table.request(1, 1, demand(1), 1, table.now);
   EXPECT_TRUE(pick<Spilled>(table.settle()).empty());
-  table.returned_there(node_id(2), demand(1), table.now);  // one of the leases that node 2's view
-                                                           // contains
+  table.returned_there(node_id(2), demand(1), table.now);  // a lease that node 2's view contains
   EXPECT_EQ(pick<Spilled>(table.settle()).size(), 1u);
 }
 
@@ -529,8 +528,7 @@ TEST(LeaseJobs, AJobsEndStopsItsIdleWorkersAndThoseUnderWay) {
 TEST(LeaseJobs, AWorkerThatALateRequestOfAnEndedJobGotStopsWithItsLease) {
   Table table(options(8, 4));
   table.job_ended(1, table.now);
-  table.request(2, 1, demand(1), 1, table.now, of_job(1));  // from another node, which had not
-                                                            // learned of the job's end
+  table.request(2, 1, demand(1), 1, table.now, of_job(1));  // from a node that did not know
   const auto grant = pick<Granted>(table.settle()).at(0);
   table.job_ended(1, table.now);  // called again for each worker that comes up for an ended job
   EXPECT_TRUE(pick<StopWorker>(table.settle()).empty());
@@ -564,8 +562,7 @@ TEST(LeaseJobs, AWorkerForAnActorThatEndsBeforeItGetsItStops) {
   table.request(1, 1, demand(1), 1, table.now, kind);
   ASSERT_EQ(pick<StartWorker>(table.take_events()).size(), 1u);
   table.job_ended(1, table.now);
-  table.request(2, 1, demand(1), 1, table.now, of_job(2));  // takes the resources that the actor
-                                                            // needs
+  table.request(2, 1, demand(1), 1, table.now, of_job(2));  // takes what the actor needs
   table.worker_started(200, table.now, false, 2);
   table.worker_started(101, table.now, true, 1);
   table.job_ended(1, table.now);
@@ -586,8 +583,7 @@ TEST(Leases, ARequestThatNoNodeCanGrantIsRefusedAndTheTableGoesOn) {
   LeaseTable table(options, node_id(1));
   std::vector<ResourceDemand> requests(4);
   requests[0].need.memory = -1;
-  requests[1].need.custom = {{"tpu", kUnit}, {"tpu", kUnit}};  // each amount fits, their sum does
-                                                               // not
+  requests[1].need.custom = {{"tpu", kUnit}, {"tpu", kUnit}};  // each amount alone fits
   requests[2].need.cpus = std::numeric_limits<std::int64_t>::min();
   requests[3].need.custom = {{"tpu", std::numeric_limits<std::int64_t>::max()}, {"tpu", 2}};
   std::uint64_t key = 0;
@@ -701,8 +697,7 @@ TEST(Leases, ABlockedWorkerThatKeptItsResourcesWouldBeNoticed) {
   table.request(1, 1, demand(1), 1, table.now);
   table.blocked(pick<Granted>(table.settle()).at(0).worker, table.now);
   table.request(2, 1, demand(1), 1, table.now);
-  EXPECT_TRUE(pick<Granted>(table.settle()).empty());  // the deadlock that the test of chains would
-                                                       // find
+  EXPECT_TRUE(pick<Granted>(table.settle()).empty());  // the test of chains would hang here
   simulation_hooks.mutant = nullptr;
 }
 

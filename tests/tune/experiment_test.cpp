@@ -1,3 +1,4 @@
+// Tests Experiment with simulated trials: schedulers, retries, ends, and rebuilding from the log.
 #include "troupe/tune/experiment.hpp"
 #include "troupe/tune/simulate.hpp"
 

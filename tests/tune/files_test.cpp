@@ -1,3 +1,4 @@
+// Tests the files of an experiment: the log, the results, and the runs for TensorBoard.
 #include "troupe/tune/views/files.hpp"
 #include "troupe/tune/simulate.hpp"
 #include "troupe/tune/views/tables.hpp"

@@ -1,3 +1,4 @@
+// Tests that the usage example of tune.hpp compiles and runs.
 #include "troupe/tune/tune.hpp"
 
 #include <gtest/gtest.h>

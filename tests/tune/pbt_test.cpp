@@ -1,3 +1,4 @@
+// Tests population-based training: its published toy results, quantiles, decisions and barriers.
 #include "troupe/tune/internal/schedulers.hpp"
 
 #include <gtest/gtest.h>

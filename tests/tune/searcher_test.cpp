@@ -1,3 +1,4 @@
+// Tests the searchers: random, grid, Halton and TPE, against published or independent values.
 #include "troupe/tune/searcher.hpp"
 #include "troupe/tune/internal/parzen.hpp"
 #include "troupe/tune/internal/tpe.hpp"
@@ -55,8 +56,7 @@ TEST(Halton, FillsEveryCellOfAThirtySixCellPlane) {
   auto searcher =
       make_searcher(Halton{}, {{{"x", uniform(0, 1)}, {"y", uniform(0, 1)}}}, minimize, 9);
   std::set<int> cells;
-  for (int i = 0; i < 36; ++i) {  // periods of base 2 and 3: each of the 4 x 9 cells holds one
-                                  // point
+  for (int i = 0; i < 36; ++i) {  // periods of base 2 and 3: each of 4 x 9 cells holds one
     const Point p = *searcher->ask(i);
     cells.insert(static_cast<int>(p[0] * 4) * 9 + static_cast<int>(p[1] * 9));
   }

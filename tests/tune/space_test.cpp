@@ -1,3 +1,4 @@
+// Tests search spaces over the members of a struct, and the domains of parameters.
 #include "troupe/tune/space.hpp"
 
 #include <gtest/gtest.h>

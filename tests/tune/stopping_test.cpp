@@ -1,3 +1,4 @@
+// Tests the schedulers that stop trials early, against hand-made cases.
 #include "troupe/tune/internal/schedulers.hpp"
 
 #include "tests/leeway.hpp"

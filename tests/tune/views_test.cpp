@@ -1,3 +1,4 @@
+// Tests the views of an experiment: tables, pictures and TensorBoard's files.
 #include "troupe/tune/internal/svg.hpp"
 #include "troupe/tune/internal/text.hpp"
 #include "troupe/tune/simulate.hpp"
@@ -277,8 +278,7 @@ TEST(Views, TextThatIsNoUtf8IsMadeSo) {
   t.history = {{1, 5, 0, 1}};
   board.trials.push_back(t);
   for (const std::string& text : {curves_svg(board), report_html(board), trials_csv(board)}) {
-    EXPECT_NO_THROW(static_cast<void>(nlohmann::json(text).dump()));  // throws for bytes that are
-                                                                      // not UTF-8
+    EXPECT_NO_THROW(static_cast<void>(nlohmann::json(text).dump()));  // throws if not UTF-8
     EXPECT_FALSE(has(text, "\xef\xbf\xbf"));
   }
   EXPECT_EQ(fit("a\xc2\x9b"

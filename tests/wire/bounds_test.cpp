@@ -140,8 +140,7 @@ TEST(Bounds, ListsOfACall) {
   const auto doomed = decode_call(call_with([](schema::CallMessage::Builder m) {
     m.initCall().initArguments(1)[0].initError(1)[0].setMessage("too large");
   }));
-  ASSERT_TRUE(doomed.ok());  // a call that its sender could not build is read, and ends in this
-                             // error
+  ASSERT_TRUE(doomed.ok());  // a call that its sender could not build ends in this error
   EXPECT_EQ(std::get<Call>(doomed->message).arguments.at(0).error->message, "too large");
 }
 

@@ -1,6 +1,6 @@
-/// Bytes that an earlier build wrote are read as what they meant then: one file per message in
-/// tests/golden, with a frame in hexadecimal and its members. Members that were added later do not
-/// stand there; Name-2.txt, Name-3.txt … are frames that have them.
+/// Tests that bytes of an earlier build are read with the meaning that they had then.
+/// tests/golden has a file for each message: a frame in hexadecimal, and its members. Members
+/// that were added later are missing from it; Name-2.txt, Name-3.txt … are frames with them.
 #pragma once
 
 #include "tests/wire/samples.hpp"
@@ -48,7 +48,7 @@ inline Golden read_golden(const std::filesystem::path& path) {
   return golden;
 }
 
-/// What the golden files of one conversation are made with.
+/// The functions for the golden files of one conversation.
 template <class Message>
 struct Codec {
   const char* schema;
@@ -61,7 +61,8 @@ struct Codec {
   std::function<std::string_view(const Message&)> name;
 };
 
-/// A small message with something in every member, and with as many kinds of values as it can hold.
+/// Returns a small message with a value in every member, and as many kinds of values as it can
+/// hold.
 template <class Message>
 Message sample(const Codec<Message>& codec, std::size_t member, BlobView payload) {
   Message best;
@@ -82,8 +83,8 @@ Message sample(const Codec<Message>& codec, std::size_t member, BlobView payload
   return best;
 }
 
-/// TROUPE_WRITE_GOLDEN=1 writes Name.txt where there is none, =2 Name-2.txt: for members that were
-/// added later.
+/// Writes golden files that are missing. TROUPE_WRITE_GOLDEN=1 writes Name.txt where there is
+/// none, =2 Name-2.txt for members that were added later.
 template <class Message>
 void write_missing(const Codec<Message>& codec, const std::filesystem::path& folder,
                    const std::string& version) {

@@ -1,4 +1,5 @@
-// Frames of earlier builds are read, for every message between processes and between agents.
+// Tests that frames of earlier builds are read, for every message between processes and between
+// agents.
 #include "tests/wire/golden.hpp"
 
 namespace troupe::wire {
@@ -37,7 +38,7 @@ TEST(Golden, MessagesBetweenAgentsOfEarlierBuildsAreRead) {
   expect_golden(codec<PeerMessage>("peer.capnp", "peer", random_peer, decode_peer));
 }
 
-// Detached actors outlive the builds that made them: control keeps these bytes on its disk.
+// Detached actors outlive the builds that made them, since control keeps these bytes on its disk.
 TEST(Golden, CreationsOfEarlierBuildsAreRead) {
   using Kept = std::variant<Creation>;
   expect_golden(Codec<Kept>{

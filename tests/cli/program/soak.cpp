@@ -24,8 +24,7 @@ using troupe::Ref;
 using Bytes = std::vector<unsigned char>;
 
 constexpr auto kBound = 30s;
-constexpr std::size_t kMost = 80;  // objects at once: more than the memory of the driver's node
-                                   // holds
+constexpr std::size_t kMost = 80;  // objects at once: more than the driver's node has memory for
 
 Bytes made(std::size_t n, unsigned seed) {
   Bytes bytes(n);

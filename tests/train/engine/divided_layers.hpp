@@ -19,8 +19,7 @@ enum class Fault : std::uint8_t {
   no_sum_forward,   ///< y is this rank's part only
   no_sum_backward,  ///< dx is this rank's part only
   sums_bias_twice,  ///< the bias is added before the sum
-  not_partial,      ///< the bias' gradient covers the rank's own rows, and its shard does not say
-                    ///< so
+  not_partial,      ///< the bias' gradient covers own rows only, and its shard does not say so
   wrongly_partial,  ///< the gradient is whole, and its shard says that it is partial
   local_start,      ///< initial weights depend on the local index of an element
   one_rank_sums,    ///< the ranks call a communicator differently

@@ -1,4 +1,4 @@
-// Ten steps of a small GPT-2 against a float64 run of another framework, in every layout.
+// Tests ten steps of a small GPT-2 in every layout against a float64 run of another framework.
 #include "tests/golden/golden_run.hpp"
 #include "tests/train/engine/ranks.hpp"
 

@@ -142,8 +142,7 @@ struct Pair {
 /// only make times longer. The wire needs `share` of a layer's pass for its operation.
 Observed observe(double share, int zero, Observed (Pair::*pass)() = &Pair::backward) {
   const double seconds = std::chrono::duration<double>(kPass).count() * share;
-  const double bytes = 4.0 * kWide * (zero == 0 ? 1 : 0.5);  // factor for 2 ranks: 2(N-1)/N or
-                                                             // (N-1)/N
+  const double bytes = 4.0 * kWide * (zero == 0 ? 1 : 0.5);  // 2 ranks: 2(N-1)/N or (N-1)/N
   std::vector<Observed> all;
   const RankBody body = [&](RankContext& context) {
     Pair pair(context, zero, pass == &Pair::forward ? kPass : Duration{});

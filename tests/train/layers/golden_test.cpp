@@ -1,5 +1,5 @@
-// The first step of the golden run, by layers: loss and gradient norm against a float64 run of
-// another framework.
+// Tests the first step of the golden run, by layers: loss and gradient norm against a float64 run
+// of another framework.
 #include "tests/golden/golden_run.hpp"
 #include "troupe/train/layers/internal/workbench.hpp"
 
@@ -24,7 +24,7 @@ struct GoldenStep {
     bench.initialize();
     for (const TensorId id : bench.tensors()) {
       const TensorPlace& tensor = bench.index()[id];
-      if (tensor.global.rank() < 2) continue;  // norms are 1 and biases 0
+      if (tensor.global.rank() < 2) continue;  // norms stay 1 and biases 0
       const golden::Place place = golden::place_of(tensor.name);
       const auto count = static_cast<std::uint32_t>(tensor.global.count());
       for (std::uint32_t i = 0; i < count; ++i)
@@ -41,7 +41,7 @@ struct GoldenStep {
     for (const auto& layer : model) all.push_back(layer.get());
     return all;
   }
-  /// The bench divides by three targets more than there are.
+  /// The bench divides by three targets more than there are; this undoes it.
   static constexpr double kShare = 131.0 / 128.0;
   double loss() { return bench.forward() * kShare; }
   double norm() {
