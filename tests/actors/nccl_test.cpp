@@ -93,8 +93,8 @@ TEST_F(Nccl, AnOperationBeginsAfterWhatComputeHoldsAndComputeGoesOnAfterIt) {
   const auto errors = on_all([&](Communicator& c) {
     OnDevice x(device(c), 1000, 0);
     for (int i = 1; i <= 5; ++i) {
-      // Five operations are queued. The last one has not run when the next call is made, and it
-      // runs later than the first one of any queue.
+      // The last of these operations has not run when the next call is made. It also runs later
+      // than the first operation of another queue.
       for (int late = 4; late >= 0; --late) x.fill(static_cast<float>(100 * late + i));
       c.all_reduce(x.buffer()).wait(device(c));
       device(c).kernels().scale(

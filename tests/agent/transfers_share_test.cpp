@@ -178,7 +178,8 @@ TEST_F(ShareOfFour, ACutAboveIsNotSeenBelow) {
   expect_clean();
 }
 
-/// The owner refuses a node that passes the object on. The nodes behind it return to the owner.
+/// The fetch of a node that passes the object on fails, since the owner announces a wrong size.
+/// The nodes behind it return to the owner.
 TEST_F(ShareOfFour, WhoFailsTellsThoseBehindIt) {
   bool lied = false;
   world.on_message = [&](Carried& carried) {

@@ -127,7 +127,8 @@ TEST(ControlMessages, AmountsThatWouldOverflowAreCutAndRefused) {
 
 // --- malformed bytes
 
-/// Decodes frames with each bit flipped and cut at each length. Each must be read or refused.
+/// Decodes mutated frames, frames with each bit flipped, and frames cut at each length. Each must
+/// be read or refused.
 template <class Message, class Decode>
 void expect_survives(Decode decode) {
   constexpr int kMutations = 30'000;

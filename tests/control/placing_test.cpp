@@ -186,7 +186,7 @@ TEST_F(PlacingTest, AStartThatAResetLostIsNotReckonedAnyMore) {
   EXPECT_EQ(service->waiting_actors(), 0u);
   EXPECT_EQ(service->view().nodes.at(0).free.cpus, 0);
   say(kA, KillActor{s.id});
-  comes_back();  // the second start was lost as well, and the actor has no holder any more
+  comes_back();  // the second start was lost as well, and the actor is killed
   EXPECT_EQ(service->view().nodes.at(0).free.cpus, kUnit);
 }
 

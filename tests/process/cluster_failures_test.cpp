@@ -356,7 +356,7 @@ TEST_F(ClusterFailures, ANodeThatWasStoppedIsDeclaredDeadAndEndsWhenItWakes) {
   const auto of_victim = [&](int pid) {
     return std::count(its_workers.begin(), its_workers.end(), pid) != 0;
   };
-  troupe::Waited<Ref<std::vector<int>>> known;  // the last result before the node was declared dead
+  troupe::Waited<Ref<std::vector<int>>> known;  // the last answer before the node was declared dead
   // The other nodes go on undisturbed.
   std::vector<Ref<int>> squares;
   for (int i = 0; i < 200; ++i) squares.push_back(ctx.submit<square_after>(i, 5));

@@ -21,8 +21,7 @@ using troupe::Ref;
 constexpr auto kBound = 30s;  // the limit of each wait; a test that reaches it fails
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
-/// Takes memory until the agent ends the process, up to 3 GB and for at most as many seconds as
-/// the test lasts.
+/// Takes 3 GB of memory and keeps them for `kBound`, unless the agent ends the process.
 std::size_t hog(const std::string& attempts) {
   std::ofstream(attempts, std::ios::app) << ::getpid() << '\n';
   std::vector<std::vector<char>> taken;

@@ -225,7 +225,7 @@ TEST_F(Calls, AStaleUpdateRevivesNobody) {
   submit(1);
   update(ActorState::alive, 1, 5);
   calls.worker_died(5, 1, died);
-  update(ActorState::alive, 1, 5);  // the process had waited for its channel
+  update(ActorState::alive, 1, 5);  // the update had waited for its channel
   submit(2);
   EXPECT_EQ(out.sent.size(), 1u);
   update(ActorState::alive, 2, 6);

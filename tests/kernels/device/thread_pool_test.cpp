@@ -185,7 +185,7 @@ TEST(ThreadPool, AForkComputesAloneAndEnds) {
   if (child == 0) {
     int parts = 0;
     {
-      ThreadPool moved(2);  // its own first run starts the helpers
+      ThreadPool moved(2);  // a pool that the child makes starts helpers
       const bool own = threads_of(moved).size() == 2;
       pool.run(8, 1, [&](std::int64_t first, std::int64_t end) {
         parts += static_cast<int>(end - first);
