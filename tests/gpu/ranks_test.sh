@@ -16,7 +16,7 @@ expect() {
   grep -qF -- "$words" "$work/out" || { cat "$work/out"; fail "'$*' does not say '$words'"; }
 }
 ended() { ! grep -qs '^State:\s[^ZX]' "/proc/$1/status"; }
-gone() {  # FILE: the process whose number it holds ends within 10 s; the kernel kills behind our back
+gone() {  # gone FILE: the process whose id the file holds ends within 10 s of its SIGKILL
   local pid until=$((SECONDS + 10))
   pid=$(<"$1")
   until ended "$pid"; do

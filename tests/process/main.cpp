@@ -8,7 +8,7 @@
 #include <cstdlib>
 
 int main(int argc, char** argv) {
-  if (std::getenv("TROUPE_TEST_EXIT_EARLY") != nullptr) return 5;  // Cleanup.AProgramThatEnds…
+  if (std::getenv("TROUPE_TEST_EXIT_EARLY") != nullptr) return 5;  // Cleanup: an early end
   testing::InitGoogleTest(&argc, argv);
   if (std::getenv("TROUPE_TEST_CHILD") == nullptr)
     (void)::setsid();  // distinguishes this program's processes from those of other tests

@@ -21,10 +21,10 @@ Index mixed_index(int dp = 1) {
   Index index;
   const int first = index.begin_unit("first");
   const TensorShard shard{.axis = 0, .parts = 2, .index = 1};
-  index.add(first, "norm", {100}, Group::no_decay);           // 0
-  index.add(first, "up", {2 * 1000}, Group::decay, shard);    // 128
-  index.add(first, "bias", {64}, Group::no_decay);            // 1152
-  index.add(first, "down", {2 * 3000}, Group::decay, shard);  // 1216
+  index.add(first, "norm", {100}, Group::no_decay);           // at element 0
+  index.add(first, "up", {2 * 1000}, Group::decay, shard);    // at 128
+  index.add(first, "bias", {64}, Group::no_decay);            // at 1152
+  index.add(first, "down", {2 * 3000}, Group::decay, shard);  // at 1216
   const int second = index.begin_unit("second");
   index.add(second, "head", {2 * 1024}, Group::decay, shard);
   index.seal({.dp = dp});
