@@ -174,5 +174,29 @@ rm runtime/a.cpp
 expect headings '^runtime/a.hpp:4: there is no runtime/a.cpp'
 rm runtime/a.hpp
 
+# archive ROOM CODE: the archive of a room with one unit.
+archive() {
+  mkdir -p build
+  printf '%s\n' "$2" | g++ -xc++ -c -o "build/$1.o" -
+  rm -f "build/libroom_$1.a"
+  ar rcs "build/libroom_$1.a" "build/$1.o"
+}
+archive base 'namespace troupe { int now() { return 1; } }'
+archive client 'namespace troupe { int now(); int low() { return now(); } template <class T> T same(T t) { return t; } int two = same(2); }'
+archive agent 'namespace troupe { int now(); int low(); int high() { return now() + low(); } }'
+expect_links() {
+  local output
+  output=$("$checks/links.sh" build 2>&1) || true
+  grep -qE -- "$1" <<<"$output" || { printf 'links did not say: %s; it said:\n%s\n' "$1" "$output"; failures=$((failures + 1)); }
+}
+expect_links '^3 archives: no offence'
+archive base 'namespace troupe { int high(); int now() { return high(); } }'
+expect_links '^room base needs troupe::high\(\), which agent defines'
+archive control 'namespace troupe { int low(); int here() { return low(); } }'
+expect_links '^room control needs troupe::low\(\), which client defines'
+archive attic 'int attic;'
+expect_links 'the room attic has no layer'
+rm -r build
+
 [[ $failures == 0 ]] || { echo "$failures failures"; exit 1; }
 echo 'each check finds what it is for'
