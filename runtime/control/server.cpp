@@ -137,8 +137,10 @@ struct Server::Impl : Service::Out {
     const auto* list = std::get_if<ListReply>(&message);
     if (list == nullptr) return std::nullopt;
     ListReply reply = *list;
-    const auto halve = [](auto& rows) {  // drops the first half
-      rows.erase(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>((rows.size() + 1) / 2));
+    const auto halve = [&reply](auto& rows) {  // drops the last half, as Service does
+      const std::size_t kept = rows.size() / 2;
+      reply.left_off += static_cast<std::uint32_t>(rows.size() - kept);
+      rows.resize(kept);
     };
     while (!fits(encode(FromControl(reply))) && !(reply.nodes.empty() && reply.actors.empty() &&
                                                   reply.jobs.empty() && reply.objects.empty())) {

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <thread>
@@ -32,6 +33,7 @@ struct Agent {
   NodeId control;
   SessionId session = SessionId::random();
   Epoch epoch = 0;
+  scheduling::Labels labels;
   net::CurveKeys keys = net::CurveKeys::generate().value();
   std::unique_ptr<net::Transport> transport;
   std::vector<FromControl> told;
@@ -52,6 +54,7 @@ struct Agent {
     d.address = transport->door();
     d.public_key = keys.public_key.str();
     d.resources.cpus = 4 * scheduling::kUnit;
+    d.labels = labels;
     return d;
   }
   void meet(NodeId head, const net::PublicKey& key, const std::string& door) {
@@ -203,6 +206,31 @@ TEST_F(ServerTest, AnActorAndAValueAndTheEnd) {
   EXPECT_EQ(a.last<ListReply>()->nodes.size(), 2u);
   head.stop();
   EXPECT_GE(head.server->stats().commits, 2u);
+}
+
+/// Nodes with so many labels that a list of them fits no message: its end is cut off and counted.
+TEST_F(ServerTest, AListThatFitsNoMessageSaysHowManyRowsAreMissing) {
+  std::vector<Agent> agents(5);
+  ServerOptions with = options();
+  for (const Agent& agent : agents) with.admitted.push_back(agent.info());
+  Running head(std::move(with));
+  std::vector<NodeId> nodes;
+  for (Agent& agent : agents) {
+    agent.labels.resize(wire::kMaxLabels);
+    for (auto& [key, value] : agent.labels) key = value = std::string(wire::kMaxText, 'x');
+    join(agent, head.server->door());
+    nodes.push_back(agent.node);
+  }
+  std::sort(nodes.begin(), nodes.end());
+  Agent& asker = agents.front();
+  asker.say(ListRequest{3, ListRequest::What::nodes});
+  ASSERT_TRUE(drive({&asker}, [&] { return asker.last<ListReply>() != nullptr; }));
+  const ListReply& reply = *asker.last<ListReply>();
+  ASSERT_FALSE(reply.nodes.empty());
+  ASSERT_LT(reply.nodes.size(), nodes.size()) << "it fits: this test needs more labels";
+  EXPECT_EQ(reply.nodes.size() + reply.left_off, nodes.size());
+  for (std::size_t i = 0; i < reply.nodes.size(); ++i)
+    EXPECT_EQ(reply.nodes[i].description.id, nodes[i]) << "the last rows are missing";
 }
 
 TEST_F(ServerTest, AProcessThatIsGoneIsNoticedByItsDoor) {
