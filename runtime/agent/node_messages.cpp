@@ -338,7 +338,8 @@ void Node::carry_out_deferred() {
        has_unread() ? std::vector<wire::Location>() : std::exchange(frees_, {})) {
     in_flight_refs_.gone(location);
     if (const auto known = made_.extract({location.segment, location.slot, location.generation}))
-      accounting_.freed(known.mapped().job, known.mapped().site, known.mapped().bytes);
+      accounting_.freed(known.mapped().job, known.mapped().site, known.mapped().bytes,
+                        steady_now());
     const objectstore::Location at = wire::store_location(location);
     if (spiller_)
       (void)spiller_->free(at);

@@ -26,7 +26,8 @@ void ObjectAccounting::made(std::uint64_t job, std::uint32_t site, std::uint64_t
   row.bytes += bytes;
 }
 
-void ObjectAccounting::freed(std::uint64_t job, std::uint32_t site, std::uint64_t bytes) {
+void ObjectAccounting::freed(std::uint64_t job, std::uint32_t site, std::uint64_t bytes, Time now) {
+  roll(now);
   const auto sum = jobs_.find(job);
   Row& row = sites_[site];
   TROUPE_ASSERT((bytes == 0 || (sum != jobs_.end() && sum->second.bytes >= bytes)) &&
@@ -50,8 +51,8 @@ std::uint64_t ObjectAccounting::freed_of(std::uint64_t job) const {
   return found == jobs_.end() ? 0 : found->second.freed;
 }
 
-/// Ends the spans that are over. Only made() and each_site() call it, so spans may end late. No
-/// harm: in a span in which nothing was made, the number of objects did not grow.
+/// Ends the spans that are over. It is called before each change of a number and before each look,
+/// so spans may end late, but each of them with its own least numbers.
 void ObjectAccounting::roll(Time now) {
   for (std::size_t spans = 0; now >= span_ends_; ++spans) {
     if (spans == kSpans) {  // all of `before` is of idle spans; skip the rest of them

@@ -3,7 +3,7 @@
 ///
 ///     const std::uint32_t site = accounting.site("main.cpp:12");
 ///     accounting.made(job, site, bytes, now);       // the object was handed to the agent
-///     accounting.freed(job, site, bytes);
+///     accounting.freed(job, site, bytes, now);
 ///     if (accounting.bytes_of(job) + bytes > quota) refuse();
 ///
 /// An object counts until it is freed, in memory and on disk alike. Time is divided into spans of
@@ -31,7 +31,7 @@ class ObjectAccounting {
   /// The number of a call site; 0 is the unknown one.
   std::uint32_t site(std::string_view text);
   void made(std::uint64_t job, std::uint32_t site, std::uint64_t bytes, Time now);
-  void freed(std::uint64_t job, std::uint32_t site, std::uint64_t bytes);
+  void freed(std::uint64_t job, std::uint32_t site, std::uint64_t bytes, Time now);
 
   std::uint64_t bytes_of(std::uint64_t job) const;
   /// Sum of the bytes of the job that have been freed; begins anew when the job has no bytes left.

@@ -33,8 +33,8 @@ TEST(ObjectAccounting, AJobHasWhatItMadeUntilItIsFreed) {
   EXPECT_EQ(site.text, "main.cpp:12");
   EXPECT_EQ(site.objects, 2u);
   EXPECT_EQ(site.bytes, 105u);
-  accounting.freed(1, here, 100);
-  accounting.freed(1, 0, 10);
+  accounting.freed(1, here, 100, kNow);
+  accounting.freed(1, 0, 10, kNow);
   EXPECT_EQ(accounting.bytes_of(1), 0u);
   int jobs = 0;
   accounting.each_job([&](std::uint64_t job, std::uint64_t bytes) {
@@ -51,8 +51,8 @@ TEST(ObjectAccounting, ObjectsWithoutBytesComeAndGoInAnyOrder) {
   accounting.made(1, 0, 0, kNow);
   EXPECT_EQ(accounting.bytes_of(1), 0u);
   accounting.made(1, 0, 100, kNow);
-  accounting.freed(1, 0, 100);
-  accounting.freed(1, 0, 0);
+  accounting.freed(1, 0, 100, kNow);
+  accounting.freed(1, 0, 0, kNow);
   EXPECT_EQ(accounting.bytes_of(1), 0u);
 }
 
@@ -67,13 +67,30 @@ TEST(ObjectAccounting, WhatIsNeverFreedGrowsAndWhatComesAndGoesDoesNot) {
       accounting.made(1, leak, 1, now);
       accounting.made(1, busy, 1, now);
       if (i == 4)
-        for (int n = 0; n < 5; ++n) accounting.freed(1, busy, 1);
+        for (int n = 0; n < 5; ++n) accounting.freed(1, busy, 1, now);
     }
   accounting.made(1, busy, 1, now);
   EXPECT_TRUE(seen(accounting, leak, now).grows);
   EXPECT_FALSE(seen(accounting, busy, now).grows);
   EXPECT_FALSE(seen(accounting, kept, now).grows);
   EXPECT_FALSE(seen(accounting, leak, now + 60s).grows) << "nothing was added since";
+}
+
+TEST(ObjectAccounting, AFreeCountsInItsOwnSpan) {
+  ObjectAccounting accounting(10s);
+  const std::uint32_t site = accounting.site("site");
+  Time now = kNow;
+  const auto next_span = [&](int objects) {
+    for (int i = 0; i < objects; ++i) accounting.made(1, site, 1, now);
+    now += 10s;
+  };
+  next_span(1);
+  next_span(1);
+  next_span(1);
+  next_span(10);
+  next_span(1);  // the least numbers of the spans are 0, 1, 2, 3 and 13
+  for (int i = 0; i < 9; ++i) accounting.freed(1, site, 1, now);
+  EXPECT_FALSE(seen(accounting, site, now).grows) << "5 objects are fewer than 13";
 }
 
 TEST(ObjectAccounting, TooManySitesAreUnknown) {
