@@ -9,7 +9,6 @@
 #include <unistd.h>
 #include <algorithm>
 #include <csignal>
-#include <cstdio>
 
 namespace troupe::agent {
 
@@ -243,9 +242,8 @@ void Node::on_store(Process& from, wire::NodeMessage& message) {
                      if (const auto done =
                              host_->adopt(from.store_index, wire::store_location(m.location));
                          !done)
-                       std::fprintf(
-                           stderr, "troupe: process %d names an object that it does not have: %s\n",
-                           static_cast<int>(from.pid), done.error().what());
+                       log_line("process %u names an object that it does not have: %s",
+                                from.told_pid, done.error().what());
                      else {
                        adopted(m, from);
                        may_spill(m.location);
