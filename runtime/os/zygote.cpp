@@ -1,5 +1,6 @@
 #include "troupe/runtime/os/zygote.hpp"
 
+#include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/base/standard_descriptors.hpp"
 #include "troupe/runtime/os/orphans.hpp"
 #include "troupe/runtime/os/role.hpp"
@@ -13,7 +14,6 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <cstring>
 #include <map>
 #include <set>
@@ -112,10 +112,9 @@ void Zygote::start_by_exec(const ForkOrder& order, Fd socket) {
 Forked Zygote::run() {
   const bool lonely = count_threads() == 1;
   if (!lonely)
-    std::fprintf(
-        stderr,
-        "troupe: something before troupe::run started a thread (a static initialiser, a BLAS "
-        "library); workers are started by exec instead of fork, 4 ms instead of 0.2 ms\n");
+    log_line(
+        "something before troupe::run started a thread (a static initialiser, a BLAS library); "
+        "workers are started by exec instead of fork, 4 ms instead of 0.2 ms");
   report({ZygoteEvent::Kind::ready, 0, self_, lonely ? 1 : 0});
   for (;;) {
     const short events = socket_.has_queued() ? POLLOUT : POLLIN;

@@ -3,13 +3,13 @@
 
 #include "troupe/actors/collective/nccl/internal/communicator.hpp"
 #include "troupe/runtime/base/deadline.hpp"
+#include "troupe/runtime/base/log.hpp"
 
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <future>
 
 namespace troupe::collective::nccl {
@@ -348,10 +348,9 @@ void Comms::settle_all() noexcept {
 }
 
 void Comms::die() const noexcept {
-  std::fprintf(
-      stderr,
-      "troupe: process %d ends itself: NCCL did not abort an operation within %lld ms, so "
-      "the device still uses its memory\n",
+  log_line(
+      "process %d ends itself: NCCL did not abort an operation within %lld ms, so the device still "
+      "uses its memory",
       static_cast<int>(::getpid()),
       static_cast<long long>(std::chrono::duration_cast<milliseconds>(abort_within_).count()));
   ::kill(::getpid(), SIGKILL);
