@@ -601,7 +601,6 @@ class Node final : private ReferenceTable::Out,
   /// By life of an actor. A life is also the key of its lease request, whose owner is kSelf.
   std::map<std::uint64_t, scheduling::LeaseId> actor_leases_;
   ProcessIndex next_process_ = 1;
-  ProcessIndex driver_ = 0;
   bool over_ = false;
   std::string over_why_;
   std::vector<std::uint32_t> ready_slots_;

@@ -465,7 +465,6 @@ class ClientEngine final : public detail::Engine,
   void resume_with(Entry& entry, Resume* resume);
   void resume(const Resume& resume);
   void give_up_notices();
-  Result<void> await_ready(const detail::ObjectHandle& object);
   void look_again(Entry& entry);
   void hand_back_unstarted();
 

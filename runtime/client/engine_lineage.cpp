@@ -22,8 +22,7 @@ const char* why_not(Entry::Made made) {
   switch (made) {
     case Entry::Made::put:
       return "it was put, and nobody but the program can make it again: put it again, or make it "
-             "in "
-             "a task";
+             "in a task";
     case Entry::Made::actor:
       return "it is the result of an actor's method, which does not run twice by itself: call it "
              "again";

@@ -372,19 +372,4 @@ Result<detail::Value> ClientEngine::peek(const detail::ObjectHandle& object) {
   return try_get(object, detail::kNoTimeout);
 }
 
-/// Waits until the object has a value, wherever its bytes lie. Returns the object's own error.
-Result<void> ClientEngine::await_ready(const detail::ObjectHandle& object) {
-  Entry& entry = entry_of(object);
-  if (is_foreign(entry)) return of_another_session();
-  const auto is_ready = [&entry] { return entry.ready.load(std::memory_order_acquire); };
-  if (!is_ready()) {
-    Guard lock = guard();
-    need(entry, false);
-    block_until(lock, is_ready, Time::max());
-    unlock_and_collect(lock);
-  }
-  if (entry.kind == wire::Value::Kind::error) return Error(*entry.error);
-  return {};
-}
-
 }  // namespace troupe::client

@@ -120,7 +120,4 @@ struct ResultValue<Task<T>> : ResultValue<std::remove_cvref_t<T>> {};
 template <class R>
 using result_value = typename ResultValue<std::remove_cvref_t<R>>::type;
 
-template <class T>
-inline constexpr bool result_may_cross = std::is_void_v<T> || shape_of<T>.why == Why::ok;
-
 }  // namespace troupe::detail

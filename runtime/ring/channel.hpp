@@ -52,7 +52,6 @@ class Channel {
   std::uint64_t received() const noexcept { return received_; }
   /// Copies the next frame into `buffer` of kMaxFrame bytes.
   Pop receive(std::byte* buffer, std::size_t& size) noexcept;
-  bool has_input() const noexcept { return !in_.empty(); }
   /// The incoming ring, for Doorbell::watch. It has the channel's address and lifetime.
   const Consumer& input() const noexcept { return in_; }
   void count_started(std::uint64_t total) noexcept { in_.count_started(total); }
