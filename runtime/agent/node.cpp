@@ -357,11 +357,17 @@ void Node::prepare_memory(bool idle) {
 
 void Node::drain_bell() {
   // Until nothing is ready: settle() relies on all that was published before having been read. The
-  // bound keeps writers that never pause from starving the rest of the loop.
-  for (int pass = 0; pass < 1000 && bell_.take(ready_slots_); ++pass) {
+  // bound keeps writers that never pause from starving the rest of the loop. At the bound, all that
+  // was published before the first look has been read. settle() frees what was without holders at
+  // its last call already, and frees_ keeps back what was not known at the first look.
+  constexpr int kMostLooks = 1000;
+  frees_.pass_begins();
+  int looks = 0;
+  for (; looks < kMostLooks && bell_.take(ready_slots_); ++looks) {
     for (const std::uint32_t slot : ready_slots_)
       each_slot_of_mark(slot, slots_.size(), [this](std::uint32_t at) { drain_slot(at); });
   }
+  frees_.pass_ended(looks < kMostLooks);
 }
 
 void Node::drain_slot(std::uint32_t slot) {

@@ -16,6 +16,7 @@
 #include "troupe/runtime/agent/actors.hpp"
 #include "troupe/runtime/agent/authority.hpp"
 #include "troupe/runtime/agent/copy_plan.hpp"
+#include "troupe/runtime/agent/deferred_frees.hpp"
 #include "troupe/runtime/agent/doorbell_slots.hpp"
 #include "troupe/runtime/agent/in_flight_refs.hpp"
 #include "troupe/runtime/agent/lineage_cache.hpp"
@@ -612,7 +613,7 @@ class Node final : private ReferenceTable::Out,
   /// Locations to free and, below, requests of readers. Rings are read in any order: either may be
   /// read before a message of another process that it follows (an Adopt, an ExtentMapped). Both are
   /// therefore carried out when everything that was ready has been read.
-  std::vector<wire::Location> frees_;
+  DeferredFrees frees_;
   InFlightRefs in_flight_refs_;
   /// An object in the accounting: what was added for it and is subtracted when it is freed.
   struct Made {

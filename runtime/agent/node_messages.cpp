@@ -333,7 +333,7 @@ bool Node::give_reader(Process& to, const wire::NeedReader& request, bool last_t
 /// further while the ring of a dying worker is unread: it may hold their Adopt.
 void Node::carry_out_deferred() {
   for (const wire::Location& location :
-       has_unread() ? std::vector<wire::Location>() : std::exchange(frees_, {})) {
+       has_unread() ? std::vector<wire::Location>() : frees_.take_due()) {
     in_flight_refs_.gone(location);
     if (const auto known = made_.extract({location.segment, location.slot, location.generation}))
       accounting_.freed(known.mapped().job, known.mapped().site, known.mapped().bytes,

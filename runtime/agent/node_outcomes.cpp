@@ -149,7 +149,7 @@ void Node::orphaned(ObjectId object, ObjectId lost) {
 void Node::free(const wire::Location& location) {
   if (gave_back_lent(location)) return;
   in_flight_refs_.freed(location);
-  frees_.push_back(location);
+  frees_.add(location);
 }
 
 void Node::unreferenced(ActorId actor) {
