@@ -103,6 +103,7 @@ void Node::close_proxy(ProcessIndex process, ProcessIndex proxy_process, const s
 /// the process reads the last frames first. `at_once` does not wait for room in the ring.
 void Node::finish_proxy(ProxyChannels::iterator at, bool at_once) {
   ProxyChannel& proxy = at->second;
+  TROUPE_ASSERT(proxy.ending, "RemoteTable opens a proxy again only after it has closed it");
   if (Process* process = find(proxy.process)) {
     if (!proxy.channel.flush() && !at_once) return;  // its slot rings when there is room
     send(*process,
