@@ -27,8 +27,8 @@ struct ServerOptions {
   NodeId node;  ///< control's own id as a peer
   net::CurveKeys keys;
   std::string listen = "tcp://127.0.0.1:*";
-  /// The store's folder or plain file (file_store.hpp). Empty: a store in memory that ends with the
-  /// server.
+  /// The store's folder or plain file (file_store.hpp). Empty, or a file below /proc that cannot be
+  /// opened (which is logged): a store in memory that ends with the server.
   std::string data_folder;
   /// Nodes that may connect, besides those in the store. Their doors are not used.
   std::vector<net::PeerInfo> admitted;
