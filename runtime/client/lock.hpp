@@ -18,27 +18,30 @@ class EngineLock {
   EngineLock(const EngineLock&) = delete;
   EngineLock& operator=(const EngineLock&) = delete;
   void lock() noexcept {
-    if (!take()) wait();
+    if (!take(std::memory_order_relaxed)) wait();
     holder() = this;
   }
+  /// A thread may publish work, try the lock, and leave the work to the holder if that fails. The
+  /// holder looks for work after unlock(). unlock() and a try that fails are sequentially consistent,
+  /// so that with such stores and loads of the work one of the two threads sees the other. A release
+  /// and a relaxed load would let both miss: a load may be ordered before an earlier release.
   bool try_lock() noexcept {
-    if (!take()) return false;
+    if (!take(std::memory_order_seq_cst)) return false;
     holder() = this;
     return true;
   }
   void unlock() noexcept {
     holder() = nullptr;
-    if (state_.exchange(kFree, std::memory_order_release) == kWaitedFor)
+    if (state_.exchange(kFree, std::memory_order_seq_cst) == kWaitedFor)  // on x86 still one xchg
       futex(FUTEX_WAKE_PRIVATE, 1);
   }
   bool held_by_this_thread() const noexcept { return holder() == this; }
 
  private:
   enum : std::uint32_t { kFree, kTaken, kWaitedFor };
-  bool take() noexcept {
+  bool take(std::memory_order on_failure) noexcept {
     std::uint32_t free = kFree;
-    return state_.compare_exchange_strong(free, kTaken, std::memory_order_acquire,
-                                          std::memory_order_relaxed);
+    return state_.compare_exchange_strong(free, kTaken, std::memory_order_acquire, on_failure);
   }
   /// Sleeps until it has the lock. It takes the lock as kWaitedFor, since other threads may still
   /// wait: the unlock then wakes one.
