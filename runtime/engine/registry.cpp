@@ -1,8 +1,11 @@
 #include "troupe/runtime/engine/registry.hpp"
 
+#include "troupe/runtime/engine/internal/module_contents.hpp"
+
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
+#include <algorithm>
 #include <cstring>
 
 namespace troupe::engine {
@@ -19,7 +22,7 @@ struct NoteSearch {
   bool first = false;  // the executable is the first module listed
   const unsigned char* id = nullptr;
   std::size_t size = 0;
-  std::string name;
+  std::uint64_t contents = 0;  // of a module without an id
 };
 
 void scan_notes(const char* at, std::size_t size, NoteSearch& search) {
@@ -46,17 +49,36 @@ int on_module(dl_phdr_info* info, std::size_t, void* closure) {
       lowest = std::min<std::uintptr_t>(lowest, info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
   lowest &= ~std::uintptr_t{4095};
   if (!search.first && lowest != search.base) return 0;
-  search.name = info->dlpi_name;
   for (int i = 0; i < info->dlpi_phnum && search.id == nullptr; ++i) {
     const auto& header = info->dlpi_phdr[i];
     if (header.p_type == PT_NOTE)
       scan_notes(reinterpret_cast<const char*>(info->dlpi_addr + header.p_vaddr), header.p_memsz,
                  search);
   }
+  if (search.id == nullptr && !search.first) search.contents = internal::hash_of_contents(*info);
   return 1;
 }
 
 }  // namespace
+
+// A path would not do: another node runs a copy of the program from its cache, and the loader gives
+// an executable no name. Memory is hashed, not the file, which may have been replaced since.
+std::uint64_t internal::hash_of_contents(const dl_phdr_info& module) noexcept {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;  // like FNV-1a, by words
+  for (int i = 0; i < module.dlpi_phnum; ++i) {
+    const auto& segment = module.dlpi_phdr[i];
+    if (segment.p_type != PT_LOAD || (segment.p_flags & PF_R) == 0 || (segment.p_flags & PF_W) != 0)
+      continue;  // variables differ from process to process
+    const auto* bytes = reinterpret_cast<const char*>(module.dlpi_addr + segment.p_vaddr);
+    for (std::size_t at = 0; at < segment.p_filesz; at += sizeof(std::uint64_t)) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, bytes + at, std::min(sizeof word, segment.p_filesz - at));
+      hash = (hash ^ word) * 0x100000001b3ULL;
+      hash ^= hash >> 32;  // a product carries upwards only
+    }
+  }
+  return hash == 0 ? 1 : hash;
+}
 
 Registry& Registry::instance() {
   // Never deleted: users' static destructors may still need it.
@@ -75,11 +97,7 @@ Registry::Module Registry::module_at(std::uintptr_t base) {
   search.base = base;
   dl_iterate_phdr(&on_module, &search);
   Module module{0, base};
-  if (search.id != nullptr)
-    module.id = fold(search.id, search.size);
-  else
-    module.id =
-        fold(reinterpret_cast<const unsigned char*>(search.name.data()), search.name.size());
+  module.id = search.id != nullptr ? fold(search.id, search.size) : search.contents;
   modules_.emplace(base, module);
   return module;
 }

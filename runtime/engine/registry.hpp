@@ -1,8 +1,8 @@
 /// The process's table of entry points, and the key that names an entry in every process.
 ///
-/// The key is the build-id of the entry's module and the offset of its thunk in that module. It
-/// is the same in every process that runs the same files. A name would not do: two files may each
-/// have their own `static int f(int)`.
+/// The key is the build-id of the entry's module (a hash of its code if the linker wrote none) and
+/// the offset of its thunk in that module. It is the same in every process that runs the same files.
+/// A name would not do: two files may each have their own `static int f(int)`.
 ///
 ///     FunctionKey key = registry.key_of(callable);        // caller
 ///     const Callable* c = registry.find(key);             // worker; nullptr: of another build
