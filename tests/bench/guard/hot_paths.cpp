@@ -5,6 +5,7 @@
 //   hot_paths --build    prints the compiler for which counts are valid, or nothing
 //   hot_paths --chunk    prints the number of messages per call of a path
 //   hot_paths --paths    prints the names of the paths
+#include "bench/guard/agent_paths.hpp"
 #include "client/fake_agent.hpp"
 
 #include "troupe/runtime/wire/plain.hpp"
@@ -26,6 +27,7 @@ constexpr int kTimes = 9;
 constexpr char kPaths[] =
     "hot_task_core hot_actor_core hot_put hot_get hot_wire_plain hot_wire_general "
     "hot_ring hot_submit hot_call hot_collect hot_work";
+static_assert(kChunk == guard::kAgentChunk, "guard.sh divides all paths by one number");
 constexpr std::uint64_t kWorker = 20;
 constexpr std::uint64_t kHost = 21;
 constexpr std::uint64_t kLeased = 23;
@@ -309,7 +311,8 @@ int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);  // the fake agent reports errors through it
   if (argc > 1 && std::strcmp(argv[1], "--build") == 0) return say_build(), 0;
   if (argc > 1 && std::strcmp(argv[1], "--chunk") == 0) return std::printf("%d\n", kChunk), 0;
-  if (argc > 1 && std::strcmp(argv[1], "--paths") == 0) return std::puts(kPaths), 0;
+  if (argc > 1 && std::strcmp(argv[1], "--paths") == 0)
+    return std::printf("%s %s\n", kPaths, guard::kAgentPaths), 0;
   {
     Scene s;
     prepare(s);
@@ -322,6 +325,7 @@ int main(int argc, char** argv) {
     s.actor = {};
     s.agent.engine->stop();
   }
+  guard::run_agent_paths(kTimes);
   {
     FakeAgent agent(wire::ProcessKind::worker);
     work(agent);
