@@ -79,13 +79,13 @@ class ActorHost {
   /// `near`: the nodes that have the bytes of the constructor's arguments; one of them is
   /// preferred.
   void create(const wire::CreateActor& message, BlobView payload, JobId job,
-              ProcessIndex process = 0, BytesByNode near = {});
+              ProcessIndex process = {}, BytesByNode near = {});
   void created(ProcessIndex worker, const wire::ActorCreated& message);
   void watch(ActorId actor, ProcessIndex process);
   /// Asks control to end the actor or, with `may_restart`, its present life. `killer`: a process
   /// that is then told which life ends, so that its later calls go to the next one; 0: none.
   /// `job`: that of the killing process, for control to judge; zero: the agent itself kills.
-  void kill(ActorId actor, bool may_restart, ProcessIndex killer = 0, JobId job = {});
+  void kill(ActorId actor, bool may_restart, ProcessIndex killer = {}, JobId job = {});
   void find(ProcessIndex process, const wire::FindActor& message);
   /// Tells control that no handle is left of an actor that was made here: the actor ends when it
   /// has run its calls. Does nothing for a detached actor.
@@ -142,7 +142,7 @@ class ActorHost {
     bool restarted = false;
     std::uint32_t restarts = 0;  ///< within the window before `since`
     Time since{};
-    ProcessIndex worker = 0;
+    ProcessIndex worker;
     bool alive = false;   ///< its constructor has returned
     bool ending = false;  ///< told to end, and no other life follows
     Time kill_at = Time::max();
@@ -173,17 +173,17 @@ class ActorHost {
     std::uint32_t said = 0;    ///< how often it was sent
     bool may_be_lost = false;  ///< control was lost since it was sent
     bool replied = false;
-    ProcessIndex process = 0;   ///< gets the FoundActor,
+    ProcessIndex process;   ///< gets the FoundActor,
     std::uint64_t request = 0;  ///< ... with this number; 0: it got it, or wants none
   };
   /// A KillActor that control may refuse.
   struct Killing {
     ActorId actor;
     JobId job;
-    ProcessIndex killer = 0;
+    ProcessIndex killer;
   };
   struct Question {
-    ProcessIndex process = 0;
+    ProcessIndex process;
     wire::FindActor find;
     std::uint32_t asked = 0;
   };

@@ -202,14 +202,14 @@ class Authority {
   class Facts {
    public:
     virtual ~Facts() = default;
-    virtual bool may_return(ProcessIndex who, std::uint64_t lease) const = 0;
+    virtual bool may_return(ProcessIndex who, LeaseId lease) const = 0;
     virtual bool may_count(ProcessIndex who, const wire::Hold& hold) const = 0;
     virtual bool may_make(ProcessIndex who, ObjectId object) const = 0;
     virtual bool may_place(ProcessIndex who, const wire::Location& place) const = 0;
     virtual bool may_create(ProcessIndex who, const wire::CreateActor& create) const = 0;
   };
   struct Sender {
-    ProcessIndex index = 0;
+    ProcessIndex index;
     Talker who = Talker::nobody;
   };
 

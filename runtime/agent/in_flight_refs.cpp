@@ -65,7 +65,7 @@ void InFlightRefs::gone(const wire::Location& location) {
 
 /// Takes the object from the process that owns it.
 void InFlightRefs::leave(const Key& key, Object& object) {
-  const auto theirs = of_.find(std::exchange(object.owner, 0));
+  const auto theirs = of_.find(std::exchange(object.owner, Process{}));
   if (theirs == of_.end()) return;
   theirs->second.erase(key);
   if (theirs->second.empty()) of_.erase(theirs);

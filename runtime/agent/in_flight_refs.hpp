@@ -34,7 +34,7 @@ namespace troupe::agent {
 
 class InFlightRefs {
  public:
-  using Process = std::uint64_t;
+  using Process = ProcessIndex;
   /// The number of a frame from one process to another, and how many frames before it wait outside
   /// the ring.
   struct Frame {
@@ -70,7 +70,7 @@ class InFlightRefs {
   struct Undone {
     std::vector<ObjectId> counts;  ///< one count of the receiver to return for each
     std::vector<wire::Location> free;
-    Process forgotten = 0;  ///< the dead process, if no living one names it any more
+    Process forgotten;  ///< the dead process, if no living one names it any more
   };
   /// Handles `Arrived`: so many frames of the dead process have reached `to`. Returns what was in
   /// later frames.
@@ -96,7 +96,7 @@ class InFlightRefs {
   };
   struct Object {
     wire::Location location;
-    Process owner = 0;  ///< 0: the owner table, or it is to be freed
+    Process owner;  ///< 0: the owner table, or it is to be freed
   };
   static Key key_of(const wire::Location& at) { return {at.segment, at.slot, at.generation}; }
   std::deque<InFlightRef>* refs(Process from, Process to, Frame frame);

@@ -28,7 +28,6 @@
 
 namespace troupe::agent {
 
-using JobNumber = std::uint64_t;  ///< the node's name for a job
 
 class LineageCache {
  public:
@@ -74,7 +73,7 @@ class LineageCache {
   struct Call {
     wire::KeptCall message;
     Blob payload;
-    JobNumber job = 0;
+    JobNumber job;
     std::vector<ProcessIndex> known_to;  ///< processes that can run it, or name it for an argument
     std::vector<Made> made;              ///< objects that have records, the newest last
     std::size_t uses = 0;                ///< calls that need its results

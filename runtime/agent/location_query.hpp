@@ -55,7 +55,7 @@ class LocationQuery {
     bool in_memory = false;  ///< at least at one of the nodes
   };
   struct Question {
-    ProcessIndex process = 0;
+    ProcessIndex process;
     std::uint64_t request = 0;
     Time until{};
     int steps = 0;

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/base/ids.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -27,7 +28,7 @@ struct MachineMemory {
 
 /// A worker with a lease.
 struct WorkerMemory {
-  std::uint64_t process = 0;  ///< its index
+  ProcessIndex process;  ///< its index
   std::uint64_t pid = 0;
   std::uint64_t bytes = 0;  ///< private memory, without that of the object store
   std::uint64_t asked = 0;  ///< `memory` of its lease; 0: none
@@ -46,7 +47,7 @@ struct MemoryGuardOptions {
 class MemoryGuard {
  public:
   struct Victim {
-    std::uint64_t process = 0;
+    ProcessIndex process;
     std::string why;  ///< one sentence, for the errors of processes that wait for its work
   };
 

@@ -22,7 +22,7 @@ namespace troupe::agent {
 class NamedSpawns {
  public:
   struct Spawn {
-    std::uint64_t process = 0;  ///< may have ended meanwhile
+    ProcessIndex process;  ///< may have ended meanwhile
     wire::CreateActor message;
     Blob payload;
     JobId job;

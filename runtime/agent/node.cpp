@@ -304,17 +304,17 @@ void Node::poll_once(Time until) {
   for (const EndingZygote& ending : ending_zygotes_) set.add(ending.handle.get());
   const std::size_t first_zygote = set.size();
   for (const auto& [number, job] : jobs_)
-    if (job.zygote) set.add(job.zygote.fd(), number, job.zygote.events());
+    if (job.zygote) set.add(job.zygote.fd(), number.value, job.zygote.events());
   const std::size_t first_zygote_life = set.size();
   for (const auto& [number, job] : jobs_)
-    if (job.zygote) set.add(job.zygote_life.get(), number);
+    if (job.zygote) set.add(job.zygote_life.get(), number.value);
   const std::size_t first_life = set.size();
   for (const auto& [index, process] : processes_)
-    if (process->life && !process->doomed) set.add(process->life.get(), index);
+    if (process->life && !process->doomed) set.add(process->life.get(), index.value);
   const std::size_t first_process = set.size();
   for (const auto& [index, process] : processes_)
     if (!process->doomed)  // its socket is not read any more; if closed it would always be ready
-      set.add(process->socket.fd(), index, process->socket.events());
+      set.add(process->socket.fd(), index.value, process->socket.events());
   const Duration left = std::clamp<Duration>(until - steady_now(), Duration(0), Duration(10s));
   const int ready = set.wait(left);
   prepare_memory(ready == 0 && left > Duration(0));
@@ -329,17 +329,17 @@ void Node::poll_once(Time until) {
   if (ready <= 0) return;
   for (std::size_t i = first_zygote; i < first_zygote_life; ++i)
     if (set.ready(i))
-      if (const auto job = jobs_.find(set.whose(i)); job != jobs_.end()) on_zygote(job->second);
+      if (const auto job = jobs_.find(JobNumber::of(set.whose(i))); job != jobs_.end()) on_zygote(job->second);
   for (std::size_t i = first_zygote_life; i < first_life; ++i)
     if (set.ready(i))
-      if (const auto job = jobs_.find(set.whose(i)); job != jobs_.end())
+      if (const auto job = jobs_.find(JobNumber::of(set.whose(i))); job != jobs_.end())
         zygote_process_ended(job->second);
   for (std::size_t i = first_process; i < set.size(); ++i)
     if (set.ready(i))
-      if (Process* process = find(static_cast<ProcessIndex>(set.whose(i)))) drain_socket(*process);
+      if (Process* process = find(ProcessIndex::of(set.whose(i)))) drain_socket(*process);
   for (std::size_t i = first_life; i < first_process; ++i)  // after the last messages were read
     if (set.ready(i))
-      if (Process* process = find(static_cast<ProcessIndex>(set.whose(i))))
+      if (Process* process = find(ProcessIndex::of(set.whose(i))))
         break_off(*process, "its process ended");
 }
 
@@ -451,12 +451,13 @@ void Node::bury(Process& process) {
   const ProcessIndex index = process.index;
   process.doomed = false;  // drain_ring() reads nothing of a doomed process
   if (process.introduced && process.bell) drain_ring(process);
-  for (auto at = proxies_.lower_bound({index, 0});
+  for (auto at = proxies_.lower_bound({index, kSelf});
        at != proxies_.end() && at->first.first == index;)
     drain_proxy((at++)->second, true);
-  closed_.erase(closed_.lower_bound({index, 0}), closed_.lower_bound({index + 1, 0}));
+  closed_.erase(closed_.lower_bound({index, kSelf}),
+                closed_.lower_bound({ProcessIndex::of(index.value + 1), kSelf}));
   process.doomed = true;
-  for (auto at = proxies_.lower_bound({index, 0});
+  for (auto at = proxies_.lower_bound({index, kSelf});
        at != proxies_.end() && at->first.first == index;) {
     const auto proxy = at++;
     if (proxy->second.ending) finish_proxy(proxy);  // its process reads it no more

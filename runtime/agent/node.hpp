@@ -91,7 +91,7 @@ class Node final : private ReferenceTable::Out,
 
  private:
   struct Process {
-    ProcessIndex index = 0;
+    ProcessIndex index;
     wire::ProcessKind kind = wire::ProcessKind::driver;
     os::LocalSocket socket;
     std::shared_ptr<ring::Doorbell> bell;
@@ -100,7 +100,7 @@ class Node final : private ReferenceTable::Out,
     DoorbellSlots slots{2};                ///< in its doorbell: 0 is the socket, 1 this agent
     std::uint32_t store_index = 0;         ///< in the object store; 0: it has no tables there
     JobId job;                             ///< the job that it works for
-    scheduling::JobNumber job_number = 0;  ///< this node's number of that job
+    JobNumber job_number;  ///< this node's number of that job
     std::vector<Fd> waiting;     ///< a driver's doorbell, until its job is known to control
     bool introduced = false;     ///< it got its Welcome; before, send() drops messages to it
     pid_t pid = 0;               ///< a worker's, once its zygote has reported the fork; else 0
@@ -126,7 +126,7 @@ class Node final : private ReferenceTable::Out,
   /// This node's record of a job, the work of one driver on any node.
   struct Job {
     JobId id;
-    scheduling::JobNumber number = 0;
+    JobNumber number;
     /// Whether the program of its workers is unknown, asked for, here, or not to be had.
     enum class State : std::uint8_t { unknown, asked, ready, failed } state = State::unknown;
     os::Program program;
@@ -134,7 +134,7 @@ class Node final : private ReferenceTable::Out,
     bool ended = false;         ///< the job is over; kept for what still runs, as detached actors
     Time end_by = Time::max();  ///< set when its driver has ended: end_job() follows at this time
     os::LocalSocket farewell;   ///< of that driver, which waits until the job's end closes it
-    ProcessIndex driver = 0;    ///< 0: not a process of this node, or it has ended
+    ProcessIndex driver;    ///< 0: not a process of this node, or it has ended
     control::JobRecord record;  ///< what StartJob tells control, for a driver of this node
     bool described = false;     ///< the record is complete
     std::vector<bool> waiting;  ///< workers to start when the program is here → dedicated
@@ -156,9 +156,9 @@ class Node final : private ReferenceTable::Out,
   };
   /// A channel between a local process and a proxy process. This agent is its other side.
   struct ProxyChannel {
-    ProcessIndex process = 0, proxy_process = 0;
+    ProcessIndex process, proxy_process = 0;
     NodeId node;
-    ProcessIndex holder = 0;     ///< index of `node` when this was opened: holder of carried refs
+    ProcessIndex holder;     ///< index of `node` when this was opened: holder of carried refs
     std::uint32_t slot = 0;      ///< in this agent's doorbell
     std::uint32_t its_slot = 0;  ///< in the process's doorbell
     ring::Channel channel;
@@ -174,7 +174,7 @@ class Node final : private ReferenceTable::Out,
   /// The ring behind a slot of this agent's doorbell: a process's, or that of a proxy channel. No
   /// process: the slot is free.
   struct Slot {
-    ProcessIndex process = 0, proxy_process = 0;
+    ProcessIndex process, proxy_process = 0;
   };
   /// The descriptors that one pass of the loop waits for.
   class PollSet {
@@ -246,7 +246,7 @@ class Node final : private ReferenceTable::Out,
   /// - room: memory for bytes that are read from such a copy.
   struct Asked {
     enum class What : std::uint8_t { extent, place, pull, copy, room } what = What::extent;
-    ProcessIndex process = 0;
+    ProcessIndex process;
     std::uint64_t request = 0;  ///< extent, place: the number that `process` gave its request
     NodeId node;                ///< pull
     wire::PullRequest pull;
@@ -262,7 +262,7 @@ class Node final : private ReferenceTable::Out,
   };
   /// The value of an object that is asked of its copy in a shared folder.
   struct Looking {
-    ProcessIndex owner = 0;
+    ProcessIndex owner;
     Time until{};               ///< an error follows at this time
     std::optional<Time> again;  ///< set: the folder could not be read and is asked again then
   };
@@ -270,7 +270,7 @@ class Node final : private ReferenceTable::Out,
   /// Tells Authority what is known to belong to another process.
   struct Claims final : Authority::Facts {
     explicit Claims(const Node& n) : node(n) {}
-    bool may_return(ProcessIndex who, std::uint64_t lease) const override;
+    bool may_return(ProcessIndex who, LeaseId lease) const override;
     bool may_count(ProcessIndex who, const wire::Hold& hold) const override;
     bool may_make(ProcessIndex who, ObjectId object) const override;
     bool may_place(ProcessIndex who, const wire::Location& place) const override;
@@ -402,14 +402,14 @@ class Node final : private ReferenceTable::Out,
   void leave_zygote(Job& job, std::vector<ProcessIndex> orphans, std::string why);
   void reap_zygotes();
   void end_zygotes();
-  void start_worker(bool dedicated, scheduling::JobNumber job);
+  void start_worker(bool dedicated, JobNumber job);
   void on_zygote(Job& job);
   void zygote_gone(Job& job);
   void watch_zygote(Job& job, pid_t pid);
   void zygote_process_ended(Job& job);
-  void worker_forked(Job& job, std::uint64_t token, pid_t pid);
-  void worker_gone(std::uint64_t token, const std::string& reason);
-  void start_failed(bool dedicated, scheduling::JobNumber job, const std::string& why,
+  void worker_forked(Job& job, ProcessIndex index, pid_t pid);
+  void worker_gone(ProcessIndex index, const std::string& reason);
+  void start_failed(bool dedicated, JobNumber job, const std::string& why,
                     bool at_limit = false);
   bool is_zygote(pid_t pid) const;
   void end_orphans();
@@ -504,15 +504,15 @@ class Node final : private ReferenceTable::Out,
   void close_proxy(ProcessIndex process, ProcessIndex proxy_process, const std::string& reason,
                    std::uint64_t started) override;
   std::uint64_t started(ProcessIndex process, ProcessIndex proxy_process) override;
-  void granted(ProcessIndex process, std::uint64_t key, std::uint64_t lease, ProcessIndex worker,
+  void granted(ProcessIndex process, LeaseKey key, LeaseId lease, ProcessIndex worker,
                const std::vector<std::int32_t>& gpus) override;
-  void reclaim(ProcessIndex process, std::uint64_t lease) override;
-  void spill_failed(ProcessIndex process, std::uint64_t key, const wire::ResourceDemand& demand,
+  void reclaim(ProcessIndex process, LeaseId lease) override;
+  void spill_failed(ProcessIndex process, LeaseKey key, const wire::ResourceDemand& demand,
                     std::uint32_t count, NodeId node) override;
   void gave_back(NodeId node, const wire::ResourceDemand& demand) override;
-  void request(ProcessIndex proxy_process, std::uint64_t key, const wire::ResourceDemand& demand,
+  void request(ProcessIndex proxy_process, LeaseKey key, const wire::ResourceDemand& demand,
                std::uint32_t backlog, JobId job) override;
-  void returned(std::uint64_t lease) override;
+  void returned(LeaseId lease) override;
   void owner_died(ProcessIndex proxy_process) override;
   // Transfers::Out and Programs::Out
   void send(NodeId to, const wire::PeerMessage& message, BlobView payload) override;
@@ -592,15 +592,15 @@ class Node final : private ReferenceTable::Out,
   SleepClock sleep_;
   std::vector<Slot> slots_;                ///< by slot of this agent's doorbell; 0 is not used
   std::map<ProcessIndex, bool> starting_;  ///< workers that do not serve yet → dedicated
-  std::map<scheduling::JobNumber, Job> jobs_;
-  std::map<JobId, scheduling::JobNumber> job_numbers_;
-  scheduling::JobNumber next_job_ = 0;
+  std::map<JobNumber, Job> jobs_;
+  std::map<JobId, JobNumber> job_numbers_;
+  JobNumber next_job_;
   std::vector<EndingZygote> ending_zygotes_;
   Time orphans_due_ = Time::max();  ///< when end_orphans() looks for children of dead zygotes
-  std::map<std::uint64_t, scheduling::JobNumber> waiting_lives_;  ///< that have no worker yet
+  std::map<std::uint64_t, JobNumber> waiting_lives_;  ///< that have no worker yet
   std::deque<control::ToControl> driver_ends_;  ///< sent again at each registration
   /// By life of an actor. A life is also the key of its lease request, whose owner is kSelf.
-  std::map<std::uint64_t, scheduling::LeaseId> actor_leases_;
+  std::map<std::uint64_t, LeaseId> actor_leases_;
   ProcessIndex next_process_ = 1;
   bool over_ = false;
   std::string over_why_;
@@ -617,20 +617,20 @@ class Node final : private ReferenceTable::Out,
   InFlightRefs in_flight_refs_;
   /// An object in the accounting: what was added for it and is subtracted when it is freed.
   struct Made {
-    scheduling::JobNumber job = 0;
+    JobNumber job;
     std::uint32_t site = 0;
     std::uint64_t bytes = 0;
   };
   ObjectAccounting accounting_;
   struct TryAgain {
-    ProcessIndex process = 0;
+    ProcessIndex process;
     std::uint64_t request = 0;
     Time due{};
   };
   std::deque<TryAgain> try_quota_again_;
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>, Made> made_;
   struct ReaderRequest {
-    ProcessIndex process = 0;
+    ProcessIndex process;
     wire::NeedReader request;
     int tries = 0;
   };
@@ -654,7 +654,7 @@ class Node final : private ReferenceTable::Out,
   std::uint64_t next_inquiry_ = std::uint64_t{1} << 62;  ///< apart from ActorHost's numbers
   /// A question of an observer that was passed on and has no answer yet.
   struct Inquiry {
-    ProcessIndex process = 0;
+    ProcessIndex process;
     std::uint64_t request = 0;
     NodeId node;   ///< that was asked; zero: control
     Time until{};  ///< the observer gets an error at this time

@@ -10,7 +10,7 @@ namespace troupe::agent {
 
 // --- what is known to be another's
 
-bool Node::Claims::may_return(ProcessIndex who, std::uint64_t lease) const {
+bool Node::Claims::may_return(ProcessIndex who, LeaseId lease) const {
   const auto holder = node.leases_.holder_of(lease);
   const auto taker = holder ? holder : node.remote_.taker_of(lease);
   return !taker || *taker == who;

@@ -26,7 +26,7 @@ constexpr Duration kJobEnds = control::EndingJobs::kAllKilled + std::chrono::sec
 }  // namespace
 
 Node::Job& Node::job_of(JobId id) {
-  const auto [at, fresh] = job_numbers_.try_emplace(id, 0);
+  const auto [at, fresh] = job_numbers_.try_emplace(id);
   if (fresh) at->second = ++next_job_;
   Job& job = jobs_[at->second];
   job.id = id;
@@ -78,11 +78,11 @@ void Node::start_job(Job& job) {
   job.described = true;
   if (network_->epoch() == 0) return;  // follows when this node is registered
   job.record.epoch = network_->epoch();
-  say_to_control(control::StartJob{id_, job.number, job.record});
+  say_to_control(control::StartJob{id_, job.number.value, job.record});
 }
 
 void Node::on_job_reply(const control::JobReply& reply) {
-  const auto at = jobs_.find(reply.request);
+  const auto at = jobs_.find(JobNumber::of(reply.request));
   if (at == jobs_.end()) return;
   Process* driver = find(at->second.driver);
   if (driver == nullptr || driver->waiting.empty()) return;
@@ -119,7 +119,7 @@ void Node::driver_gone(Process& driver, bool finished) {
 void Node::registered() {
   for (auto& [number, job] : jobs_) {
     if (job.driver != 0 && job.described) start_job(job);
-    if (job.state == Job::State::asked) say_to_control(control::GetJob{job.number, job.id});
+    if (job.state == Job::State::asked) say_to_control(control::GetJob{job.number.value, job.id});
   }
   for (const control::ToControl& end : driver_ends_) say_to_control(end);
 }
@@ -136,11 +136,11 @@ void Node::need_program(Job& job) {
     return;
   }
   job.state = Job::State::asked;
-  say_to_control(control::GetJob{job.number, job.id});
+  say_to_control(control::GetJob{job.number.value, job.id});
 }
 
 void Node::on_job_info(const control::JobInfo& info) {
-  const auto at = jobs_.find(info.request);
+  const auto at = jobs_.find(JobNumber::of(info.request));
   if (at == jobs_.end() || at->second.state != Job::State::asked) return;
   Job& job = at->second;
   if (!info.job) return job_failed(job, "control does not know the job");
@@ -174,7 +174,7 @@ void Node::job_failed(Job& job, const std::string& why) {
       send(*process, wire::Shutdown{why});
       continue;
     }
-    for (const std::uint64_t key : leases_.keys_of(index))
+    for (const LeaseKey key : leases_.keys_of(index))
       send(*process, wire::LeaseRefused{key, why});
   }
   leases_.job_ended(job.number, now);

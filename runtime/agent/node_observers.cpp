@@ -139,7 +139,7 @@ wire::MemoryReport Node::memory_report() {
     report.asks_waiting = spill.waiting;
   }
   report.job_quota_bytes = environment_.job_bytes.count;
-  accounting_.each_job([&](std::uint64_t number, std::uint64_t bytes) {
+  accounting_.each_job([&](JobNumber number, std::uint64_t bytes) {
     if (report.jobs.size() == wire::kMaxMemoryJobs) return;
     const auto job = jobs_.find(number);
     report.jobs.push_back({job == jobs_.end() ? JobId{} : job->second.id, bytes});

@@ -41,12 +41,12 @@ void Node::on_granted(const scheduling::Granted& grant) {
   // The worker gets this before its first call under the lease: no caller knows of the lease yet.
   Process* worker = find(grant.worker);
   if (worker != nullptr) tell_lease(*worker, grant);
-  if (grant.owner == kSelf && (grant.key & kForLineage) != 0) return serve_lineage(grant);
-  if (grant.owner == kSelf && worker == nullptr) return actors_.worker_ended_early(grant.key);
+  if (grant.owner == kSelf && (grant.key.value & kForLineage) != 0) return serve_lineage(grant);
+  if (grant.owner == kSelf && worker == nullptr) return actors_.worker_ended_early(grant.key.value);
   if (grant.owner == kSelf) {
-    waiting_lives_.erase(grant.key);
-    actor_leases_[grant.key] = grant.lease;
-    return actors_.worker_ready(grant.key, grant.worker, grant.gpus);
+    waiting_lives_.erase(grant.key.value);
+    actor_leases_[grant.key.value] = grant.lease;
+    return actors_.worker_ready(grant.key.value, grant.worker, grant.gpus);
   }
   if (worker == nullptr)  // the worker is dying; bury() tells the lease table next
     return remote_.request_again(grant.owner, grant.key);
@@ -70,10 +70,10 @@ void Node::tell_lease(Process& worker, const scheduling::Granted& grant) {
 }
 
 void Node::on_refused(const scheduling::Refused& refused) {
-  if (refused.owner == kSelf && (refused.key & kForLineage) != 0)
-    lineage_cache_.job_over(refused.key & ~kForLineage, refused.why);
+  if (refused.owner == kSelf && (refused.key.value & kForLineage) != 0)
+    lineage_cache_.job_over(JobNumber::of(refused.key.value & ~kForLineage), refused.why);
   else if (refused.owner == kSelf)
-    actors_.no_worker(refused.key, Error(Code::infeasible, refused.why));
+    actors_.no_worker(refused.key.value, Error(Code::infeasible, refused.why));
   else if (remote_.is_proxy_process(refused.owner))
     remote_.refused_here(refused.owner, refused.key, refused.why);
   else if (Process* owner = find(refused.owner))
@@ -159,9 +159,9 @@ void Node::unreferenced(ActorId actor) {
 // --- ActorHost::Out
 
 void Node::need_worker(std::uint64_t life, const scheduling::ResourceDemand& demand, JobId id) {
-  const scheduling::JobNumber job = id ? job_of(id).number : jobs_.begin()->first;
+  const JobNumber job = id ? job_of(id).number : jobs_.begin()->first;
   waiting_lives_[life] = job;
-  leases_.request(kSelf, life, demand, 1, steady_now(),
+  leases_.request(kSelf, LeaseKey::of(life), demand, 1, steady_now(),
                   {.spilled = false, .dedicated = true, .job = job});
 }
 
@@ -171,7 +171,7 @@ void Node::release_worker(std::uint64_t life) {
     leases_.returned(lease->second, steady_now());
     actor_leases_.erase(lease);
   } else {
-    leases_.request(kSelf, life, {}, 0, steady_now(), {.spilled = false, .dedicated = true});
+    leases_.request(kSelf, LeaseKey::of(life), {}, 0, steady_now(), {.spilled = false, .dedicated = true});
   }
 }
 

@@ -319,16 +319,16 @@ bool Node::hosts(ProcessIndex worker, ActorId actor, std::uint64_t incarnation) 
   return find(worker) != nullptr && actors_.hosts(worker, actor, incarnation);
 }
 
-void Node::granted(ProcessIndex process, std::uint64_t key, std::uint64_t lease,
+void Node::granted(ProcessIndex process, LeaseKey key, LeaseId lease,
                    ProcessIndex worker, const std::vector<std::int32_t>& gpus) {
   if (Process* owner = find(process)) send(*owner, wire::LeaseGranted{key, lease, worker, gpus});
 }
 
-void Node::reclaim(ProcessIndex process, std::uint64_t lease) {
+void Node::reclaim(ProcessIndex process, LeaseId lease) {
   if (Process* owner = find(process)) send(*owner, wire::LeaseReclaim{lease});
 }
 
-void Node::spill_failed(ProcessIndex process, std::uint64_t key, const wire::ResourceDemand& demand,
+void Node::spill_failed(ProcessIndex process, LeaseKey key, const wire::ResourceDemand& demand,
                         std::uint32_t count, NodeId node) {
   if (Process* owner = find(process))
     leases_.spill_failed(process, key, demand_of(demand), count, steady_now(),
@@ -339,13 +339,13 @@ void Node::gave_back(NodeId node, const wire::ResourceDemand& demand) {
   leases_.returned_there(node, demand_of(demand), steady_now());
 }
 
-void Node::request(ProcessIndex proxy_process, std::uint64_t key,
+void Node::request(ProcessIndex proxy_process, LeaseKey key,
                    const wire::ResourceDemand& demand, std::uint32_t backlog, JobId job) {
   leases_.request(proxy_process, key, demand_of(demand), backlog, steady_now(),
                   {.spilled = true, .dedicated = false, .job = job_of(job).number});
 }
 
-void Node::returned(std::uint64_t lease) {
+void Node::returned(LeaseId lease) {
   leases_.returned(lease, steady_now());
 }
 

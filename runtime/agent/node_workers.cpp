@@ -164,7 +164,7 @@ void Node::end_zygotes() {
     poll(nullptr, 0, 1);
 }
 
-void Node::start_worker(bool dedicated, scheduling::JobNumber number) {
+void Node::start_worker(bool dedicated, JobNumber number) {
   const auto at = jobs_.find(number);
   if (at == jobs_.end()) return leases_.worker_start_failed(steady_now(), dedicated, number);
   Job& job = at->second;
@@ -191,7 +191,7 @@ void Node::start_worker(bool dedicated, scheduling::JobNumber number) {
   process->socket = os::LocalSocket(std::move(ends->first));
   starting_[process->index] = dedicated;
   // The link keeps the request until the zygote has come up.
-  if (!job.zygote.fork_worker(process->index, std::move(ends->second))) {
+  if (!job.zygote.fork_worker(process->index.value, std::move(ends->second))) {
     starting_.erase(process->index);
     return start_failed(dedicated, number, "the zygote is gone");
   }
@@ -201,6 +201,7 @@ void Node::start_worker(bool dedicated, scheduling::JobNumber number) {
 void Node::on_zygote(Job& job) {
   bool gone = false;
   for (const os::ZygoteEvent& event : job.zygote.read(gone)) {
+    const auto index = ProcessIndex::of(event.token);  // of the worker that the event is about
     switch (event.kind) {
       case os::ZygoteEvent::Kind::ready:
         job.zygote_ready = true;
@@ -209,18 +210,18 @@ void Node::on_zygote(Job& job) {
         watch_zygote(job, event.pid);
         break;
       case os::ZygoteEvent::Kind::note: break;
-      case os::ZygoteEvent::Kind::forked: worker_forked(job, event.token, event.pid); break;
+      case os::ZygoteEvent::Kind::forked: worker_forked(job, index, event.pid); break;
       case os::ZygoteEvent::Kind::exited:
-        if (Process* worker = find(event.token); worker && starting_.count(event.token) != 0)
+        if (Process* worker = find(index); worker && starting_.count(index) != 0)
           drain_socket(*worker);  // its Shutdown may say which limit kept it from starting
-        worker_gone(event.token, os::describe_status(event.status));
+        worker_gone(index, os::describe_status(event.status));
         break;
       case os::ZygoteEvent::Kind::failed:
-        if (Process* worker = find(event.token); worker && is_limit(event.status)) {
+        if (Process* worker = find(index); worker && is_limit(event.status)) {
           worker->at_limit = true;
           worker->sentence = why_not_forked(event.status);
         }
-        worker_gone(event.token, why_not_forked(event.status));
+        worker_gone(index, why_not_forked(event.status));
         break;
     }
   }
@@ -247,7 +248,7 @@ void Node::zygote_gone(Job& job) {
 /// Tells the lease table that a worker could not be started. At a limit of processes, memory or
 /// descriptors, only the requests that wait for the worker are refused, after a while. Another
 /// failure may pass; ten in a row end the job on this node, or a private node.
-void Node::start_failed(bool dedicated, scheduling::JobNumber number, const std::string& why,
+void Node::start_failed(bool dedicated, JobNumber number, const std::string& why,
                         bool at_limit) {
   if (at_limit)
     return leases_.worker_start_refused(steady_now(), dedicated, number,
@@ -290,7 +291,7 @@ std::optional<ProcessIndex> Node::LineageOut::find_process(JobNumber job) {
   scheduling::ResourceDemand demand;
   demand.placement = scheduling::Placement::node;
   demand.node = node.id_;
-  node.leases_.request(kSelf, kForLineage | job, demand, 1, steady_now(),
+  node.leases_.request(kSelf, LeaseKey::of(kForLineage | job.value), demand, 1, steady_now(),
                        {.spilled = false, .dedicated = false, .job = job});
   return std::nullopt;
 }
@@ -304,7 +305,7 @@ void Node::LineageOut::send(ProcessIndex to, const wire::NodeMessage& message, B
 /// would be granted for the next request at once. That loop would never come to read that the
 /// worker is reaped.
 void Node::serve_lineage(const scheduling::Granted& grant) {
-  const JobNumber job = grant.key & ~kForLineage;
+  const JobNumber job = JobNumber::of(grant.key.value & ~kForLineage);
   if (find(grant.worker) != nullptr) {
     lineage_cache_.serve(job, grant.worker);
     leases_.returned(grant.lease, steady_now());
@@ -316,20 +317,20 @@ void Node::serve_lineage(const scheduling::Granted& grant) {
 /// Notes the pid of a worker. The worker may have served for a while before this report; if its end
 /// was decided meanwhile, it is killed now. An unknown worker was removed before and is killed too:
 /// nothing else would end it.
-void Node::worker_forked(Job& job, std::uint64_t token, pid_t pid) {
-  const auto found = processes_.find(token);
+void Node::worker_forked(Job& job, ProcessIndex index, pid_t pid) {
+  const auto found = processes_.find(index);
   const bool is_known = found != processes_.end();
   if (is_known) found->second->pid = pid;
   if (!is_known || found->second->killed || (job.ended && !has_purpose(*found->second)))
     ::kill(pid, SIGKILL);
 }
 
-/// Removes a worker that is dead, or that will not be forked. `token` is its process index.
-void Node::worker_gone(std::uint64_t token, const std::string& reason) {
-  const auto found = processes_.find(token);
+/// Removes a worker that is dead, or that will not be forked.
+void Node::worker_gone(ProcessIndex index, const std::string& reason) {
+  const auto found = processes_.find(index);
   if (found == processes_.end()) return;
   Process& process = *found->second;
-  const auto starting = starting_.find(token);
+  const auto starting = starting_.find(index);
   if (starting != starting_.end()) {
     const bool dedicated = starting->second;
     starting_.erase(starting);

@@ -17,7 +17,7 @@ std::uint32_t ObjectAccounting::site(std::string_view text) {
   return number;
 }
 
-void ObjectAccounting::made(std::uint64_t job, std::uint32_t site, std::uint64_t bytes, Time now) {
+void ObjectAccounting::made(JobNumber job, std::uint32_t site, std::uint64_t bytes, Time now) {
   roll(now);
   if (bytes > 0) jobs_[job].bytes += bytes;
   Row& row = sites_[site];
@@ -26,7 +26,7 @@ void ObjectAccounting::made(std::uint64_t job, std::uint32_t site, std::uint64_t
   row.bytes += bytes;
 }
 
-void ObjectAccounting::freed(std::uint64_t job, std::uint32_t site, std::uint64_t bytes, Time now) {
+void ObjectAccounting::freed(JobNumber job, std::uint32_t site, std::uint64_t bytes, Time now) {
   roll(now);
   const auto sum = jobs_.find(job);
   Row& row = sites_[site];
@@ -41,12 +41,12 @@ void ObjectAccounting::freed(std::uint64_t job, std::uint32_t site, std::uint64_
   row.least = std::min(row.least, --row.objects);
 }
 
-std::uint64_t ObjectAccounting::bytes_of(std::uint64_t job) const {
+std::uint64_t ObjectAccounting::bytes_of(JobNumber job) const {
   const auto found = jobs_.find(job);
   return found == jobs_.end() ? 0 : found->second.bytes;
 }
 
-std::uint64_t ObjectAccounting::freed_of(std::uint64_t job) const {
+std::uint64_t ObjectAccounting::freed_of(JobNumber job) const {
   const auto found = jobs_.find(job);
   return found == jobs_.end() ? 0 : found->second.freed;
 }
@@ -81,7 +81,7 @@ void ObjectAccounting::each_site(
 }
 
 void ObjectAccounting::each_job(
-    const std::function<void(std::uint64_t job, std::uint64_t bytes)>& look_at) const {
+    const std::function<void(JobNumber job, std::uint64_t bytes)>& look_at) const {
   for (const auto& [job, sum] : jobs_) look_at(job, sum.bytes);
 }
 

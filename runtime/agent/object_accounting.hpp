@@ -12,6 +12,7 @@
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/base/ids.hpp"
 
 #include <array>
 #include <cstdint>
@@ -30,12 +31,12 @@ class ObjectAccounting {
 
   /// The number of a call site; 0 is the unknown one.
   std::uint32_t site(std::string_view text);
-  void made(std::uint64_t job, std::uint32_t site, std::uint64_t bytes, Time now);
-  void freed(std::uint64_t job, std::uint32_t site, std::uint64_t bytes, Time now);
+  void made(JobNumber job, std::uint32_t site, std::uint64_t bytes, Time now);
+  void freed(JobNumber job, std::uint32_t site, std::uint64_t bytes, Time now);
 
-  std::uint64_t bytes_of(std::uint64_t job) const;
+  std::uint64_t bytes_of(JobNumber job) const;
   /// Sum of the bytes of the job that have been freed; begins anew when the job has no bytes left.
-  std::uint64_t freed_of(std::uint64_t job) const;
+  std::uint64_t freed_of(JobNumber job) const;
   const std::string& text_of(std::uint32_t site) const { return sites_[site].text; }
   struct Site {
     std::string text;
@@ -46,7 +47,7 @@ class ObjectAccounting {
   /// Visits the sites that have objects. O(sites).
   void each_site(Time now, const std::function<void(std::uint32_t number, const Site&)>& look_at);
   /// Visits the jobs that have bytes, in order of their numbers.
-  void each_job(const std::function<void(std::uint64_t job, std::uint64_t bytes)>& look_at) const;
+  void each_job(const std::function<void(JobNumber job, std::uint64_t bytes)>& look_at) const;
 
  private:
   static constexpr std::size_t kSpans = 4;
@@ -63,7 +64,7 @@ class ObjectAccounting {
   struct Sum {
     std::uint64_t bytes = 0, freed = 0;
   };
-  std::map<std::uint64_t, Sum> jobs_;
+  std::map<JobNumber, Sum> jobs_;
   Time span_ends_{};
 };
 

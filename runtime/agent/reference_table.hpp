@@ -74,10 +74,7 @@
 
 namespace troupe::agent {
 
-/// Names a process of this node, a proxy process for one of another node, or another node as a
-/// whole. One counter gives out all indexes, and no index is used twice.
-using ProcessIndex = std::uint64_t;
-inline constexpr ProcessIndex kSelf = 0;  ///< the agent: refs inside values that it owns
+inline constexpr ProcessIndex kSelf;  ///< the agent: refs inside values that it owns
 
 class ReferenceTable {
  public:
@@ -279,7 +276,7 @@ class ReferenceTable {
 
  private:
   struct Waiting {
-    ProcessIndex process = 0;
+    ProcessIndex process;
     bool fetch = true;
   };
   struct Record {
@@ -295,7 +292,7 @@ class ReferenceTable {
     bool kept = false;         ///< the agent keeps the call that made it
     bool reachable = false;    ///< keep_copies(): a value that another node holds may name it
     ObjectId lost{};           ///< the argument `lost` of the last rebuild()
-    ProcessIndex producer = 0;
+    ProcessIndex producer;
     bool producer_ended = false;  ///< the producer has died, and none has taken its place
     ActorId actor;
     std::map<ProcessIndex, std::int64_t> holders;  ///< none is zero

@@ -198,7 +198,7 @@ std::optional<ProcessIndex> ReferenceTable::node_died(ProcessIndex node, const E
   relieve_all(node);
   for (auto* orphans : {&orphans_, &older_orphans_})
     orphans->erase(orphans->lower_bound({node, ObjectId{}}),
-                   orphans->lower_bound({node + 1, ObjectId{}}));
+                   orphans->lower_bound({ProcessIndex::of(node.value + 1), ObjectId{}}));
   for (auto& [owner, passed] : passed_by_)
     for (auto& [object, sender] : passed)
       if (sender == node) sender = kSelf;  // the owner's answer is still to come

@@ -7,7 +7,7 @@ namespace troupe::agent {
 // --- names
 
 ProcessIndex RemoteTable::index_of(NodeId node) {
-  const auto [at, fresh] = nodes_.try_emplace(node, 0);
+  const auto [at, fresh] = nodes_.try_emplace(node);
   if (fresh) {
     at->second = next_index_();
     node_ids_[at->second] = node;
@@ -22,14 +22,14 @@ std::optional<NodeId> RemoteTable::node_of(ProcessIndex index) const {
 }
 
 bool RemoteTable::talks_to(NodeId node) const {
-  const auto named = by_target_.lower_bound({node, 0});
+  const auto named = by_target_.lower_bound({node, ProcessIndex{}});
   return (named != by_target_.end() && named->first.first == node) ||
          std::any_of(wanted_.begin(), wanted_.end(),
                      [node](const auto& entry) { return entry.first.node == node; });
 }
 
-ProcessIndex RemoteTable::proxy_process_for(NodeId node, std::uint64_t process) {
-  const auto [at, fresh] = by_target_.try_emplace({node, process}, 0);
+ProcessIndex RemoteTable::proxy_process_for(NodeId node, ProcessIndex process) {
+  const auto [at, fresh] = by_target_.try_emplace({node, process});
   if (fresh) {
     at->second = next_index_();
     proxy_processes_[at->second].target = {node, process};
@@ -68,7 +68,7 @@ void RemoteTable::close(ProcessIndex process, ProcessIndex index, const std::str
   out_.close_proxy(process, index, reason, started);
 }
 
-ProcessIndex RemoteTable::connect(ProcessIndex process, NodeId node, std::uint64_t worker,
+ProcessIndex RemoteTable::connect(ProcessIndex process, NodeId node, ProcessIndex worker,
                                   ActorId actor, std::uint64_t incarnation) {
   const ProcessIndex proxy_process = proxy_process_for(node, worker);
   if (proxies_.count({process, proxy_process}) == 0) {
@@ -128,7 +128,7 @@ void RemoteTable::on_credit(NodeId from, const wire::PeerCredit& message) {
 
 // --- leases that we ask of others
 
-void RemoteTable::spilled(ProcessIndex process, std::uint64_t key, NodeId node,
+void RemoteTable::spilled(ProcessIndex process, LeaseKey key, NodeId node,
                           const wire::ResourceDemand& demand, JobId job) {
   Wanted& wanted = wanted_[{process, key, node}];
   ++wanted.count;
@@ -137,7 +137,7 @@ void RemoteTable::spilled(ProcessIndex process, std::uint64_t key, NodeId node,
   out_.send(node, wire::PeerLeaseRequest{process, key, 1, job, demand});
 }
 
-std::uint32_t RemoteTable::outstanding(ProcessIndex process, std::uint64_t key) const {
+std::uint32_t RemoteTable::outstanding(ProcessIndex process, LeaseKey key) const {
   std::uint32_t count = 0;
   for (auto at = wanted_.lower_bound({process, key, NodeId{}});
        at != wanted_.end() && at->first.process == process && at->first.key == key; ++at)
@@ -145,7 +145,7 @@ std::uint32_t RemoteTable::outstanding(ProcessIndex process, std::uint64_t key) 
   return count;
 }
 
-void RemoteTable::withdrawn(ProcessIndex process, std::uint64_t key) {
+void RemoteTable::withdrawn(ProcessIndex process, LeaseKey key) {
   for (auto at = wanted_.lower_bound({process, key, NodeId{}});
        at != wanted_.end() && at->first.process == process && at->first.key == key;) {
     out_.send(at->first.node, wire::PeerLeaseWithdraw{process, key});
@@ -166,7 +166,7 @@ void RemoteTable::on_granted(NodeId from, const wire::PeerLeaseGranted& message)
   const ProcessIndex worker = proxy_process_for(from, message.worker);
   open(message.process, worker);  // the other side has opened it too
   if (!was_wanted) return out_.send(from, wire::PeerLeaseReturned{message.process, message.lease});
-  const std::uint64_t number = next_taken_++;
+  const LeaseId number = next_taken_++;
   taken_[number] = {message.process, worker, from, message.lease, std::move(demand)};
   taken_by_remote_[{from, message.lease}] = number;
   out_.granted(message.process, message.key, number, worker, message.gpus);
@@ -187,13 +187,13 @@ void RemoteTable::on_reclaim(NodeId from, const wire::PeerLeaseReclaim& message)
   if (at != taken_by_remote_.end()) out_.reclaim(taken_.at(at->second).process, at->second);
 }
 
-std::optional<ProcessIndex> RemoteTable::taker_of(std::uint64_t lease) const {
+std::optional<ProcessIndex> RemoteTable::taker_of(LeaseId lease) const {
   const auto at = taken_.find(lease);
   if (at == taken_.end()) return std::nullopt;
   return at->second.process;
 }
 
-bool RemoteTable::lease_returned(ProcessIndex process, std::uint64_t lease) {
+bool RemoteTable::lease_returned(ProcessIndex process, LeaseId lease) {
   const auto at = taken_.find(lease);
   if (at == taken_.end()) return lease >= (std::uint64_t{1} << 62);  // another node's, but ended
   if (at->second.process != process) return true;                    // not its own
@@ -239,7 +239,7 @@ void RemoteTable::on_withdraw(NodeId from, const wire::PeerLeaseWithdraw& messag
   forget_if_unused(index);
 }
 
-void RemoteTable::granted_here(ProcessIndex index, std::uint64_t key, std::uint64_t lease,
+void RemoteTable::granted_here(ProcessIndex index, LeaseKey key, LeaseId lease,
                                ProcessIndex worker, const std::vector<std::int32_t>& gpus) {
   const auto at = proxy_processes_.find(index);
   if (at == proxy_processes_.end()) return out_.returned(lease);
@@ -255,7 +255,7 @@ void RemoteTable::granted_here(ProcessIndex index, std::uint64_t key, std::uint6
             wire::PeerLeaseGranted{proxy_process.target.process, key, lease, worker, gpus});
 }
 
-void RemoteTable::refused_here(ProcessIndex index, std::uint64_t key, const std::string& why) {
+void RemoteTable::refused_here(ProcessIndex index, LeaseKey key, const std::string& why) {
   const auto at = proxy_processes_.find(index);
   if (at == proxy_processes_.end()) return;
   ProxyProcess& proxy_process = at->second;
@@ -269,7 +269,7 @@ void RemoteTable::refused_here(ProcessIndex index, std::uint64_t key, const std:
   forget_if_unused(index);
 }
 
-void RemoteTable::request_again(ProcessIndex index, std::uint64_t key) {
+void RemoteTable::request_again(ProcessIndex index, LeaseKey key) {
   const auto at = proxy_processes_.find(index);
   if (at == proxy_processes_.end()) return;
   const auto asked = at->second.asked.find(key);
@@ -278,14 +278,14 @@ void RemoteTable::request_again(ProcessIndex index, std::uint64_t key) {
   out_.request(index, key, demand, asked->second, job);
 }
 
-void RemoteTable::reclaim_here(ProcessIndex index, std::uint64_t lease) {
+void RemoteTable::reclaim_here(ProcessIndex index, LeaseId lease) {
   const auto at = proxy_processes_.find(index);
   if (at != proxy_processes_.end())
     out_.send(at->second.target.node, wire::PeerLeaseReclaim{at->second.target.process, lease});
 }
 
 void RemoteTable::refuse_job(JobId job, const std::string& why) {
-  std::vector<std::pair<ProcessIndex, std::uint64_t>> keys;
+  std::vector<std::pair<ProcessIndex, LeaseKey>> keys;
   for (const auto& [index, proxy_process] : proxy_processes_)
     for (const auto& [key, asked] : proxy_process.demands)
       if (asked.second == job) keys.emplace_back(index, key);
@@ -302,7 +302,7 @@ void RemoteTable::on_returned(NodeId from, const wire::PeerLeaseReturned& messag
   out_.returned(message.lease);
 }
 
-void RemoteTable::lease_lost(std::uint64_t lease) {
+void RemoteTable::lease_lost(LeaseId lease) {
   if (const auto given = given_.extract(lease)) forget_if_unused(given.mapped());
 }
 
@@ -313,7 +313,7 @@ void RemoteTable::lease_lost(std::uint64_t lease) {
 void RemoteTable::process_died(ProcessIndex process, const std::string& reason) {
   std::set<NodeId> told;
   std::vector<ProcessIndex> touched;
-  for (auto at = proxies_.lower_bound({process, 0});
+  for (auto at = proxies_.lower_bound({process, ProcessIndex{}});
        at != proxies_.end() && at->first.first == process;) {
     const ProcessIndex index = at->first.second;
     ProxyProcess& proxy_process = proxy_processes_.at(index);
@@ -374,7 +374,7 @@ void RemoteTable::node_died(NodeId node, const std::string& why, bool for_ever) 
     nodes_.erase(at);
   }
   std::vector<ProcessIndex> gone;
-  for (auto at = by_target_.lower_bound({node, 0});
+  for (auto at = by_target_.lower_bound({node, ProcessIndex{}});
        at != by_target_.end() && at->first.first == node; ++at)
     gone.push_back(at->second);
   for (const ProcessIndex index : gone)

@@ -52,19 +52,19 @@ class RemoteTable {
     /// the proxy is closed.
     virtual std::uint64_t started(ProcessIndex process, ProcessIndex proxy_process) = 0;
     // leases that other nodes gave to our processes
-    virtual void granted(ProcessIndex process, std::uint64_t key, std::uint64_t lease,
+    virtual void granted(ProcessIndex process, LeaseKey key, LeaseId lease,
                          ProcessIndex worker, const std::vector<std::int32_t>& gpus) = 0;
-    virtual void reclaim(ProcessIndex process, std::uint64_t lease) = 0;
+    virtual void reclaim(ProcessIndex process, LeaseId lease) = 0;
     /// That node does not grant `count` of the leases that were asked for under this key.
-    virtual void spill_failed(ProcessIndex process, std::uint64_t key,
+    virtual void spill_failed(ProcessIndex process, LeaseKey key,
                               const wire::ResourceDemand& demand, std::uint32_t count,
                               NodeId node) = 0;
     /// A local process has returned a lease of that node.
     virtual void gave_back(NodeId node, const wire::ResourceDemand& demand) = 0;
     // our leases for processes of other nodes; the owner is the proxy process
-    virtual void request(ProcessIndex proxy_process, std::uint64_t key,
+    virtual void request(ProcessIndex proxy_process, LeaseKey key,
                          const wire::ResourceDemand& demand, std::uint32_t backlog, JobId job) = 0;
-    virtual void returned(std::uint64_t lease) = 0;
+    virtual void returned(LeaseId lease) = 0;
     virtual void owner_died(ProcessIndex proxy_process) = 0;
   };
 
@@ -81,41 +81,41 @@ class RemoteTable {
 
   // --- from this node
   /// Asks that node for one lease of this key (`PeerLeaseRequest`).
-  void spilled(ProcessIndex process, std::uint64_t key, NodeId node,
+  void spilled(ProcessIndex process, LeaseKey key, NodeId node,
                const wire::ResourceDemand& demand, JobId job);
   /// Leases of this key that other nodes were asked for and have not answered.
-  std::uint32_t outstanding(ProcessIndex process, std::uint64_t key) const;
+  std::uint32_t outstanding(ProcessIndex process, LeaseKey key) const;
   /// The process wants no more leases of this key.
-  void withdrawn(ProcessIndex process, std::uint64_t key);
+  void withdrawn(ProcessIndex process, LeaseKey key);
   /// The process that has this lease of another node; nullopt when the lease has ended or is not
   /// one of another node.
-  std::optional<ProcessIndex> taker_of(std::uint64_t lease) const;
+  std::optional<ProcessIndex> taker_of(LeaseId lease) const;
   /// Returns a lease to the node that granted it. False when the lease is not another node's. A
   /// process that does not have the lease changes nothing.
-  bool lease_returned(ProcessIndex process, std::uint64_t lease);
+  bool lease_returned(ProcessIndex process, LeaseId lease);
   /// Grants a lease of this node's lease table to a proxy process.
-  void granted_here(ProcessIndex proxy_process, std::uint64_t key, std::uint64_t lease,
+  void granted_here(ProcessIndex proxy_process, LeaseKey key, LeaseId lease,
                     ProcessIndex worker, const std::vector<std::int32_t>& gpus);
-  void refused_here(ProcessIndex proxy_process, std::uint64_t key, const std::string& why);
+  void refused_here(ProcessIndex proxy_process, LeaseKey key, const std::string& why);
   /// Repeats the request of a proxy process, which the lease table served with a worker that has
   /// just died. (A local process asks again by itself. Another node takes a request that was not
   /// refused as open.)
-  void request_again(ProcessIndex proxy_process, std::uint64_t key);
-  void reclaim_here(ProcessIndex proxy_process, std::uint64_t lease);
+  void request_again(ProcessIndex proxy_process, LeaseKey key);
+  void reclaim_here(ProcessIndex proxy_process, LeaseId lease);
   /// Refuses all open requests of other nodes for this job, which cannot run here.
   void refuse_job(JobId job, const std::string& why);
   /// Forgets a lease of a proxy process that ended with its worker's death.
-  void lease_lost(std::uint64_t lease);
+  void lease_lost(LeaseId lease);
   /// Opens a channel from a local process to the process of another node that hosts this actor.
   /// Returns that process's proxy process.
-  ProcessIndex connect(ProcessIndex process, NodeId node, std::uint64_t worker, ActorId actor,
+  ProcessIndex connect(ProcessIndex process, NodeId node, ProcessIndex worker, ActorId actor,
                        std::uint64_t incarnation);
   void process_died(ProcessIndex process, const std::string& reason);
 
   // --- frames
   struct Target {
     NodeId node;
-    std::uint64_t process = 0;
+    ProcessIndex process;
   };
   /// The node and process to which frames for this proxy process go. Precondition:
   /// is_proxy_process().
@@ -156,8 +156,8 @@ class RemoteTable {
   struct ProxyProcess {
     Target target;
     std::set<ProcessIndex> proxies;                ///< local processes with a proxy to it
-    std::map<std::uint64_t, std::uint32_t> asked;  ///< key → leases asked for and not granted
-    std::map<std::uint64_t, std::pair<wire::ResourceDemand, JobId>> demands;
+    std::map<LeaseKey, std::uint32_t> asked;  ///< key → leases asked for and not granted
+    std::map<LeaseKey, std::pair<wire::ResourceDemand, JobId>> demands;
   };
   struct ProxyChannel {
     std::uint64_t sent = 0, credited = 0;  ///< frames out, and how many the other side has taken
@@ -171,20 +171,20 @@ class RemoteTable {
   };
   /// A lease of another node that a local process has.
   struct Taken {
-    ProcessIndex process = 0, worker = 0;
+    ProcessIndex process, worker = 0;
     NodeId node;
-    std::uint64_t lease = 0;  ///< its number there
+    LeaseId lease;  ///< its number there
     wire::ResourceDemand demand;
   };
   using ProxyKey = std::pair<ProcessIndex, ProcessIndex>;  ///< process, proxy process
   struct WantedKey {
-    ProcessIndex process = 0;
-    std::uint64_t key = 0;
+    ProcessIndex process;
+    LeaseKey key;
     NodeId node;
     friend auto operator<=>(const WantedKey&, const WantedKey&) = default;
   };
 
-  ProcessIndex proxy_process_for(NodeId node, std::uint64_t process);
+  ProcessIndex proxy_process_for(NodeId node, ProcessIndex process);
   void open(ProcessIndex process, ProcessIndex proxy_process);
   void close(ProcessIndex process, ProcessIndex proxy_process, const std::string& reason,
              std::uint64_t started);
@@ -206,16 +206,16 @@ class RemoteTable {
   std::uint64_t carry_window_;
   std::map<NodeId, ProcessIndex> nodes_;
   std::map<ProcessIndex, NodeId> node_ids_;
-  std::map<std::pair<NodeId, std::uint64_t>, ProcessIndex> by_target_;
+  std::map<std::pair<NodeId, ProcessIndex>, ProcessIndex> by_target_;
   std::map<ProcessIndex, ProxyProcess> proxy_processes_;
   std::map<ProxyKey, ProxyChannel> proxies_;
   std::map<WantedKey, Wanted> wanted_;
   /// By the number under which the local process knows the lease: from 2^62 on, so that it differs
   /// from all numbers of this node's lease table.
-  std::map<std::uint64_t, Taken> taken_;
-  std::map<std::pair<NodeId, std::uint64_t>, std::uint64_t> taken_by_remote_;
-  std::uint64_t next_taken_ = std::uint64_t{1} << 62;
-  std::map<std::uint64_t, ProcessIndex> given_;  ///< our lease → the proxy process that has it
+  std::map<LeaseId, Taken> taken_;
+  std::map<std::pair<NodeId, LeaseId>, LeaseId> taken_by_remote_;
+  LeaseId next_taken_ = std::uint64_t{1} << 62;
+  std::map<LeaseId, ProcessIndex> given_;  ///< our lease → the proxy process that has it
 };
 
 }  // namespace troupe::agent

@@ -168,14 +168,14 @@ class Replicas {
     std::uint32_t copies = 2;
     std::set<NodeId> asked, have, refused;
     std::optional<Error> why;  ///< the last refusal
-    ProcessIndex process = 0;
+    ProcessIndex process;
     std::uint64_t request = 0;
     Time until{};
   };
   struct Kept {
     NodeId owner;            ///< zero if the owner was lost before this copy was asked for
     NodeId from;             ///< the node that asked for this copy
-    ProcessIndex index = 0;  ///< of `from`
+    ProcessIndex index;  ///< of `from`
     std::uint32_t copies = 2;
     bool here = false;
     bool nameless = false;  ///< control knows no name, and no node was lost since its answer
@@ -189,7 +189,7 @@ class Replicas {
     Time due = Time::max();    ///< when the number of copies is checked
   };
   struct Search {
-    ProcessIndex owner = 0;
+    ProcessIndex owner;
     std::optional<std::uint64_t> bytes;  ///< set: the value is known, the bytes are wanted
     std::set<NodeId> asked;
     NodeId from{};      ///< the node that sends the bytes

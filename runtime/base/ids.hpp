@@ -8,6 +8,7 @@
 
 #include <array>
 #include <compare>
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -45,6 +46,42 @@ using ActorId = Id<struct ActorTag>;
 using GroupId = Id<struct GroupTag>;
 using SessionId = Id<struct SessionTag>;  ///< one start of one process, for Link
 
+/// 64-bit number that one process counts up; 0 is none. A constant converts to it, a variable does
+/// not: of() and `value` show where a number enters or leaves a message.
+///
+///     LeaseId lease = 7;
+///     LeaseId other = LeaseId::of(message.getLease());
+template <class Tag>
+struct Number {
+  std::uint64_t value = 0;
+
+  constexpr Number() = default;
+  template <std::integral Constant>
+  consteval Number(Constant constant) : value(static_cast<std::uint64_t>(constant)) {}
+  static constexpr Number of(std::uint64_t value) noexcept {
+    Number number;
+    number.value = value;
+    return number;
+  }
+
+  friend constexpr auto operator<=>(const Number&, const Number&) = default;
+  explicit constexpr operator bool() const noexcept { return value != 0; }
+  constexpr Number& operator++() noexcept { return (++value, *this); }
+  constexpr Number operator++(int) noexcept { return of(value++); }
+  /// Decimal digits.
+  std::string str() const { return std::to_string(value); }
+};
+
+/// A process as its node counts it: one of the node's own, a proxy process, or another node as a
+/// whole. A node never gives a number out twice.
+using ProcessIndex = Number<struct ProcessIndexTag>;
+/// A lease, as the node of its worker counts it.
+using LeaseId = Number<struct LeaseTag>;
+/// A scheduling class of one process, which asks for leases under this number.
+using LeaseKey = Number<struct LeaseKeyTag>;
+/// A job, as one node counts it.
+using JobNumber = Number<struct JobNumberTag>;
+
 /// Counts the lives of a node or actor. A higher epoch replaces a lower one for ever.
 using Epoch = std::uint64_t;
 
@@ -72,6 +109,13 @@ std::optional<Id<Tag>> Id<Tag>::parse(std::string_view text) {
 }
 
 }  // namespace troupe
+
+template <class Tag>
+struct std::hash<troupe::Number<Tag>> {
+  std::size_t operator()(const troupe::Number<Tag>& number) const noexcept {
+    return static_cast<std::size_t>(number.value);
+  }
+};
 
 template <class Tag>
 struct std::hash<troupe::Id<Tag>> {

@@ -54,7 +54,7 @@ ActorCalls::Peer* ActorCalls::peer_of(ActorId actor) {
   return &at->second;
 }
 
-std::uint64_t ActorCalls::open_way(ActorId actor) {
+ProcessIndex ActorCalls::open_way(ActorId actor) {
   Peer* known = peer_of(actor);
   if (known == nullptr) return 0;
   Peer& peer = *known;
@@ -133,7 +133,7 @@ void ActorCalls::update(const wire::ActorUpdate& update) {
   flush(peer);
 }
 
-void ActorCalls::lives_here(ActorId actor, std::uint64_t incarnation, std::uint64_t worker) {
+void ActorCalls::lives_here(ActorId actor, std::uint64_t incarnation, ProcessIndex worker) {
   peers_.try_emplace(actor);
   wire::ActorUpdate alive;
   alive.actor = actor;
@@ -183,7 +183,7 @@ void ActorCalls::ending_life(ActorId actor) {
   if (fresh) out_.watch(actor);
 }
 
-void ActorCalls::writable(std::uint64_t worker) {
+void ActorCalls::writable(ProcessIndex worker) {
   const auto found = by_worker_.find(worker);
   if (found == by_worker_.end()) return;
   Peer& peer = peers_.at(found->second);
@@ -192,7 +192,7 @@ void ActorCalls::writable(std::uint64_t worker) {
 }
 
 /// Returns the actor that lives in that worker now, or nullptr.
-ActorCalls::Peer* ActorCalls::peer_on(std::uint64_t worker) {
+ActorCalls::Peer* ActorCalls::peer_on(ProcessIndex worker) {
   if (lately_ != nullptr && lately_->worker == worker) return lately_;
   const auto found = by_worker_.find(worker);
   if (found == by_worker_.end()) return nullptr;
@@ -200,14 +200,14 @@ ActorCalls::Peer* ActorCalls::peer_on(std::uint64_t worker) {
   return peer.worker == worker ? lately_ = &peer : nullptr;
 }
 
-ActorCall* ActorCalls::in_flight(std::uint64_t worker, std::uint64_t sequence) {
+ActorCall* ActorCalls::in_flight(ProcessIndex worker, std::uint64_t sequence) {
   Peer* peer = peer_on(worker);
   if (peer == nullptr) return nullptr;
   const auto* call = peer->in_flight.answered(sequence);
   return call != nullptr ? call->get() : nullptr;
 }
 
-std::unique_ptr<ActorCall> ActorCalls::ended(std::uint64_t worker, std::uint64_t sequence) {
+std::unique_ptr<ActorCall> ActorCalls::ended(ProcessIndex worker, std::uint64_t sequence) {
   Peer* peer = peer_on(worker);
   TROUPE_ASSERT(peer != nullptr, "a call of an actor that does not live there ended");
   --live_;
@@ -269,7 +269,7 @@ bool ActorCalls::let_go_of_unwanted(Time now) {
   return true;
 }
 
-void ActorCalls::worker_died(std::uint64_t worker, std::uint64_t started, const Error& reason) {
+void ActorCalls::worker_died(ProcessIndex worker, std::uint64_t started, const Error& reason) {
   const auto found = by_worker_.find(worker);
   if (found == by_worker_.end()) return;
   const ActorId actor = found->second;

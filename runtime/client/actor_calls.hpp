@@ -45,7 +45,7 @@ class ActorCalls {
    public:
     virtual ~Out() = default;
     /// Writes the call to the worker's ring and sets call.sequence; false when the ring is full.
-    virtual bool send(std::uint64_t worker, ActorCall& call) = 0;
+    virtual bool send(ProcessIndex worker, ActorCall& call) = 0;
     virtual void watch(ActorId actor) = 0;
     virtual void fail(ActorCall& call, const Error& error) = 0;
   };
@@ -63,14 +63,14 @@ class ActorCalls {
   /// Returns the worker that would get a call whose arguments are ready, or 0. The caller may
   /// then write the call to that worker's ring itself. It must report that with sent() before any
   /// other input. Memory for sent() is reserved here.
-  std::uint64_t open_way(ActorId actor);
+  ProcessIndex open_way(ActorId actor);
   void sent(std::unique_ptr<ActorCall> call) noexcept;
   void argument_ready(ActorCall& call);
   void argument_failed(ActorCall& call, const Error& error);
 
   void update(const wire::ActorUpdate& update);
   /// This life of the actor runs in this process, which is `worker`. The agent need not be asked.
-  void lives_here(ActorId actor, std::uint64_t incarnation, std::uint64_t worker);
+  void lives_here(ActorId actor, std::uint64_t incarnation, ProcessIndex worker);
   /// This process has killed the actor for good. Later calls fail at once; calls in flight fail
   /// when the actor's process has ended.
   void killed(ActorId actor);
@@ -89,14 +89,14 @@ class ActorCalls {
   static constexpr Duration kUnwantedSent = std::chrono::seconds(2);
   static constexpr Duration kUnwantedQueued = std::chrono::seconds(10);
   static constexpr Duration kUnwantedLook = std::chrono::milliseconds(500);
-  void writable(std::uint64_t worker);
-  ActorCall* in_flight(std::uint64_t worker, std::uint64_t sequence);
+  void writable(ProcessIndex worker);
+  ActorCall* in_flight(ProcessIndex worker, std::uint64_t sequence);
   /// The last reply to a call has come. Returns the call, which is the caller's from here on.
-  std::unique_ptr<ActorCall> ended(std::uint64_t worker, std::uint64_t sequence);
+  std::unique_ptr<ActorCall> ended(ProcessIndex worker, std::uint64_t sequence);
   /// The worker died. `started` is the highest sequence that it began; the caller has drained its
   /// ring.
-  void worker_died(std::uint64_t worker, std::uint64_t started, const Error& reason);
-  bool has_worker(std::uint64_t worker) const { return by_worker_.count(worker) != 0; }
+  void worker_died(ProcessIndex worker, std::uint64_t started, const Error& reason);
+  bool has_worker(ProcessIndex worker) const { return by_worker_.count(worker) != 0; }
   /// Returns whether an unfinished call to the actor is to produce this result. Linear in those
   /// calls.
   bool owes(ActorId actor, const detail::ObjectEntry& result) const;
@@ -117,8 +117,8 @@ class ActorCalls {
   struct Peer {
     wire::ActorState state = wire::ActorState::pending;
     std::uint64_t incarnation = 0;
-    std::uint64_t worker = 0;
-    std::uint64_t last_worker = 0;  ///< the newest worker index of an `alive` update
+    ProcessIndex worker;
+    ProcessIndex last_worker;  ///< the newest worker index of an `alive` update
     /// The update of a next life that arrived before this life's end. It waits until
     /// worker_died() says which calls this life had begun.
     std::optional<wire::ActorUpdate> next;
@@ -132,7 +132,7 @@ class ActorCalls {
     FlightQueue<std::unique_ptr<ActorCall>> in_flight;
   };
   Peer* peer_of(ActorId actor);
-  Peer* peer_on(std::uint64_t worker);
+  Peer* peer_on(ProcessIndex worker);
   void begin_life(Peer& peer, const wire::ActorUpdate& update);
   void delay(ActorId actor, Peer& peer, Delay delay);
   static bool is_wanted(const Peer& peer);
@@ -143,7 +143,7 @@ class ActorCalls {
   std::map<ActorId, Peer> peers_;  ///< never erased
   /// The cache of peer_of().
   std::pair<const ActorId, Peer>* asked_ = nullptr;
-  std::map<std::uint64_t, ActorId> by_worker_;
+  std::map<ProcessIndex, ActorId> by_worker_;
   std::set<ActorId> delayed_;  ///< actors whose peers have a Delay
   Peer* lately_ = nullptr;     ///< cache of peer_on()
   std::size_t live_ = 0;

@@ -379,7 +379,7 @@ Error ClientEngine::of_another_session() {
                Outcome::not_executed);
 }
 
-std::uint64_t ClientEngine::key_for(const detail::Request* options) {
+LeaseKey ClientEngine::key_for(const detail::Request* options) {
   if (options == nullptr) return 0;
   return classes_.key_for(demand_of(*options, 1));
 }
@@ -394,7 +394,7 @@ void ClientEngine::submit(detail::Call&& call, const detail::Request* options,
   if (tasks_.live() >= kMaxTasks)
     throw Overloaded(Code::overloaded, "4,194,304 tasks of this process wait already");
   const bool plain = options == nullptr && !objects;
-  const std::uint64_t worker = plain ? tasks_.open_way(0) : 0;
+  const ProcessIndex worker = plain ? tasks_.open_way(0) : 0;
   const std::uint64_t sequence = send_ahead<Task>(worker, call, 0, results.size());
   std::unique_ptr<Task> owned(new Task{{}, std::move(call)});
   Task* task = owned.get();
@@ -412,7 +412,7 @@ void ClientEngine::submit(detail::Call&& call, const detail::Request* options,
     task->results.push_back(result);
     entry_of(result).task = task;
   }
-  task->key = static_cast<std::uint32_t>(key_for(options));
+  task->key = static_cast<std::uint32_t>(key_for(options).value);
   task->sequence = sequence;
   task->light = sequence != 0 && results.size() == 1;
   if (objects) watch_arguments(*task);
@@ -440,7 +440,7 @@ void ClientEngine::watch_arguments(Task& task) {
 /// Hands a task to the TaskManager: it is sent as soon as its arguments are ready. `sent_to`: the
 /// worker that send_ahead() has sent it to, or 0. Precondition: its arguments are watched. Under
 /// the lock.
-void ClientEngine::start(std::unique_ptr<Task>&& owned, std::uint64_t sent_to) {
+void ClientEngine::start(std::unique_ptr<Task>&& owned, ProcessIndex sent_to) {
   const LazyTime now(&steady_now);
   if (sent_to != 0) {
     tasks_.sent(std::move(owned), sent_to, now);
@@ -589,7 +589,7 @@ void ClientEngine::call(const detail::ActorHandle& actor, detail::Call&& call,
   const bool objects = takes_objects(call);
   Guard lock = guard();
   if (agent_lost_) throw Unavailable(Code::unavailable, agent_lost_why_);
-  const std::uint64_t worker = objects ? 0 : actors_.open_way(actor.id);
+  const ProcessIndex worker = objects ? 0 : actors_.open_way(actor.id);
   const std::uint64_t sequence = send_ahead<ActorCall>(worker, call, actor.id.low, results.size());
   if (sequence == 0) actors_.check_room(actor.id);  // before anything points at the call
   std::unique_ptr<ActorCall> owned(new ActorCall{{}, actor.id, std::move(call)});
@@ -760,7 +760,7 @@ void ClientEngine::refuse(wire::Call& message) {
   message.arguments = {std::move(refused)};
 }
 
-bool ClientEngine::send_call(std::uint64_t worker, const detail::Call& call,
+bool ClientEngine::send_call(ProcessIndex worker, const detail::Call& call,
                              std::uint64_t actor_low, std::uint32_t attempt, std::uint32_t results,
                              std::uint64_t& sequence, bool& plain) {
   Peer* peer = peer_of(worker);
@@ -787,7 +787,7 @@ bool ClientEngine::send_call(std::uint64_t worker, const detail::Call& call,
   return true;
 }
 
-bool ClientEngine::send(std::uint64_t worker, Task& task) {
+bool ClientEngine::send(ProcessIndex worker, Task& task) {
   bool plain = false;
   const bool sent =
       send_call(worker, task.call, 0, task.attempt, static_cast<std::uint32_t>(task.results.size()),
@@ -811,7 +811,7 @@ void ClientEngine::deliver_here(ActorCall& call) {
   io_loop_->notify();
 }
 
-bool ClientEngine::send(std::uint64_t worker, ActorCall& call) {
+bool ClientEngine::send(ProcessIndex worker, ActorCall& call) {
   if (worker == process_) return deliver_here(call), true;
   bool plain = false;
   const bool sent =
@@ -821,7 +821,7 @@ bool ClientEngine::send(std::uint64_t worker, ActorCall& call) {
   return sent;
 }
 
-void ClientEngine::request_lease(std::uint64_t key, std::uint32_t backlog) {
+void ClientEngine::request_lease(LeaseKey key, std::uint32_t backlog) {
   const SchedulingClasses::Class& cls = classes_.at(key);
   tell_agent(wire::RequestLease{key, backlog, cls.demand, cls.near, cls.bytes});
   // Also needed when the arguments became ready long after the submission and the last tick.
@@ -843,17 +843,17 @@ void ClientEngine::placed(Task& task) {
     else if (origin.kind == wire::Value::Kind::shared || origin.kind == wire::Value::Kind::remote)
       most.add(node_, origin.location->length);
   }
-  if (most.bytes() != 0 || classes_.at(task.key).bytes != 0)
-    task.key = classes_.place(task.key, most, node_);
+  if (most.bytes() != 0 || classes_.at(lease_key(task)).bytes != 0)
+    task.key = static_cast<std::uint32_t>(classes_.place(lease_key(task), most, node_).value);
 }
-void ClientEngine::return_lease(std::uint64_t lease) {
+void ClientEngine::return_lease(LeaseId lease) {
   tell_agent(wire::LeaseReturned{lease});
 }
-void ClientEngine::recall(std::uint64_t worker) {
+void ClientEngine::recall(ProcessIndex worker) {
   if (Peer* peer = peer_of(worker))
     peer->channel.send(writer_.encode(wire::CallMessage(wire::Recall{})));
 }
-bool ClientEngine::may_come_back(std::uint64_t worker, std::uint64_t sequence) {
+bool ClientEngine::may_come_back(ProcessIndex worker, std::uint64_t sequence) {
   const Peer* peer = peer_of(worker);
   return peer != nullptr && !peer->remote && peer->channel.peer_progress().started < sequence;
 }

@@ -47,7 +47,7 @@ namespace troupe::client {
 /// A call that has arrived and has not begun. Views of a plain call's arguments keep this record
 /// alive.
 struct Incoming {
-  std::uint64_t from = 0;   ///< process index of the caller
+  ProcessIndex from;   ///< process index of the caller
   wire::Call call;          ///< without the arguments if the call is plain
   std::uint32_t count = 0;  ///< plain: number of arguments, whose bytes are in `payload`
   std::array<wire::PlainRange, wire::kPlainArguments> ranges;
@@ -144,11 +144,11 @@ class ClientEngine final : public detail::Engine,
                                 std::function<void()>& resume);
   /// Sends the last result of a call: a value without refs of at most kInlineValue bytes. A call
   /// without results is answered without a value. Any thread.
-  void reply_plain(std::uint64_t to, const wire::PlainReply& reply, BlobView value);
+  void reply_plain(ProcessIndex to, const wire::PlainReply& reply, BlobView value);
   /// Sends one result of a call under way. For ResultSinks. Any thread.
-  void reply(std::uint64_t to, std::uint64_t sequence, std::uint32_t index, bool last, Duration ran,
+  void reply(ProcessIndex to, std::uint64_t sequence, std::uint32_t index, bool last, Duration ran,
              const OutgoingValue& value);
-  void begin_call(std::uint64_t from, std::uint64_t sequence);
+  void begin_call(ProcessIndex from, std::uint64_t sequence);
   /// Waits until all tasks and calls that this process has sent are answered, or until the agent
   /// is lost. The agent kills the process when that takes too long.
   void finish_sends();
@@ -197,7 +197,7 @@ class ClientEngine final : public detail::Engine,
   friend class WakeLater;
   /// The receiver for which a value is encoded.
   struct Receiver {
-    std::uint64_t holder = 0;   ///< the holder that its refs are counted for
+    ProcessIndex holder;   ///< the holder that its refs are counted for
     bool by_reference = false;  ///< on another node: locations in memory mean nothing to it
     /// It looks for lost bytes itself. Forwarded values then name objects that can be computed
     /// again.
@@ -208,8 +208,8 @@ class ClientEngine final : public detail::Engine,
   };
   static Receiver for_agent() noexcept { return {.holder = kAgentProcess}; }
   struct Peer {
-    std::uint64_t process = 0;
-    std::uint64_t holder = 0;  ///< the holder that refs sent there are counted for
+    ProcessIndex process;
+    ProcessIndex holder;  ///< the holder that refs sent there are counted for
     bool remote = false;       ///< lives on another node; the agent carries its frames
     std::uint32_t slot = 0;    ///< slot on our doorbell
     ring::Channel channel;
@@ -259,17 +259,17 @@ class ClientEngine final : public detail::Engine,
   bool drain_watched(Time now) override;
   Time aside(Time now) noexcept override { return lease_timer_.look(now); }
   // TaskManager::Out
-  bool send(std::uint64_t worker, Task& task) override;
+  bool send(ProcessIndex worker, Task& task) override;
   void placed(Task& task) override;
-  void request_lease(std::uint64_t key, std::uint32_t backlog) override;
-  void unused(std::uint64_t key) override { classes_.forget(key); }
-  void return_lease(std::uint64_t lease) override;
-  void recall(std::uint64_t worker) override;
+  void request_lease(LeaseKey key, std::uint32_t backlog) override;
+  void unused(LeaseKey key) override { classes_.forget(key); }
+  void return_lease(LeaseId lease) override;
+  void recall(ProcessIndex worker) override;
   void fail(Task& task, const Error& error) override;
-  bool may_come_back(std::uint64_t worker, std::uint64_t sequence) override;
+  bool may_come_back(ProcessIndex worker, std::uint64_t sequence) override;
   void claim_came_back() override { io_loop_->notify(); }
   // ActorCalls::Out
-  bool send(std::uint64_t worker, ActorCall& call) override;
+  bool send(ProcessIndex worker, ActorCall& call) override;
   void watch(ActorId actor) override;
   void fail(ActorCall& call, const Error& error) override;
 
@@ -291,16 +291,16 @@ class ClientEngine final : public detail::Engine,
   void on_node_message(wire::NodeMessage& message, BlobView payload, Time now);
   static bool names_memory(const wire::CallMessage& message);
   void on_call_message(Peer& peer, wire::CallMessage& message, BlobView payload, Time now);
-  void on_reply(std::uint64_t worker, const wire::Reply& reply, BlobView payload, Time now);
+  void on_reply(ProcessIndex worker, const wire::Reply& reply, BlobView payload, Time now);
   void grant(const wire::LeaseGranted& granted, Time now);
-  void reclaim(std::uint64_t lease, Time now);
+  void reclaim(LeaseId lease, Time now);
   void on_actor_update(const wire::ActorUpdate& update);
   void agent_gone(const std::string& why);
-  Peer* peer_of(std::uint64_t process) {
+  Peer* peer_of(ProcessIndex process) {
     return last_peer_ != nullptr && last_peer_->process == process ? last_peer_
                                                                    : find_peer(process);
   }
-  Peer* find_peer(std::uint64_t process);
+  Peer* find_peer(ProcessIndex process);
   void drop_peer(Peer& peer);
   void look_away(const Peer& peer) noexcept;
   void drop_spent() noexcept;
@@ -361,7 +361,7 @@ class ClientEngine final : public detail::Engine,
   void tell_recompute_target(ObjectId object, const detail::ObjectHandle& target);
   void on_rebuild(const wire::Rebuild& message);
   void rebuilt(Entry& entry, const wire::Value& value, BlobView payload);
-  bool argument_lost(Task& task, std::uint64_t worker, const wire::Reply& reply, Error& error,
+  bool argument_lost(Task& task, ProcessIndex worker, const wire::Reply& reply, Error& error,
                      Time now);
   Result<detail::Value> open_once(const detail::ObjectHandle& object, Time deadline,
                                   Duration timeout, Time now = {});
@@ -403,18 +403,18 @@ class ClientEngine final : public detail::Engine,
   bool takes_objects(const detail::Call& call) const;
   void expect_ours(const detail::ObjectHandle& object) const;
   static Error of_another_session();
-  std::uint64_t key_for(const detail::Request* options);
+  LeaseKey key_for(const detail::Request* options);
   std::uint32_t watch_arguments(const detail::Call& call, Waiter waiter);
   void watch_arguments(Task& task);
   void watch_arguments(ActorCall& call);
   void unwatch_arguments(const detail::Call& call, const void* who);
   static Waiter waiter_of(Task& task);
-  void start(std::unique_ptr<Task>&& task, std::uint64_t sent_to = 0);
+  void start(std::unique_ptr<Task>&& task, ProcessIndex sent_to = {});
   void look_later();
   static const ErrorInfo* failed_argument(const detail::Call& call);
   wire::FoundActor ask_for_name(Guard& lock, const wire::NodeMessage& question, BlobView payload,
                                 std::uint64_t request);
-  bool send_call(std::uint64_t worker, const detail::Call& call, std::uint64_t actor_low,
+  bool send_call(ProcessIndex worker, const detail::Call& call, std::uint64_t actor_low,
                  std::uint32_t attempt, std::uint32_t results, std::uint64_t& sequence,
                  bool& plain);
   wire::Call call_that_fits(const detail::Call& call, Receiver to, std::size_t beside);
@@ -447,17 +447,17 @@ class ClientEngine final : public detail::Engine,
   bool take_plain(Peer& peer, BlobView frame, Time now);
   const wire::Reply& general(const wire::PlainReply& reply);
   bool take_light(Peer& peer, const wire::PlainReply& reply, BlobView payload, Time now);
-  void end(std::uint64_t worker, bool task, std::uint64_t sequence, Duration ran, Time now,
+  void end(ProcessIndex worker, bool task, std::uint64_t sequence, Duration ran, Time now,
            bool light);
   bool send_plain(Peer& peer, const detail::Call& call, std::uint64_t actor_low,
                   std::uint32_t attempt, std::uint32_t results);
   template <class Record>
-  std::uint64_t send_ahead(std::uint64_t worker, const detail::Call& call, std::uint64_t actor_low,
+  std::uint64_t send_ahead(ProcessIndex worker, const detail::Call& call, std::uint64_t actor_low,
                            std::size_t results);
   const wire::FunctionKey& key_of(const detail::Callable* callable);
   void look_around() noexcept;
   void wake_for_reply(Peer& peer);
-  void wake_late(std::uint64_t caller) noexcept;
+  void wake_late(ProcessIndex caller) noexcept;
 
   // waiting (engine_waiting.cpp)
   bool is_own_call(const Entry& entry) const;
@@ -481,7 +481,7 @@ class ClientEngine final : public detail::Engine,
   std::uint32_t agent_slot_ = 0;
   NodeId node_;
   std::string node_name_;
-  std::uint64_t process_ = 0;
+  ProcessIndex process_;
   wire::ProcessKind kind_;
   std::unique_ptr<ObjectTable> objects_;
   std::shared_ptr<objectstore::Client> store_;
@@ -517,12 +517,12 @@ class ClientEngine final : public detail::Engine,
   /// Counts how often a lost value got another object or a new answer.
   std::atomic<std::uint64_t> recoveries_{0};
   std::vector<std::unique_ptr<Peer>> slots_;  ///< by slot of our doorbell
-  std::map<std::uint64_t, Peer*> peers_;
+  std::map<ProcessIndex, Peer*> peers_;
   WakeupCoalescer wakeups_;                      ///< for a worker's callers
   Peer* heard_ = nullptr;                        ///< the last peer to send since watch_peer()
   Peer* last_peer_ = nullptr;                    ///< the last peer to send, if it is not dead
   std::uint32_t heard_others_ = 0;               ///< how often that was not the watched peer
-  std::set<std::uint64_t> dead_peers_;           ///< died before their channel arrived
+  std::set<ProcessIndex> dead_peers_;           ///< died before their channel arrived
   std::deque<PendingChannel> pending_channels_;  ///< in order of arrival, for each slot
   std::vector<PendingGrant> pending_grants_;
   std::vector<wire::ActorUpdate> pending_updates_;

@@ -49,7 +49,7 @@ bool ClientEngine::run_awaited(Guard& lock, Entry& entry) {
 /// Returns whether the task may run in this process. Tasks that belong to another node have a key
 /// of their own, and may not. Under the lock.
 bool ClientEngine::may_run_here(const Task& task) const {
-  const SchedulingClasses::Class& cls = classes_.at(task.key);
+  const SchedulingClasses::Class& cls = classes_.at(lease_key(task));
   return !cls.node && leased_ && covers(*leased_, cls.demand, node_);
 }
 

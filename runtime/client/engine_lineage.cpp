@@ -207,7 +207,7 @@ void ClientEngine::resubmit(Lineage::Run run, const Entry* wanted,
     return;
   }
   // The old key may be forgotten.
-  task->key = static_cast<std::uint32_t>(key_for(task->request.get()));
+  task->key = static_cast<std::uint32_t>(key_for(task->request.get()).value);
   watch_arguments(*task);
   start(std::move(task));
 }
@@ -385,7 +385,7 @@ void ClientEngine::rebuilt(Entry& entry, const wire::Value& value, BlobView payl
 
 /// Handles a reply that a task has not run because the bytes of an argument are gone. True: the
 /// task is sent again once they are there. False: the task ends in `error`.
-bool ClientEngine::argument_lost(Task& task, std::uint64_t worker, const wire::Reply& reply,
+bool ClientEngine::argument_lost(Task& task, ProcessIndex worker, const wire::Reply& reply,
                                  Error& error, Time now) {
   const std::size_t index = reply.lost_argument - std::size_t{1};
   if (index >= task.call.arguments.size() || !task.call.arguments[index].object) return false;

@@ -76,12 +76,12 @@ bool ClientEngine::tell_call(Spec& spec) {
   const Task& task = *spec.task;
   const detail::Call& call = task.call;
   wire::KeptCall message;
-  message.number = process_ << kCountBits | (lineage_cache_ + 1);
+  message.number = process_.value << kCountBits | (lineage_cache_ + 1);
   message.call.function = engine::Registry::instance().key_of(call.callable);
   message.call.attempt = task.attempt;
   message.call.results = static_cast<std::uint32_t>(spec.results.size());
   message.call.arguments.resize(call.arguments.size());
-  message.demand = classes_.at(task.key).demand;
+  message.demand = classes_.at(lease_key(task)).demand;
   message.retries_left = task.retries_left;
   if (task.request) message.retry_on = task.request->retry_on;
   if (message.retry_on.size() > wire::kMaxRetryOn) return false;
@@ -150,7 +150,7 @@ void ClientEngine::take_over(const wire::KeptCall& message, BlobView payload) {
   if (!possible) return;
 
   auto task = std::make_unique<Task>();
-  task->key = static_cast<std::uint32_t>(classes_.key_for(message.demand));
+  task->key = static_cast<std::uint32_t>(classes_.key_for(message.demand).value);
   task->retries_left = message.retries_left;
   task->attempt = message.call.attempt;
   if (!message.retry_on.empty()) {

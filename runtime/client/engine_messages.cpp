@@ -116,7 +116,7 @@ void ClientEngine::drain_peer(Peer& peer, Time now) {
       case ring::Pop::empty: return;
       case ring::Pop::corrupt:
         log_line("process %llu of this node sent damaged frames; it is ignored",
-                 static_cast<unsigned long long>(peer.process));
+                 static_cast<unsigned long long>(peer.process.value));
         drop_peer(peer);
         return;
       case ring::Pop::frame: break;
@@ -126,7 +126,7 @@ void ClientEngine::drain_peer(Peer& peer, Time now) {
     auto decoded = wire::decode_call(BlobView(frame_.data(), size));
     if (!decoded) {
       log_line("process %llu of this node sent a bad message: %s",
-               static_cast<unsigned long long>(peer.process), decoded.error().what());
+               static_cast<unsigned long long>(peer.process.value), decoded.error().what());
       drop_peer(peer);
       return;
     }
@@ -189,7 +189,7 @@ void ClientEngine::drop_peer(Peer& peer) {
   actors_.worker_died(peer.process, ~std::uint64_t{0}, error);
 }
 
-ClientEngine::Peer* ClientEngine::find_peer(std::uint64_t process) {
+ClientEngine::Peer* ClientEngine::find_peer(ProcessIndex process) {
   const auto found = peers_.find(process);
   return found == peers_.end() || found->second->dead ? nullptr : found->second;
 }
@@ -263,7 +263,7 @@ void ClientEngine::grant(const wire::LeaseGranted& granted, Time now) {
 
 /// Handles LeaseReclaim. It comes only once, so it is noted for a lease whose worker's channel is
 /// still on its way.
-void ClientEngine::reclaim(std::uint64_t lease, Time now) {
+void ClientEngine::reclaim(LeaseId lease, Time now) {
   for (PendingGrant& pending : pending_grants_)
     if (pending.grant.lease == lease) pending.reclaimed = true;
   tasks_.reclaim(lease, now);
@@ -488,7 +488,7 @@ void ClientEngine::drop_spent() noexcept {
   spent_call_.reset();
 }
 
-void ClientEngine::on_reply(std::uint64_t worker, const wire::Reply& reply, BlobView payload,
+void ClientEngine::on_reply(ProcessIndex worker, const wire::Reply& reply, BlobView payload,
                             Time now) {
   std::span<const detail::ObjectHandle> results;
   // The agent must get the KeptCall of a call before the Fulfil of its result: this process may
@@ -639,14 +639,14 @@ void ClientEngine::show_gpus() {
 }
 
 /// Publishes that the call has begun. Under the lock.
-void ClientEngine::begin_call(std::uint64_t from, std::uint64_t sequence) {
+void ClientEngine::begin_call(ProcessIndex from, std::uint64_t sequence) {
   Peer* peer = peer_of(from);
   if (peer == nullptr) return;
   peer->started = std::max(peer->started, sequence);
   peer->channel.count_started(peer->started);
 }
 
-void ClientEngine::reply(std::uint64_t to, std::uint64_t sequence, std::uint32_t index, bool last,
+void ClientEngine::reply(ProcessIndex to, std::uint64_t sequence, std::uint32_t index, bool last,
                          Duration ran, const OutgoingValue& value) {
   Guard lock = guard();
   Peer* peer = peer_of(to);

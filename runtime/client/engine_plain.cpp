@@ -54,7 +54,7 @@ bool ClientEngine::send_plain(Peer& peer, const detail::Call& call, std::uint64_
 /// general path. Memory for the records, a Record and an Entry, is reserved before the call
 /// leaves, so that a call on its way always gets its records.
 template <class Record>
-std::uint64_t ClientEngine::send_ahead(std::uint64_t worker, const detail::Call& call,
+std::uint64_t ClientEngine::send_ahead(ProcessIndex worker, const detail::Call& call,
                                        std::uint64_t actor_low, std::size_t results) {
   Peer* peer = worker != 0 ? peer_of(worker) : nullptr;
   if (peer == nullptr || peer->channel.waiting() > 0 || results > 1) return 0;
@@ -64,15 +64,15 @@ std::uint64_t ClientEngine::send_ahead(std::uint64_t worker, const detail::Call&
   if (!send_plain(*peer, call, actor_low, 1, static_cast<std::uint32_t>(results))) return 0;
   return ++peer->sent;
 }
-template std::uint64_t ClientEngine::send_ahead<Task>(std::uint64_t, const detail::Call&,
+template std::uint64_t ClientEngine::send_ahead<Task>(ProcessIndex, const detail::Call&,
                                                       std::uint64_t, std::size_t);
-template std::uint64_t ClientEngine::send_ahead<ActorCall>(std::uint64_t, const detail::Call&,
+template std::uint64_t ClientEngine::send_ahead<ActorCall>(ProcessIndex, const detail::Call&,
                                                            std::uint64_t, std::size_t);
 
 /// Ends a task or a call to an actor after its last reply. `light`: nothing can observe when its
 /// record is freed, because it holds at most one small value that only its handles know. Such a
 /// record is freed later, by drop_spent().
-void ClientEngine::end(std::uint64_t worker, bool task, std::uint64_t sequence, Duration ran,
+void ClientEngine::end(ProcessIndex worker, bool task, std::uint64_t sequence, Duration ran,
                        Time now, bool light) {
   if (task) {
     auto ended = tasks_.ended(worker, sequence, ran, now);
@@ -154,7 +154,7 @@ bool ClientEngine::take_plain(Peer& peer, BlobView frame, Time now) {
   return true;
 }
 
-void ClientEngine::reply_plain(std::uint64_t to, const wire::PlainReply& reply, BlobView value) {
+void ClientEngine::reply_plain(ProcessIndex to, const wire::PlainReply& reply, BlobView value) {
   Guard lock = guard();
   if (Peer* peer = peer_of(to)) {
     peer->channel.count_completed(++peer->completed);
@@ -177,7 +177,7 @@ void ClientEngine::wake_for_reply(Peer& peer) {
 }
 
 /// Wakes the caller of a wake-up that was put off; 0: there is none.
-void ClientEngine::wake_late(std::uint64_t caller) noexcept {
+void ClientEngine::wake_late(ProcessIndex caller) noexcept {
   if (caller == 0) return;
   if (Peer* peer = peer_of(caller)) peer->channel.peer_doorbell().nudge();
 }

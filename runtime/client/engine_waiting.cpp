@@ -74,7 +74,7 @@ bool ClientEngine::block_until(Guard& guard, const std::function<bool()>& done, 
 }
 
 void ClientEngine::hand_back_unstarted() {
-  std::map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>> ranges;  // caller → first, last
+  std::map<ProcessIndex, std::pair<std::uint64_t, std::uint64_t>> ranges;  // caller → first, last
   std::deque<std::shared_ptr<Incoming>> kept;
   for (auto& incoming : incoming_) {
     const wire::Call& call = incoming->call;

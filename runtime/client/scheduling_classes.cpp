@@ -12,7 +12,7 @@ void Nearest::add(NodeId node, std::uint64_t bytes) {
   if (at->second > this->bytes()) best_ = static_cast<std::size_t>(at - sums_.begin());
 }
 
-std::uint64_t SchedulingClasses::key_for(const wire::ResourceDemand& demand) {
+LeaseKey SchedulingClasses::key_for(const wire::ResourceDemand& demand) {
   if (first_.demand == demand) return 0;
   for (auto& [key, cls] : others_)
     if (cls.plain == key && cls.demand == demand) {
@@ -25,12 +25,12 @@ std::uint64_t SchedulingClasses::key_for(const wire::ResourceDemand& demand) {
   return last_;
 }
 
-std::uint64_t SchedulingClasses::place(std::uint64_t key, const Nearest& most, NodeId here) {
-  const std::uint64_t plain = at(key).plain;
+LeaseKey SchedulingClasses::place(LeaseKey key, const Nearest& most, NodeId here) {
+  const LeaseKey plain = at(key).plain;
   const bool worth_it = most.node() && most.bytes() >= kWorthIt;
-  std::uint64_t chosen = plain;
+  LeaseKey chosen = plain;
   if (worth_it && most.node() != here) {
-    const auto [at_node, is_new] = near_.try_emplace({plain, most.node()}, last_ + 1);
+    const auto [at_node, is_new] = near_.try_emplace({plain, most.node()}, LeaseKey::of(last_.value + 1));
     if (is_new) {
       Class& cls = others_[++last_];
       cls.demand = at(plain).demand;
@@ -47,7 +47,7 @@ std::uint64_t SchedulingClasses::place(std::uint64_t key, const Nearest& most, N
   return chosen;
 }
 
-void SchedulingClasses::forget(std::uint64_t key) {
+void SchedulingClasses::forget(LeaseKey key) {
   if (key == 0 || !knows(key)) return;
   const Class& cls = at(key);
   if (cls.plain == key) {
@@ -57,7 +57,7 @@ void SchedulingClasses::forget(std::uint64_t key) {
       class_of(key).unused = true;
     return;
   }
-  const std::uint64_t plain = cls.plain;
+  const LeaseKey plain = cls.plain;
   near_.erase({plain, cls.node});
   others_.erase(key);
   if (--class_of(plain).nearby == 0 && at(plain).unused) forget(plain);

@@ -37,7 +37,7 @@ class SchedulingClasses {
     wire::ResourceDemand demand;
     NodeId near{};             ///< node with the arguments of the task that was placed last
     std::uint64_t bytes = 0;   ///< how many bytes are there; 0: anywhere
-    std::uint64_t plain = 0;   ///< key of the class with this demand and no node
+    LeaseKey plain;   ///< key of the class with this demand and no node
     NodeId node{};             ///< node of its tasks; none: a plain class
     std::uint32_t nearby = 0;  ///< of a plain class: number of its classes with a node
     bool unused = false;       ///< of a plain class: only those still need it
@@ -45,17 +45,17 @@ class SchedulingClasses {
 
   /// Returns the key of the plain class for this demand. Key 0 is the default demand, and is kept
   /// for ever. O(demands) comparisons.
-  std::uint64_t key_for(const wire::ResourceDemand& demand);
+  LeaseKey key_for(const wire::ResourceDemand& demand);
   /// Returns the key for a task of this key whose arguments lie as `most` says. A task whose
   /// arguments are mostly at `here` keeps the plain key, and the next lease request names the
   /// bytes.
-  std::uint64_t place(std::uint64_t key, const Nearest& most, NodeId here);
+  LeaseKey place(LeaseKey key, const Nearest& most, NodeId here);
   /// Forgets a key that no task has any more. The key is not given out again, since messages of
   /// the agent about it may come late.
-  void forget(std::uint64_t key);
-  bool knows(std::uint64_t key) const { return key == 0 || others_.count(key) != 0; }
+  void forget(LeaseKey key);
+  bool knows(LeaseKey key) const { return key == 0 || others_.count(key) != 0; }
   /// Precondition: the key is known.
-  const Class& at(std::uint64_t key) const { return key == 0 ? first_ : others_.at(key); }
+  const Class& at(LeaseKey key) const { return key == 0 ? first_ : others_.at(key); }
   std::size_t size() const noexcept { return 1 + others_.size(); }
 
   /// Maps a node to a small number and back. Number 0 is no node.
@@ -63,12 +63,12 @@ class SchedulingClasses {
   NodeId node(std::uint32_t number) const;
 
  private:
-  Class& class_of(std::uint64_t key) { return key == 0 ? first_ : others_.at(key); }
+  Class& class_of(LeaseKey key) { return key == 0 ? first_ : others_.at(key); }
 
   Class first_;
-  std::map<std::uint64_t, Class> others_;
-  std::uint64_t last_ = 0;                                          ///< last key that was given out
-  std::map<std::pair<std::uint64_t, NodeId>, std::uint64_t> near_;  ///< plain key and node → key
+  std::map<LeaseKey, Class> others_;
+  LeaseKey last_;                                          ///< last key that was given out
+  std::map<std::pair<LeaseKey, NodeId>, LeaseKey> near_;  ///< plain key and node → key
   std::vector<NodeId> nodes_;
 };
 

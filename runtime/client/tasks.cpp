@@ -70,7 +70,7 @@ void TaskManager::take_over(Task& task) {
   ++live_count_;
 }
 
-std::uint64_t TaskManager::open_way(std::uint64_t key) {
+ProcessIndex TaskManager::open_way(LeaseKey key) {
   const auto at = pools_.find(key);
   if (at == pools_.end() || !at->second.ready.empty() || !twins_.empty()) return 0;
   Lease* lease = best_lease(at->second);
@@ -79,18 +79,18 @@ std::uint64_t TaskManager::open_way(std::uint64_t key) {
   return lease->worker;
 }
 
-void TaskManager::sent(std::unique_ptr<Task> owned, std::uint64_t worker,
+void TaskManager::sent(std::unique_ptr<Task> owned, ProcessIndex worker,
                        const LazyTime& now) noexcept {
   Task* task = owned.release();
   take_over(*task);
-  Pool& pool = pools_[task->key];
+  Pool& pool = pools_[lease_key(*task)];
   ++pool.tasks;
   Lease& lease = *lease_on(worker);
   if (lease.in_flight.empty()) lease.since = now();
   lease.in_flight.push_back(task);
   if (pool.requested == 0) return;
   try {
-    ask_for_leases(task->key, pool, now());
+    ask_for_leases(lease_key(*task), pool, now());
   } catch (const std::bad_alloc&) {  // too many leases stay requested for a while
   }
 }
@@ -98,20 +98,20 @@ void TaskManager::sent(std::unique_ptr<Task> owned, std::uint64_t worker,
 void TaskManager::submit(std::unique_ptr<Task>&& owned, const LazyTime& now) {
   Task* task = owned.get();
   if (task->waiting != 0) {
-    ++pools_[task->key].tasks;
+    ++pools_[lease_key(*task)].tasks;
     take_over(*owned.release());
     return;
   }
   const std::uint32_t before = task->key;
   out_.placed(*task);
-  if (task->key != before) pools_.try_emplace(before);  // so that forget_unused() reports it, too
-  Pool& pool = pools_[task->key];
+  if (task->key != before) pools_.try_emplace(LeaseKey::of(before));  // so that forget_unused() reports it, too
+  Pool& pool = pools_[lease_key(*task)];
   pool.ready.push_back(*task);
   ++pool.tasks;
   ++queued_;
   take_over(*owned.release());
   try {
-    dispatch(task->key, pool, now);
+    dispatch(lease_key(*task), pool, now);
   } catch (...) {
     if (!pool.ready.holds(*task))
       return;  // it was sent; only the change of the lease request failed
@@ -131,16 +131,16 @@ void TaskManager::argument_ready(Task& task, Time now) {
   }
   const std::uint32_t before = task.key;
   out_.placed(task);
-  Pool& pool = pools_[task.key];
+  Pool& pool = pools_[lease_key(task)];
   if (task.key != before) {
-    --pools_.at(before).tasks;
+    --pools_.at(LeaseKey::of(before)).tasks;
     ++pool.tasks;
     claim_.gone(task);  // the task now belongs to another node
   }
   if (goes_to_waiter(task)) return;
   pool.ready.push_back(task);
   ++queued_;
-  dispatch(task.key, pool, now);
+  dispatch(lease_key(task), pool, now);
 }
 
 void TaskManager::argument_failed(Task& task, const Error& error) {
@@ -151,7 +151,7 @@ void TaskManager::argument_failed(Task& task, const Error& error) {
   argument_ready(task, Time{});
 }
 
-void TaskManager::granted(std::uint64_t key, std::uint64_t id, std::uint64_t worker, Time now) {
+void TaskManager::granted(LeaseKey key, LeaseId id, ProcessIndex worker, Time now) {
   Pool& pool = pools_[key];
   auto lease = std::make_unique<Lease>();
   lease->id = id;
@@ -165,7 +165,7 @@ void TaskManager::granted(std::uint64_t key, std::uint64_t id, std::uint64_t wor
   dispatch(key, pool, now);
 }
 
-void TaskManager::refused(std::uint64_t key, const Error& error) {
+void TaskManager::refused(LeaseKey key, const Error& error) {
   const auto found = pools_.find(key);
   if (found == pools_.end()) return;
   Pool& pool = found->second;
@@ -179,7 +179,7 @@ void TaskManager::refused(std::uint64_t key, const Error& error) {
   }
 }
 
-void TaskManager::reclaim(std::uint64_t id, Time) {
+void TaskManager::reclaim(LeaseId id, Time) {
   for (auto& [worker, lease] : leases_) {
     if (lease->id != id) continue;
     lease->reclaimed = true;
@@ -193,20 +193,20 @@ void TaskManager::reclaim(std::uint64_t id, Time) {
   }
 }
 
-void TaskManager::writable(std::uint64_t worker, Time now) {
+void TaskManager::writable(ProcessIndex worker, Time now) {
   const auto found = leases_.find(worker);
   if (found == leases_.end() || !found->second->full) return;
   found->second->full = false;
   dispatch(found->second->key, pools_[found->second->key], now);
 }
 
-TaskManager::Lease* TaskManager::lease_on(std::uint64_t worker) {
+TaskManager::Lease* TaskManager::lease_on(ProcessIndex worker) {
   if (lately_ != nullptr && lately_->worker == worker) return lately_;
   const auto found = leases_.find(worker);
   return found != leases_.end() ? lately_ = found->second.get() : nullptr;
 }
 
-Task* TaskManager::in_flight(std::uint64_t worker, std::uint64_t sequence) {
+Task* TaskManager::in_flight(ProcessIndex worker, std::uint64_t sequence) {
   Lease* lease = lease_on(worker);
   if (lease == nullptr) return nullptr;
   Task* const* task = lease->in_flight.answered(sequence);
@@ -223,7 +223,7 @@ Task* TaskManager::in_flight(std::uint64_t worker, std::uint64_t sequence) {
   return lease.in_flight.take(at);
 }
 
-std::unique_ptr<Task> TaskManager::ended(std::uint64_t worker, std::uint64_t sequence, Duration ran,
+std::unique_ptr<Task> TaskManager::ended(ProcessIndex worker, std::uint64_t sequence, Duration ran,
                                          Time now) {
   Lease* const on = lease_on(worker);
   TROUPE_ASSERT(on != nullptr, "a task that is not in flight ended");
@@ -236,7 +236,7 @@ std::unique_ptr<Task> TaskManager::ended(std::uint64_t worker, std::uint64_t seq
   if (!twins_.empty())
     if (Task* late = part(*task)) supersede(*late);
   std::unique_ptr<Task> owned = take(*task, pool);
-  const std::uint64_t key = lease.key;
+  const LeaseKey key = lease.key;
   if (lease.reclaimed && lease.in_flight.empty()) {
     give_back(lease);
     ask_for_leases(key, pool, now);
@@ -246,7 +246,7 @@ std::unique_ptr<Task> TaskManager::ended(std::uint64_t worker, std::uint64_t seq
   return owned;
 }
 
-bool TaskManager::yields(std::uint64_t worker, std::uint64_t sequence, Time now) {
+bool TaskManager::yields(ProcessIndex worker, std::uint64_t sequence, Time now) {
   Task* task = in_flight(worker, sequence);
   if (task == nullptr || part(*task) == nullptr) return false;
   Lease& lease = *lease_on(worker);
@@ -256,7 +256,7 @@ bool TaskManager::yields(std::uint64_t worker, std::uint64_t sequence, Time now)
   return true;
 }
 
-bool TaskManager::retry(std::uint64_t worker, std::uint64_t sequence, Time now) {
+bool TaskManager::retry(ProcessIndex worker, std::uint64_t sequence, Time now) {
   Task* task = in_flight(worker, sequence);
   if (task == nullptr || task->retries_left == 0) return false;
   if (task->retries_left > 0) --task->retries_left;
@@ -265,7 +265,7 @@ bool TaskManager::retry(std::uint64_t worker, std::uint64_t sequence, Time now) 
   return true;
 }
 
-void TaskManager::postponed(std::uint64_t worker, std::uint64_t sequence, std::uint32_t waiting,
+void TaskManager::postponed(ProcessIndex worker, std::uint64_t sequence, std::uint32_t waiting,
                             Time now) {
   Task* task = in_flight(worker, sequence);
   TROUPE_ASSERT(task != nullptr, "a task that is not in flight is postponed");
@@ -283,17 +283,17 @@ void TaskManager::postponed(std::uint64_t worker, std::uint64_t sequence, std::u
 
 /// Gives the lease back or sends it more, after a task has left it.
 void TaskManager::settle_lease(Lease& lease, Time now) {
-  const std::uint64_t key = lease.key;
+  const LeaseKey key = lease.key;
   if (lease.reclaimed && lease.in_flight.empty()) give_back(lease);
   dispatch(key, pools_[key], now);
 }
 
-void TaskManager::handed_back(std::uint64_t worker, std::uint64_t first, std::uint64_t count,
+void TaskManager::handed_back(ProcessIndex worker, std::uint64_t first, std::uint64_t count,
                               Time now) {
   const auto found = leases_.find(worker);
   if (found == leases_.end()) return;
   Lease& lease = *found->second;
-  const std::uint64_t key = lease.key;
+  const LeaseKey key = lease.key;
   Pool& pool = pools_[key];
   for (std::size_t i = lease.in_flight.size(); i-- > 0;) {
     if (const std::uint64_t at = lease.in_flight[i]->sequence; at < first || at - first >= count)
@@ -320,7 +320,7 @@ Error TaskManager::of_all_attempts(const Task& task, const Error& error) {
   return Error(std::move(info));
 }
 
-void TaskManager::worker_died(std::uint64_t worker, std::uint64_t started, const Error& reason,
+void TaskManager::worker_died(ProcessIndex worker, std::uint64_t started, const Error& reason,
                               bool alone, Time now) {
   const auto found = leases_.find(worker);
   if (found == leases_.end()) return;
@@ -463,7 +463,7 @@ Task* TaskManager::part(const Task& task) {
 /// Drops an attempt after the other one has ended the task. An attempt in flight cannot be
 /// stopped: it keeps its place, and its answer finds no results.
 void TaskManager::supersede(Task& late) {
-  Pool& pool = pools_.at(late.key);
+  Pool& pool = pools_.at(lease_key(late));
   if (pool.ready.holds(late)) {
     pool.ready.erase(late);
     --queued_;
@@ -480,12 +480,12 @@ void TaskManager::forget_unused() {
   const auto is_unused = [](const Pool& pool) {
     return pool.tasks == 0 && pool.leases.empty() && pool.requested == 0;
   };
-  std::vector<std::uint64_t> unused;
+  std::vector<LeaseKey> unused;
   for (const auto& [key, pool] : pools_)
     if (key != 0 && is_unused(pool)) unused.push_back(key);
   // Keep the newest ones: they are the likeliest to be used again.
   unused.resize(unused.size() - std::min(unused.size(), kUnusedKeys));
-  for (const std::uint64_t key : unused) {
+  for (const LeaseKey key : unused) {
     pools_.erase(key);
     out_.unused(key);
   }
@@ -528,7 +528,7 @@ TaskManager::Lease* TaskManager::best_lease_without(Pool& pool, const Task& task
   return best_lease(pool);
 }
 
-void TaskManager::dispatch(std::uint64_t key, Pool& pool, const LazyTime& now) {
+void TaskManager::dispatch(LeaseKey key, Pool& pool, const LazyTime& now) {
   while (!pool.ready.empty()) {
     Task* task = pool.ready.front();
     if (const Task* soon = pool.ready.behind(2)) soon->fetch_ahead();
@@ -547,14 +547,14 @@ void TaskManager::dispatch(std::uint64_t key, Pool& pool, const LazyTime& now) {
   if (pool.requested != 0 || !pool.ready.empty()) ask_for_leases(key, pool, now());
 }
 
-void TaskManager::ask(std::uint64_t key, Pool& pool, std::size_t want, Time now) {
+void TaskManager::ask(LeaseKey key, Pool& pool, std::size_t want, Time now) {
   const auto count = static_cast<std::uint32_t>(std::min<std::size_t>(want, kMaxBacklog));
   out_.request_lease(key, count);
   pool.requested = count;
   pool.asked = now;
 }
 
-void TaskManager::ask_for_leases(std::uint64_t key, Pool& pool, Time now) {
+void TaskManager::ask_for_leases(LeaseKey key, Pool& pool, Time now) {
   const auto want =
       static_cast<std::uint32_t>(std::min<std::size_t>(pool.ready.size(), kMaxBacklog));
   if (want == pool.requested) return;
@@ -568,7 +568,7 @@ void TaskManager::ask_for_leases(std::uint64_t key, Pool& pool, Time now) {
 
 /// Returns idle leases of other keys before this key asks for leases, so that the agent sees
 /// their resources as free.
-void TaskManager::give_back_others(std::uint64_t key, const Pool& pool, Time now) {
+void TaskManager::give_back_others(LeaseKey key, const Pool& pool, Time now) {
   if (leases_.size() == pool.leases.size()) return;  // mostly
   std::vector<Lease*> idle;
   for (const auto& [worker, lease] : leases_)

@@ -57,7 +57,7 @@ struct Task final : FromFreeList<Task> {
   // intrusive list of all live tasks
   Task* previous = nullptr;
   Task* next = nullptr;
-  std::uint32_t key = 0;          ///< scheduling class
+  std::uint32_t key = 0;          ///< scheduling class: a LeaseKey in half the room
   std::int32_t retries_left = 3;  ///< -1: without limit
   std::uint32_t attempt = 1;
   std::uint16_t waiting = 0;            ///< arguments that are not ready
@@ -69,6 +69,10 @@ struct Task final : FromFreeList<Task> {
   /// Such a Task lives on until `waiting` is 0, or until its worker answers.
   enum class Fate : std::uint8_t { open, failed, superseded } fate = Fate::open;
 };
+
+inline LeaseKey lease_key(const Task& task) {
+  return LeaseKey::of(task.key);
+}
 
 /// Returns the function's name, behind the user's name for the task if there is one, for
 /// Error::where().
@@ -91,22 +95,22 @@ class TaskManager {
     virtual ~Out() = default;
     /// Writes the call to the worker's ring and sets task.sequence; false when the ring is full
     /// (writable() follows).
-    virtual bool send(std::uint64_t worker, Task& task) = 0;
+    virtual bool send(ProcessIndex worker, Task& task) = 0;
     /// Called when the arguments are ready. May change task.key to another key of the same
     /// demand.
     virtual void placed(Task& /*task*/) {}
     /// Asks the agent for `backlog` leases of this key. tick() is due kAskAgain from now at the
     /// latest.
-    virtual void request_lease(std::uint64_t key, std::uint32_t backlog) = 0;
+    virtual void request_lease(LeaseKey key, std::uint32_t backlog) = 0;
     /// The key's pool is gone: it has no task, no lease and no request.
-    virtual void unused(std::uint64_t /*key*/) {}
-    virtual void return_lease(std::uint64_t lease) = 0;
-    virtual void recall(std::uint64_t worker) = 0;
+    virtual void unused(LeaseKey /*key*/) {}
+    virtual void return_lease(LeaseId lease) = 0;
+    virtual void recall(ProcessIndex worker) = 0;
     /// Ends the task's results in this error.
     virtual void fail(Task& task, const Error& error) = 0;
     /// Returns whether a recall may still bring back the task with this number: the worker is on
     /// this node and has not begun it.
-    virtual bool may_come_back(std::uint64_t /*worker*/, std::uint64_t /*sequence*/) {
+    virtual bool may_come_back(ProcessIndex /*worker*/, std::uint64_t /*sequence*/) {
       return false;
     }
     /// The claimed task has come back: wake the thread that awaits it, so that it checks
@@ -125,41 +129,41 @@ class TaskManager {
   /// Returns the worker that would get a task of this key whose arguments are ready, or 0. The
   /// caller may then write the call to that worker's ring itself. It must report that with sent()
   /// before any other input. Memory for sent() is reserved here.
-  std::uint64_t open_way(std::uint64_t key);
-  void sent(std::unique_ptr<Task> task, std::uint64_t worker, const LazyTime& now) noexcept;
+  ProcessIndex open_way(LeaseKey key);
+  void sent(std::unique_ptr<Task> task, ProcessIndex worker, const LazyTime& now) noexcept;
   /// One argument of a waiting task is ready.
   void argument_ready(Task& task, Time now);
   /// One argument of a waiting task ended in an error: the task fails now and never runs.
   void argument_failed(Task& task, const Error& error);
 
-  void granted(std::uint64_t key, std::uint64_t lease, std::uint64_t worker, Time now);
+  void granted(LeaseKey key, LeaseId lease, ProcessIndex worker, Time now);
   /// The agent refuses the key: every ready task of it fails.
-  void refused(std::uint64_t key, const Error& error);
-  void reclaim(std::uint64_t lease, Time now);
-  void writable(std::uint64_t worker, Time now);
+  void refused(LeaseKey key, const Error& error);
+  void reclaim(LeaseId lease, Time now);
+  void writable(ProcessIndex worker, Time now);
 
   /// Returns the task that a reply belongs to, or nullptr (a late or invented reply).
-  Task* in_flight(std::uint64_t worker, std::uint64_t sequence);
+  Task* in_flight(ProcessIndex worker, std::uint64_t sequence);
   /// Drops an attempt that ended in an error when the task has another attempt, which then
   /// decides. Returns false when it is the only attempt.
-  bool yields(std::uint64_t worker, std::uint64_t sequence, Time now);
+  bool yields(ProcessIndex worker, std::uint64_t sequence, Time now);
   /// The last reply to a task has come. Returns the task, which is the caller's from here on. It
   /// has no results when another attempt has settled them.
-  std::unique_ptr<Task> ended(std::uint64_t worker, std::uint64_t sequence, Duration ran, Time now);
+  std::unique_ptr<Task> ended(ProcessIndex worker, std::uint64_t sequence, Duration ran, Time now);
   /// The worker did not run the task, because arguments were lost. The task is sent again once
   /// `waiting` of them are ready. Costs no retry.
-  void postponed(std::uint64_t worker, std::uint64_t sequence, std::uint32_t waiting, Time now);
+  void postponed(ProcessIndex worker, std::uint64_t sequence, std::uint32_t waiting, Time now);
   /// Retries a task that threw an exception listed in its retry_on. Returns false when no retry
   /// is left: the caller delivers the error.
-  bool retry(std::uint64_t worker, std::uint64_t sequence, Time now);
-  void handed_back(std::uint64_t worker, std::uint64_t first, std::uint64_t count, Time now);
+  bool retry(ProcessIndex worker, std::uint64_t sequence, Time now);
+  void handed_back(ProcessIndex worker, std::uint64_t first, std::uint64_t count, Time now);
   /// Returns the error of one attempt as the task's error: `not_executed` becomes `unknown` when
   /// an earlier attempt may have run.
   static Error of_all_attempts(const Task& task, const Error& error);
   /// The worker died. `started` is the highest sequence that it began; the caller has delivered
   /// all replies in its ring. `alone`: only the worker died and its node lives, so the task that
   /// it ran may be the cause.
-  void worker_died(std::uint64_t worker, std::uint64_t started, const Error& reason, bool alone,
+  void worker_died(ProcessIndex worker, std::uint64_t started, const Error& reason, bool alone,
                    Time now);
 
   // --- tasks that run in place (tasks_in_place.cpp)
@@ -193,13 +197,13 @@ class TaskManager {
   /// The number of tasks that ran in this process, on the threads that awaited them.
   std::size_t run_here() const noexcept { return run_here_; }
   std::size_t keys() const noexcept { return pools_.size(); }
-  bool has_worker(std::uint64_t worker) const { return leases_.count(worker) != 0; }
+  bool has_worker(ProcessIndex worker) const { return leases_.count(worker) != 0; }
 
  private:
   struct Lease {
-    std::uint64_t id = 0;
-    std::uint64_t key = 0;
-    std::uint64_t worker = 0;
+    LeaseId id;
+    LeaseKey key;
+    ProcessIndex worker;
     FlightQueue<Task*> in_flight;
     Time since{};  ///< time of the last progress
     bool reclaimed = false;
@@ -216,17 +220,17 @@ class TaskManager {
     RecentClaims claims;
   };
 
-  void dispatch(std::uint64_t key, Pool& pool, const LazyTime& now);
+  void dispatch(LeaseKey key, Pool& pool, const LazyTime& now);
   void take_over(Task& task);
   Lease* best_lease(const Pool& pool) const;
   Lease* best_lease_without(Pool& pool, const Task& task) const;
-  Lease* lease_on(std::uint64_t worker);
-  void ask_for_leases(std::uint64_t key, Pool& pool, Time now);
-  void give_back_others(std::uint64_t key, const Pool& pool, Time now);
-  void ask(std::uint64_t key, Pool& pool, std::size_t want, Time now);
+  Lease* lease_on(ProcessIndex worker);
+  void ask_for_leases(LeaseKey key, Pool& pool, Time now);
+  void give_back_others(LeaseKey key, const Pool& pool, Time now);
+  void ask(LeaseKey key, Pool& pool, std::size_t want, Time now);
   void give_back(Lease& lease);
   std::unique_ptr<Task> take(Task& task, Pool& pool);
-  void forget(Task& task) { take(task, pools_.at(task.key)); }
+  void forget(Task& task) { take(task, pools_.at(lease_key(task))); }
   void forget_unused();
   void requeue(Pool& pool, Task& task);
   bool goes_to_waiter(Task& task);
@@ -242,8 +246,8 @@ class TaskManager {
   static std::size_t depth(const Pool& pool) noexcept;
 
   Out& out_;
-  std::map<std::uint64_t, Pool> pools_;
-  std::map<std::uint64_t, std::unique_ptr<Lease>> leases_;  ///< by worker
+  std::map<LeaseKey, Pool> pools_;
+  std::map<ProcessIndex, std::unique_ptr<Lease>> leases_;  ///< by worker
   Lease* lately_ = nullptr;                                 ///< cache of lease_on()
   Task* first_ = nullptr;
   std::size_t live_count_ = 0;

@@ -9,7 +9,7 @@ namespace troupe::client {
 
 Claim::Answer TaskManager::claim(Task& task, Time now) {
   if (!may_run_in_place(task)) return Claim::Answer::no;
-  Pool& pool = pools_[task.key];
+  Pool& pool = pools_[lease_key(task)];
   if (!pool.ready.holds(task)) {
     claim_.take(task);
     return Claim::Answer::wait;
@@ -23,7 +23,7 @@ Claim::Answer TaskManager::claim(Task& task, Time now) {
 /// Notes that the task runs in this process. The open lease request stays as it is, since the
 /// next task may follow at once and each change costs a message. tick() withdraws a surplus.
 Task& TaskManager::runs_here(Task& task, Time now) {
-  pools_[task.key].claims.note(now);
+  pools_[lease_key(task)].claims.note(now);
   ++run_here_;
   return task;
 }
@@ -31,7 +31,7 @@ Task& TaskManager::runs_here(Task& task, Time now) {
 void TaskManager::recall_claimed() {
   Task* task = claim_.to_recall();
   if (task == nullptr) return;
-  for (Lease* lease : pools_.at(task->key).leases) {
+  for (Lease* lease : pools_.at(lease_key(*task)).leases) {
     const std::size_t at = lease->in_flight.find(task->sequence);
     if (at == lease->in_flight.size() || lease->in_flight[at] != task) continue;
     if (lease->recalled || !out_.may_come_back(lease->worker, task->sequence)) return;
@@ -56,13 +56,13 @@ Task* TaskManager::take_returned(Time now) {
 void TaskManager::unclaim(Time now) {
   Task* task = claim_.leave();
   if (task == nullptr) return;
-  Pool& pool = pools_.at(task->key);
+  Pool& pool = pools_.at(lease_key(*task));
   requeue(pool, *task);
-  dispatch(task->key, pool, now);
+  dispatch(lease_key(*task), pool, now);
 }
 
 std::unique_ptr<Task> TaskManager::ended_here(Task& task) {
-  return take(task, pools_.at(task.key));
+  return take(task, pools_.at(lease_key(task)));
 }
 
 bool TaskManager::retry_here(Task& task, Time now) {
@@ -70,9 +70,9 @@ bool TaskManager::retry_here(Task& task, Time now) {
   if (task.retries_left > 0) --task.retries_left;
   ++task.attempt;
   task.may_have_run = true;
-  Pool& pool = pools_.at(task.key);
+  Pool& pool = pools_.at(lease_key(task));
   requeue(pool, task);
-  dispatch(task.key, pool, now);
+  dispatch(lease_key(task), pool, now);
   return true;
 }
 

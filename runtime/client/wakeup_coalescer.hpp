@@ -33,7 +33,7 @@ class WakeupCoalescer {
   /// Called when a reply has found `caller` (not 0) asleep and another call runs next. Returns
   /// true when the wake-up is put off: a later reply or take() brings it. False: wake the caller
   /// now, and also the one that take() returns.
-  bool puts_off(std::uint64_t caller, const LazyTime& now) noexcept {
+  bool puts_off(ProcessIndex caller, const LazyTime& now) noexcept {
     if (owed_ == caller && passed_ < let_pass_) {
       ++passed_;
       return true;
@@ -49,10 +49,10 @@ class WakeupCoalescer {
     return true;
   }
   /// Returns the caller that must be woken now; 0: none.
-  std::uint64_t take() noexcept { return std::exchange(owed_, 0); }
+  ProcessIndex take() noexcept { return std::exchange(owed_, ProcessIndex{}); }
 
  private:
-  std::uint64_t owed_ = 0;
+  ProcessIndex owed_;
   Time since_{};      ///< the first reply that `owed_` has not been woken for
   Time last_{};       ///< the last reply for which the clock was read
   int passed_ = 0;    ///< replies since then

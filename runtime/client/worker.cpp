@@ -109,7 +109,7 @@ class Replier final : public detail::ResultSink {
 
   ClientEngine& engine_;
   const char* function_ = "";
-  std::uint64_t to_ = 0;
+  ProcessIndex to_;
   std::uint64_t sequence_ = 0;
   std::uint32_t wanted_ = 0;
   std::size_t total_ = 0;

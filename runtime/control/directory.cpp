@@ -322,7 +322,7 @@ Directory::Out Directory::on_unplaceable(ActorId id, std::uint64_t incarnation,
 }
 
 Directory::Out Directory::on_started(ActorId id, std::uint64_t incarnation, NodeId node,
-                                     Epoch epoch, std::uint64_t worker, Time now) {
+                                     Epoch epoch, ProcessIndex worker, Time now) {
   Out out;
   Actor* actor = current(id, incarnation);
   if (actor == nullptr && awaited_.count({node, epoch}) != 0) return out;  // its NodeHosts decides

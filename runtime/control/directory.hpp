@@ -72,7 +72,7 @@ struct ActorLocation {
   std::uint64_t incarnation = 0;
   NodeId node;  ///< alive: where
   Epoch epoch = 0;
-  std::uint64_t worker = 0;
+  ProcessIndex worker;
   /// Dead: the cause. Neither dead nor alive: how its last life ended, if it had one.
   std::shared_ptr<const ErrorInfo> error;
   Duration retry_in{};  ///< pause until its next life, counted from the sending of this message
@@ -91,7 +91,7 @@ struct SpawnActor {
 struct HostedActor {
   ActorSpec spec;
   std::uint64_t incarnation = 0;
-  std::uint64_t worker = 0;    ///< 0: it is being made; ActorStarted or ActorStartFailed follows
+  ProcessIndex worker;    ///< 0: it is being made; ActorStarted or ActorStartFailed follows
   std::uint32_t restarts = 0;  ///< so far, within its window
   /// The process of this life is gone, and the agent has not heard what followed. Its ActorGone
   /// comes again.
@@ -203,7 +203,7 @@ class Directory {
   /// No node can ever take the actor: it is dead with this cause.
   Out on_unplaceable(ActorId actor, std::uint64_t incarnation, const Error& cause);
   Out on_started(ActorId actor, std::uint64_t incarnation, NodeId node, Epoch epoch,
-                 std::uint64_t worker, Time now);
+                 ProcessIndex worker, Time now);
   /// The agent could not start the life. Without `cause` it had no worker: the actor is placed
   /// again. With `cause` the constructor threw or (of code infeasible) the node can never take it:
   /// the actor is dead.
@@ -281,7 +281,7 @@ class Directory {
     bool started_once = false;
     NodeId node;  ///< while placing (once chosen) and alive
     Epoch epoch = 0;
-    std::uint64_t worker = 0;
+    ProcessIndex worker;
     std::deque<Time> restarts;
     RestartPace pace;
     std::optional<Time> place_at;  ///< set during a pause between lives

@@ -48,7 +48,7 @@ struct NodePace {
 struct ActorStarted {
   ActorId actor;
   std::uint64_t incarnation = 0;
-  std::uint64_t worker = 0;
+  ProcessIndex worker;
 };
 /// Answers StartActorAt. With an error: the constructor threw, or the node can never take the
 /// actor. Without: the agent had no worker for it.

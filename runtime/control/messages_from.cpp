@@ -183,7 +183,7 @@ void write(schema::ActorLocation::Builder out, const ActorLocation& m) {
   out.setIncarnation(m.incarnation);
   fields::write(out.initNode(), m.node);
   out.setEpoch(m.epoch);
-  out.setWorker(m.worker);
+  out.setWorker(m.worker.value);
   write_optional(out, m.error);
   out.setRetryIn(static_cast<std::uint64_t>(std::max(m.retry_in, Duration::zero()).count()));
 }
@@ -193,7 +193,7 @@ void read(schema::ActorLocation::Reader in, ActorLocation& m) {
   m.incarnation = in.getIncarnation();
   fields::read(in.getNode(), m.node);
   m.epoch = in.getEpoch();
-  m.worker = in.getWorker();
+  m.worker.value = in.getWorker();
   m.error = read_error(in.getError());
   constexpr auto kLongest = static_cast<std::uint64_t>(Duration::max().count());
   m.retry_in = Duration(static_cast<Duration::rep>(std::min(in.getRetryIn(), kLongest)));

@@ -57,12 +57,12 @@ void read(schema::SpawnActor::Reader in, SpawnActor& m) {
 void write(schema::ActorStarted::Builder out, const ActorStarted& m) {
   fields::write(out.initActor(), m.actor);
   out.setIncarnation(m.incarnation);
-  out.setWorker(m.worker);
+  out.setWorker(m.worker.value);
 }
 void read(schema::ActorStarted::Reader in, ActorStarted& m) {
   fields::read(in.getActor(), m.actor);
   m.incarnation = in.getIncarnation();
-  m.worker = in.getWorker();
+  m.worker.value = in.getWorker();
 }
 
 void write(schema::ActorStartFailed::Builder out, const ActorStartFailed& m) {
@@ -139,7 +139,7 @@ void write(schema::NodeHosts::Builder out, const NodeHosts& m) {
     const HostedActor& hosted = m.actors[i];
     write(actors[i].initSpec(), hosted.spec);
     actors[i].setIncarnation(hosted.incarnation);
-    actors[i].setWorker(hosted.worker);
+    actors[i].setWorker(hosted.worker.value);
     actors[i].setRestarts(hosted.restarts);
     actors[i].setEnded(hosted.ended);
   }
@@ -156,7 +156,7 @@ void read(schema::NodeHosts::Reader in, NodeHosts& m) {
     HostedActor& hosted = m.actors.emplace_back();
     read(actor.getSpec(), hosted.spec);
     hosted.incarnation = actor.getIncarnation();
-    hosted.worker = actor.getWorker();
+    hosted.worker.value = actor.getWorker();
     hosted.restarts = actor.getRestarts();
     hosted.ended = actor.getEnded();
   }

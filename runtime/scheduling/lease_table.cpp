@@ -142,7 +142,7 @@ void LeaseTable::refresh_view() {
 
 // --- owners ------------------------------------------------------------------------------------
 
-void LeaseTable::request(OwnerId owner, std::uint64_t key, const ResourceDemand& demand,
+void LeaseTable::request(OwnerId owner, LeaseKey key, const ResourceDemand& demand,
                          std::uint32_t backlog, Time now, RequestKind kind) {
   const RequestKey name{owner, key};
   if (backlog == 0) {
@@ -163,13 +163,13 @@ void LeaseTable::request(OwnerId owner, std::uint64_t key, const ResourceDemand&
   pump(now);
 }
 
-void LeaseTable::request_more(OwnerId owner, std::uint64_t key, const ResourceDemand& demand,
+void LeaseTable::request_more(OwnerId owner, LeaseKey key, const ResourceDemand& demand,
                               std::uint32_t count, Time now, RequestKind kind) {
   const std::uint32_t had = wanted(owner, key);
   request(owner, key, demand, had + std::min(count, ~std::uint32_t{0} - had), now, kind);
 }
 
-void LeaseTable::spill_failed(OwnerId owner, std::uint64_t key, const ResourceDemand& demand,
+void LeaseTable::spill_failed(OwnerId owner, LeaseKey key, const ResourceDemand& demand,
                               std::uint32_t count, Time now, RequestKind kind, NodeId node) {
   if (NodeView* row = node == self_ ? nullptr : view_.find(node); row != nullptr) {
     // Without an entry the node's row is a report that needs no correction.
@@ -233,8 +233,8 @@ void LeaseTable::end_lease(LeaseId id) {
 }
 
 void LeaseTable::owner_died(OwnerId owner, Time now) {
-  requests_.erase(requests_.lower_bound({owner, 0}),
-                  requests_.upper_bound({owner, ~std::uint64_t{0}}));
+  requests_.erase(requests_.lower_bound({owner, LeaseKey{}}),
+                  requests_.upper_bound({owner, LeaseKey::of(~std::uint64_t{0})}));
   for (auto& [id, lease] : leases_) {
     if (lease.owner != owner || lease.ending) continue;
     lease.ending = true;  // its resources stay taken until the worker is dead
@@ -794,20 +794,20 @@ std::size_t LeaseTable::waiting() const {
   return count;
 }
 
-std::vector<std::uint64_t> LeaseTable::keys_of(OwnerId owner) const {
-  std::vector<std::uint64_t> keys;
-  for (auto at = requests_.lower_bound({owner, 0});
+std::vector<LeaseKey> LeaseTable::keys_of(OwnerId owner) const {
+  std::vector<LeaseKey> keys;
+  for (auto at = requests_.lower_bound({owner, LeaseKey{}});
        at != requests_.end() && at->first.first == owner; ++at)
     keys.push_back(at->first.second);
   return keys;
 }
 
-std::uint32_t LeaseTable::wanted(OwnerId owner, std::uint64_t key) const {
+std::uint32_t LeaseTable::wanted(OwnerId owner, LeaseKey key) const {
   const auto at = requests_.find({owner, key});
   return at == requests_.end() ? 0 : at->second.count;
 }
 
-std::string LeaseTable::explain(OwnerId owner, std::uint64_t key) const {
+std::string LeaseTable::explain(OwnerId owner, LeaseKey key) const {
   const auto at = requests_.find({owner, key});
   if (at == requests_.end()) return {};
   const Request& request = at->second;
@@ -832,18 +832,18 @@ std::optional<std::string> LeaseTable::broken_invariant() const {
     for (std::size_t i = 0; i < sum.size(); ++i) {
       sum[i] += lease.taken[i];
       if (lease.taken[i] < 0 || lease.taken[i] > lease.need[i])
-        return "lease " + std::to_string(id) + " holds more than it needs or less than nothing";
+        return "lease " + id.str() + " holds more than it needs or less than nothing";
     }
     const auto worker = workers_.find(lease.worker);
     if (worker == workers_.end() || worker->second.lease != id)
-      return "lease " + std::to_string(id) + " and its worker do not name each other";
+      return "lease " + id.str() + " and its worker do not name each other";
   }
   for (std::size_t i = 0; i < sum.size(); ++i)
     if (free_[i] < 0 || sum[i] != total_[i])
       return "taken + free is not total for resource " + std::to_string(i);
   for (const auto& [id, worker] : workers_)
     if (worker.lease != 0 && leases_.find(worker.lease) == leases_.end())
-      return "worker " + std::to_string(id) + " has a lease that is not there";
+      return "worker " + id.str() + " has a lease that is not there";
   return std::nullopt;
 }
 

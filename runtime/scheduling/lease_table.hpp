@@ -46,10 +46,8 @@
 
 namespace troupe::scheduling {
 
-using OwnerId = std::uint64_t;
-using WorkerId = std::uint64_t;
-using LeaseId = std::uint64_t;
-using JobNumber = std::uint64_t;  ///< the agent's number of a job
+using OwnerId = ProcessIndex;   ///< who asks for leases
+using WorkerId = ProcessIndex;  ///< who runs under one
 
 struct LeaseOptions {
   Resources total;
@@ -87,18 +85,18 @@ struct LeaseOptions {
 /// `dedicated` worker hosts an actor.
 struct StartWorker {
   bool dedicated = false;
-  JobNumber job = 0;
+  JobNumber job;
 };
 /// End this worker, by force if need be. worker_died() answers.
 struct StopWorker {
-  WorkerId worker = 0;
+  WorkerId worker;
   std::string why;
 };
 struct Granted {
-  OwnerId owner = 0;
-  std::uint64_t key = 0;
-  LeaseId lease = 0;
-  WorkerId worker = 0;
+  OwnerId owner;
+  LeaseKey key;
+  LeaseId lease;
+  WorkerId worker;
   std::vector<std::int32_t> gpus;  ///< device numbers
   ResourceDemand demand = {};      ///< as requested
 };
@@ -106,29 +104,29 @@ struct Granted {
 /// the agent does. It passes later requests for the key without leases that are spilled and
 /// neither granted nor refused.
 struct Spilled {
-  OwnerId owner = 0;
-  std::uint64_t key = 0;
+  OwnerId owner;
+  LeaseKey key;
   NodeId node;
   ResourceDemand demand;
 };
 /// The whole request is dropped: it can never be satisfied, or there is no process for it. A
 /// request from another agent is also dropped when another node can serve it sooner.
 struct Refused {
-  OwnerId owner = 0;
-  std::uint64_t key = 0;
+  OwnerId owner;
+  LeaseKey key;
   std::string why;
   std::uint32_t count = 0;  ///< leases that it still asked for
 };
 /// Others wait: the owner must return the lease once its running calls have ended.
 struct ReclaimLease {
-  OwnerId owner = 0;
-  LeaseId lease = 0;
+  OwnerId owner;
+  LeaseId lease;
 };
 /// The worker died during the lease, which has ended.
 struct LeaseLost {
-  OwnerId owner = 0;
-  LeaseId lease = 0;
-  WorkerId worker = 0;
+  OwnerId owner;
+  LeaseId lease;
+  WorkerId worker;
 };
 using LeaseEvent =
     std::variant<StartWorker, StopWorker, Granted, Spilled, Refused, ReclaimLease, LeaseLost>;
@@ -138,7 +136,7 @@ struct RequestKind {
   bool spilled = false;  ///< came from another agent: never passed on again
   /// For an actor: it gets its own worker, outside max_workers, which ends with the lease.
   bool dedicated = false;
-  JobNumber job = 0;  ///< only workers of this job serve it
+  JobNumber job;  ///< only workers of this job serve it
 };
 
 class LeaseTable {
@@ -148,14 +146,14 @@ class LeaseTable {
   // --- owners
   /// Asks for `backlog` leases of this demand. Replaces the owner's request for this key; 0
   /// withdraws it.
-  void request(OwnerId owner, std::uint64_t key, const ResourceDemand& demand,
+  void request(OwnerId owner, LeaseKey key, const ResourceDemand& demand,
                std::uint32_t backlog, Time now, RequestKind kind = {});
   /// Asks for `count` more leases than the request has now.
-  void request_more(OwnerId owner, std::uint64_t key, const ResourceDemand& demand,
+  void request_more(OwnerId owner, LeaseKey key, const ResourceDemand& demand,
                     std::uint32_t count, Time now, RequestKind kind = {});
   /// Puts spilled leases back into the request, because the node refused them or is gone. The
   /// node is asked again after its next report, or when `avoid` has passed.
-  void spill_failed(OwnerId owner, std::uint64_t key, const ResourceDemand& demand,
+  void spill_failed(OwnerId owner, LeaseKey key, const ResourceDemand& demand,
                     std::uint32_t count, Time now, RequestKind kind = {}, NodeId node = {});
   /// A process here has returned a lease of that node, which will report it only later.
   void returned_there(NodeId node, const ResourceDemand& demand, Time now);
@@ -208,7 +206,7 @@ class LeaseTable {
   std::size_t worker_count() const noexcept { return workers_.size(); }
   /// A worker with a lease.
   struct Busy {
-    WorkerId worker = 0;
+    WorkerId worker;
     std::int64_t memory = 0;  ///< bytes that its lease reserves
     Time since{};
     bool dedicated = false;
@@ -221,19 +219,19 @@ class LeaseTable {
   /// Returns whether any request asks for a worker of the job.
   bool is_wanted(JobNumber job) const { return has_request(job) || has_request(job, true); }
   /// Returns the keys of this owner's requests.
-  std::vector<std::uint64_t> keys_of(OwnerId owner) const;
+  std::vector<LeaseKey> keys_of(OwnerId owner) const;
   /// Returns the number of leases that this request still asks for; 0: there is no request.
-  std::uint32_t wanted(OwnerId owner, std::uint64_t key) const;
+  std::uint32_t wanted(OwnerId owner, LeaseKey key) const;
   /// Returns why this request is not granted, in one sentence; empty when there is no such
   /// request.
-  std::string explain(OwnerId owner, std::uint64_t key) const;
+  std::string explain(OwnerId owner, LeaseKey key) const;
   /// Returns what is broken, or nullopt. Cheap enough for every step of a simulation.
   std::optional<std::string> broken_invariant() const;
 
  private:
   /// Flat amounts: cpus, memory, custom in order of names, then one entry per GPU.
   using Amounts = std::vector<std::int64_t>;
-  using RequestKey = std::pair<OwnerId, std::uint64_t>;
+  using RequestKey = std::pair<OwnerId, LeaseKey>;
   struct Request {
     ResourceDemand demand;
     std::uint32_t count = 0;
@@ -249,9 +247,9 @@ class LeaseTable {
     Decision decision;
   };
   struct Lease {
-    OwnerId owner = 0;
-    std::uint64_t key = 0;
-    WorkerId worker = 0;
+    OwnerId owner;
+    LeaseKey key;
+    WorkerId worker;
     Amounts need, taken;
     Time since{};
     bool dedicated = false;
@@ -260,8 +258,8 @@ class LeaseTable {
     bool reclaiming = false;
   };
   struct Worker {
-    LeaseId lease = 0;
-    JobNumber job = 0;
+    LeaseId lease;
+    JobNumber job;
     bool dedicated = false;
     bool stopping = false;
     bool job_over = false;  ///< it stops when its lease ends

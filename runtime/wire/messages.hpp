@@ -165,7 +165,7 @@ struct Welcome {
   std::uint32_t protocol = 0;
   NodeId node;
   std::string node_name;
-  std::uint64_t process = 0;     ///< index of this process on its node, unique for the node's life
+  ProcessIndex process;          ///< index of this process on its node, unique for the node's life
   std::uint32_t my_slot = 0;     ///< slot of the agent's channel in the process's doorbell
   std::uint32_t agent_slot = 0;  ///< slot of this process in the agent's doorbell
   std::uint32_t cpus = 1;        ///< whole CPUs of the node; sets how long the process spins
@@ -174,19 +174,19 @@ struct Welcome {
 /// Agent -> both processes of a new channel, over the socket; descriptors: channel memory, the
 /// peer's doorbell memory, the peer's doorbell event.
 struct Channel {
-  std::uint64_t peer = 0;       ///< process index of the other side
+  ProcessIndex peer;       ///< process index of the other side
   std::uint32_t side = 0;       ///< 0 or 1: the ring that the receiver of this message writes
   std::uint32_t my_slot = 0;    ///< of the channel, in the receiver's doorbell
   std::uint32_t peer_slot = 0;  ///< of the channel, in the peer's doorbell
   /// The peer lives on another node and the agent carries the frames: a value there is inline,
   /// forwarded or an error, never a location.
   bool remote = false;
-  std::uint64_t holder = 0;  ///< the process that holds refs sent there; 0: the peer itself
+  ProcessIndex holder;  ///< the process that holds refs sent there; 0: the peer itself
 };
 /// Agent -> process: the peer is dead and was reaped. The process drains its channel a last time.
 struct PeerDied {
   static constexpr std::uint64_t kUnknown = ~std::uint64_t{0};
-  std::uint64_t peer = 0;
+  ProcessIndex peer;
   std::string reason;  ///< "killed by signal 9", "exited with code 3"
   /// The highest call that it began, when the agent knows better than the channel's counter.
   std::uint64_t started = kUnknown;
@@ -194,7 +194,7 @@ struct PeerDied {
 /// Process -> agent: asks for up to `backlog` workers of this demand. The newest message for a key
 /// replaces older ones; backlog 0 withdraws the request.
 struct RequestLease {
-  std::uint64_t key = 0;  ///< the caller's name for the demand
+  LeaseKey key;  ///< the caller's name for the demand
   std::uint32_t backlog = 0;
   ResourceDemand demand;
   NodeId near{};                 ///< the node that has most bytes of the large arguments
@@ -203,26 +203,26 @@ struct RequestLease {
 /// Agent -> process. Channel announces the channel to `worker`, before or after this message.
 /// Lease 0: to the worker itself, before a caller has the lease.
 struct LeaseGranted {
-  std::uint64_t key = 0;
-  std::uint64_t lease = 0;
-  std::uint64_t worker = 0;
+  LeaseKey key;
+  LeaseId lease;
+  ProcessIndex worker;
   std::vector<std::int32_t> gpus;
   std::optional<ResourceDemand> demand = {};  ///< lease 0: the resources that the lease reserves
   bool has_devices = false;                   ///< lease 0 with a demand: `gpus` are its devices
 };
 /// Agent -> process: no node can ever satisfy the demand; all calls of this key fail with `why`.
 struct LeaseRefused {
-  std::uint64_t key = 0;
+  LeaseKey key;
   std::string why;
 };
 /// Agent -> process: other processes wait for resources. Return the lease as soon as its calls have
 /// ended.
 struct LeaseReclaim {
-  std::uint64_t lease = 0;
+  LeaseId lease;
 };
 /// Process -> agent: the sender no longer uses the lease.
 struct LeaseReturned {
-  std::uint64_t lease = 0;
+  LeaseId lease;
 };
 /// Worker -> agent: its thread waits for values; its resources are free until Unblocked.
 struct Blocked {};
@@ -257,7 +257,7 @@ struct Fulfil {
 /// it keeps.
 struct Hold {
   ObjectId object;
-  std::uint64_t process = 0;
+  ProcessIndex process;
   std::int32_t delta = 0;
   /// Number, from 1, of the frame with the ref among the sender's frames to `process`; 0: in none.
   std::uint64_t frame = 0;
@@ -266,7 +266,7 @@ struct Hold {
 /// Process -> agent, answers PeerDied: how many frames of the dead process arrived. The sender
 /// writes no more frames to it.
 struct Arrived {
-  std::uint64_t peer = 0;
+  ProcessIndex peer;
   std::uint64_t frames = 0;
 };
 /// Process -> agent: asks for the value; the agent sends one Ready as soon as there is one. Without
@@ -370,7 +370,7 @@ struct ActorUpdate {
   ActorId actor;
   ActorState state = ActorState::pending;
   std::uint64_t incarnation = 0;
-  std::uint64_t worker = 0;  ///< alive: its process index; Channel announces the channel
+  ProcessIndex worker;  ///< alive: its process index; Channel announces the channel
   /// Dead: the reason. Pending: how its last life ended, if it had one.
   std::shared_ptr<const ErrorInfo> error;
   std::uint64_t retry_at_ns = 0;  ///< pending: when its next life begins, of steady_now()
@@ -455,7 +455,7 @@ struct StoreAttached {};
 struct Adopt {
   Location location;
   std::uint32_t site = 0;     ///< a CallSite's number; 0: unknown
-  std::uint64_t process = 0;  ///< the process that owns the object from then on; 0: the sender
+  ProcessIndex process;  ///< the process that owns the object from then on; 0: the sender
   std::uint64_t frame = 0;    ///< as in Hold
   std::uint32_t waiting = 0;  ///< as in Hold
 };

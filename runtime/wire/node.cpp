@@ -42,7 +42,7 @@ void write(schema::Welcome::Builder out, const Welcome& m) {
   out.setProtocol(m.protocol);
   internal::write(out.initNode(), m.node);
   out.setNodeName(CutText(m.node_name));
-  out.setProcess(m.process);
+  out.setProcess(m.process.value);
   out.setMySlot(m.my_slot);
   out.setAgentSlot(m.agent_slot);
   out.setCpus(m.cpus);
@@ -52,7 +52,7 @@ void read(schema::Welcome::Reader in, Welcome& m) {
   m.protocol = in.getProtocol();
   internal::read(in.getNode(), m.node);
   m.node_name = read_text(in.getNodeName(), "node name");
-  m.process = in.getProcess();
+  m.process.value = in.getProcess();
   m.my_slot = in.getMySlot();
   m.agent_slot = in.getAgentSlot();
   m.cpus = in.getCpus();
@@ -60,30 +60,30 @@ void read(schema::Welcome::Reader in, Welcome& m) {
 }
 
 void write(schema::Channel::Builder out, const Channel& m) {
-  out.setPeer(m.peer);
+  out.setPeer(m.peer.value);
   out.setSide(m.side);
   out.setMySlot(m.my_slot);
   out.setPeerSlot(m.peer_slot);
   out.setRemote(m.remote);
-  out.setHolder(m.holder);
+  out.setHolder(m.holder.value);
 }
 void read(schema::Channel::Reader in, Channel& m) {
-  m.peer = in.getPeer();
+  m.peer.value = in.getPeer();
   m.side = in.getSide();
   if (m.side > 1) refuse("channel side", "is out of range");
   m.my_slot = in.getMySlot();
   m.peer_slot = in.getPeerSlot();
   m.remote = in.getRemote();
-  m.holder = in.getHolder();
+  m.holder.value = in.getHolder();
 }
 
 void write(schema::PeerDied::Builder out, const PeerDied& m) {
-  out.setPeer(m.peer);
+  out.setPeer(m.peer.value);
   out.setReason(CutText(m.reason));
   out.setStarted(m.started);
 }
 void read(schema::PeerDied::Reader in, PeerDied& m) {
-  m.peer = in.getPeer();
+  m.peer.value = in.getPeer();
   m.reason = read_text(in.getReason(), "reason");
   m.started = in.getStarted();
 }
@@ -91,14 +91,14 @@ void read(schema::PeerDied::Reader in, PeerDied& m) {
 // --- leases ---
 
 void write(schema::RequestLease::Builder out, const RequestLease& m) {
-  out.setKey(m.key);
+  out.setKey(m.key.value);
   out.setBacklog(m.backlog);
   internal::write(out.initDemand(), m.demand);
   if (m.near) internal::write(out.initNear(), m.near);
   out.setNearBytes(m.near_bytes);
 }
 void read(schema::RequestLease::Reader in, RequestLease& m) {
-  m.key = in.getKey();
+  m.key.value = in.getKey();
   m.backlog = in.getBacklog();
   internal::read(in.getDemand(), m.demand);
   internal::read(in.getNear(), m.near);
@@ -106,17 +106,17 @@ void read(schema::RequestLease::Reader in, RequestLease& m) {
 }
 
 void write(schema::LeaseGranted::Builder out, const LeaseGranted& m) {
-  out.setKey(m.key);
-  out.setLease(m.lease);
-  out.setWorker(m.worker);
+  out.setKey(m.key.value);
+  out.setLease(m.lease.value);
+  out.setWorker(m.worker.value);
   if (!m.gpus.empty()) internal::write(out.initGpus(checked(m.gpus.size(), kMaxGpus)), m.gpus);
   if (m.demand) internal::write(out.initDemand(), *m.demand);
   out.setHasDevices(m.has_devices);
 }
 void read(schema::LeaseGranted::Reader in, LeaseGranted& m) {
-  m.key = in.getKey();
-  m.lease = in.getLease();
-  m.worker = in.getWorker();
+  m.key.value = in.getKey();
+  m.lease.value = in.getLease();
+  m.worker.value = in.getWorker();
   internal::read(in.getGpus(), m.gpus);
   m.demand.reset();
   if (in.hasDemand()) internal::read(in.getDemand(), m.demand.emplace());
@@ -124,26 +124,26 @@ void read(schema::LeaseGranted::Reader in, LeaseGranted& m) {
 }
 
 void write(schema::LeaseRefused::Builder out, const LeaseRefused& m) {
-  out.setKey(m.key);
+  out.setKey(m.key.value);
   out.setWhy(CutText(m.why));
 }
 void read(schema::LeaseRefused::Reader in, LeaseRefused& m) {
-  m.key = in.getKey();
+  m.key.value = in.getKey();
   m.why = read_text(in.getWhy(), "reason");
 }
 
 void write(schema::LeaseReclaim::Builder out, const LeaseReclaim& m) {
-  out.setLease(m.lease);
+  out.setLease(m.lease.value);
 }
 void read(schema::LeaseReclaim::Reader in, LeaseReclaim& m) {
-  m.lease = in.getLease();
+  m.lease.value = in.getLease();
 }
 
 void write(schema::LeaseReturned::Builder out, const LeaseReturned& m) {
-  out.setLease(m.lease);
+  out.setLease(m.lease.value);
 }
 void read(schema::LeaseReturned::Reader in, LeaseReturned& m) {
-  m.lease = in.getLease();
+  m.lease.value = in.getLease();
 }
 
 // --- objects ---
@@ -172,25 +172,25 @@ void read(schema::Ready::Reader in, Ready& m, std::size_t payload_size) {
 
 void write(schema::Hold::Builder out, const Hold& m) {
   internal::write(out.initObject(), m.object);
-  out.setProcess(m.process);
+  out.setProcess(m.process.value);
   out.setDelta(m.delta);
   out.setFrame(m.frame);
   out.setWaiting(m.waiting);
 }
 void read(schema::Hold::Reader in, Hold& m) {
   internal::read(in.getObject(), m.object);
-  m.process = in.getProcess();
+  m.process.value = in.getProcess();
   m.delta = in.getDelta();
   m.frame = in.getFrame();
   m.waiting = in.getWaiting();
 }
 
 void write(schema::Arrived::Builder out, const Arrived& m) {
-  out.setPeer(m.peer);
+  out.setPeer(m.peer.value);
   out.setFrames(m.frames);
 }
 void read(schema::Arrived::Reader in, Arrived& m) {
-  m.peer = in.getPeer();
+  m.peer.value = in.getPeer();
   m.frames = in.getFrames();
 }
 
@@ -338,7 +338,7 @@ void write(schema::ActorUpdate::Builder out, const ActorUpdate& m) {
   internal::write(out.initActor(), m.actor);
   out.setState(static_cast<std::uint8_t>(m.state));
   out.setIncarnation(m.incarnation);
-  out.setWorker(m.worker);
+  out.setWorker(m.worker.value);
   write_optional(out, m.error);
   out.setRetryAt(m.retry_at_ns);
   out.setSilent(m.silent);
@@ -349,7 +349,7 @@ void read(schema::ActorUpdate::Reader in, ActorUpdate& m) {
     refuse("actor state", "is out of range");
   m.state = static_cast<ActorState>(in.getState());
   m.incarnation = in.getIncarnation();
-  m.worker = in.getWorker();
+  m.worker.value = in.getWorker();
   m.error = read_error(in.getError());
   m.retry_at_ns = in.getRetryAt();
   m.silent = in.getSilent();
@@ -483,14 +483,14 @@ void read(schema::StoreTables::Reader in, StoreTables& m) {
 void write(schema::Adopt::Builder out, const Adopt& m) {
   internal::write(out.initLocation(), m.location);
   out.setSite(m.site);
-  out.setProcess(m.process);
+  out.setProcess(m.process.value);
   out.setFrame(m.frame);
   out.setWaiting(m.waiting);
 }
 void read(schema::Adopt::Reader in, Adopt& m) {
   internal::read(in.getLocation(), m.location);
   m.site = in.getSite();
-  m.process = in.getProcess();
+  m.process.value = in.getProcess();
   m.frame = in.getFrame();
   m.waiting = in.getWaiting();
 }

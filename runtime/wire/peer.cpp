@@ -37,53 +37,53 @@ void read(OwnedRefs::Reader in, std::vector<OwnedRef>& refs, std::size_t bound) 
 // --- leases ---
 
 void write(schema::PeerLeaseRequest::Builder out, const PeerLeaseRequest& m) {
-  out.setProcess(m.process);
-  out.setKey(m.key);
+  out.setProcess(m.process.value);
+  out.setKey(m.key.value);
   out.setCount(m.count);
   internal::write(out.initJob(), m.job);
   internal::write(out.initDemand(), m.demand);
 }
 void read(schema::PeerLeaseRequest::Reader in, PeerLeaseRequest& m) {
-  m.process = in.getProcess();
-  m.key = in.getKey();
+  m.process.value = in.getProcess();
+  m.key.value = in.getKey();
   m.count = in.getCount();
   internal::read(in.getJob(), m.job);
   internal::read(in.getDemand(), m.demand);
 }
 
 void write(schema::PeerLeaseWithdraw::Builder out, const PeerLeaseWithdraw& m) {
-  out.setProcess(m.process);
-  out.setKey(m.key);
+  out.setProcess(m.process.value);
+  out.setKey(m.key.value);
 }
 void read(schema::PeerLeaseWithdraw::Reader in, PeerLeaseWithdraw& m) {
-  m.process = in.getProcess();
-  m.key = in.getKey();
+  m.process.value = in.getProcess();
+  m.key.value = in.getKey();
 }
 
 void write(schema::PeerLeaseGranted::Builder out, const PeerLeaseGranted& m) {
-  out.setProcess(m.process);
-  out.setKey(m.key);
-  out.setLease(m.lease);
-  out.setWorker(m.worker);
+  out.setProcess(m.process.value);
+  out.setKey(m.key.value);
+  out.setLease(m.lease.value);
+  out.setWorker(m.worker.value);
   if (!m.gpus.empty()) internal::write(out.initGpus(checked(m.gpus.size(), kMaxGpus)), m.gpus);
 }
 void read(schema::PeerLeaseGranted::Reader in, PeerLeaseGranted& m) {
-  m.process = in.getProcess();
-  m.key = in.getKey();
-  m.lease = in.getLease();
-  m.worker = in.getWorker();
+  m.process.value = in.getProcess();
+  m.key.value = in.getKey();
+  m.lease.value = in.getLease();
+  m.worker.value = in.getWorker();
   internal::read(in.getGpus(), m.gpus);
 }
 
 void write(schema::PeerLeaseRefused::Builder out, const PeerLeaseRefused& m) {
-  out.setProcess(m.process);
-  out.setKey(m.key);
+  out.setProcess(m.process.value);
+  out.setKey(m.key.value);
   out.setCount(m.count);
   out.setWhy(CutText(m.why));
 }
 void read(schema::PeerLeaseRefused::Reader in, PeerLeaseRefused& m) {
-  m.process = in.getProcess();
-  m.key = in.getKey();
+  m.process.value = in.getProcess();
+  m.key.value = in.getKey();
   m.count = in.getCount();
   m.why = read_text(in.getWhy(), "reason");
 }
@@ -91,62 +91,62 @@ void read(schema::PeerLeaseRefused::Reader in, PeerLeaseRefused& m) {
 // PeerLeaseReclaim and PeerLeaseReturned have the same fields, in opposite directions.
 template <class Builder, class Message>
 void write_lease(Builder out, const Message& m) {
-  out.setProcess(m.process);
-  out.setLease(m.lease);
+  out.setProcess(m.process.value);
+  out.setLease(m.lease.value);
 }
 template <class Reader, class Message>
 void read_lease(Reader in, Message& m) {
-  m.process = in.getProcess();
-  m.lease = in.getLease();
+  m.process.value = in.getProcess();
+  m.lease.value = in.getLease();
 }
 
 // --- processes ---
 
 void write(schema::PeerConnect::Builder out, const PeerConnect& m) {
-  out.setProcess(m.process);
-  out.setWorker(m.worker);
+  out.setProcess(m.process.value);
+  out.setWorker(m.worker.value);
   internal::write(out.initActor(), m.actor);
   out.setIncarnation(m.incarnation);
 }
 void read(schema::PeerConnect::Reader in, PeerConnect& m) {
-  m.process = in.getProcess();
-  m.worker = in.getWorker();
+  m.process.value = in.getProcess();
+  m.worker.value = in.getWorker();
   internal::read(in.getActor(), m.actor);
   m.incarnation = in.getIncarnation();
 }
 
 void write(schema::PeerFrame::Builder out, const PeerFrame& m) {
-  out.setFrom(m.from);
-  out.setTo(m.to);
+  out.setFrom(m.from.value);
+  out.setTo(m.to.value);
   write_refs(out, m.refs, kMaxCarriedRefs);
 }
 void read(const schema::PeerFrame::Reader& in, PeerFrame& m) {
-  m.from = in.getFrom();
-  m.to = in.getTo();
+  m.from.value = in.getFrom();
+  m.to.value = in.getTo();
   if (in.hasRefs()) read(in.getRefs(), m.refs, kMaxCarriedRefs);
 }
 
 void write(schema::PeerProcessGone::Builder out, const PeerProcessGone& m) {
-  out.setProcess(m.process);
-  out.setPeer(m.peer);
+  out.setProcess(m.process.value);
+  out.setPeer(m.peer.value);
   out.setStarted(m.started);
   out.setReason(CutText(m.reason));
 }
 void read(schema::PeerProcessGone::Reader in, PeerProcessGone& m) {
-  m.process = in.getProcess();
-  m.peer = in.getPeer();
+  m.process.value = in.getProcess();
+  m.peer.value = in.getPeer();
   m.started = in.getStarted();
   m.reason = read_text(in.getReason(), "reason");
 }
 
 void write(schema::PeerCredit::Builder out, const PeerCredit& m) {
-  out.setFrom(m.from);
-  out.setTo(m.to);
+  out.setFrom(m.from.value);
+  out.setTo(m.to.value);
   out.setConsumed(m.consumed);
 }
 void read(schema::PeerCredit::Reader in, PeerCredit& m) {
-  m.from = in.getFrom();
-  m.to = in.getTo();
+  m.from.value = in.getFrom();
+  m.to.value = in.getTo();
   m.consumed = in.getConsumed();
 }
 

@@ -50,39 +50,39 @@ struct OwnedRef {
 
 /// Asks for `count` more workers for a process of the sender, in addition to earlier requests.
 struct PeerLeaseRequest {
-  std::uint64_t process = 0;
-  std::uint64_t key = 0;
+  ProcessIndex process;
+  LeaseKey key;
   std::uint32_t count = 0;
   JobId job;
   ResourceDemand demand;
 };
 /// Withdraws all requests of this key that are not granted yet.
 struct PeerLeaseWithdraw {
-  std::uint64_t process = 0;
-  std::uint64_t key = 0;
+  ProcessIndex process;
+  LeaseKey key;
 };
 struct PeerLeaseGranted {
-  std::uint64_t process = 0;  ///< the asking process, on its node
-  std::uint64_t key = 0;
-  std::uint64_t lease = 0;
-  std::uint64_t worker = 0;  ///< on the granting node
+  ProcessIndex process;  ///< the asking process, on its node
+  LeaseKey key;
+  LeaseId lease;
+  ProcessIndex worker;  ///< on the granting node
   std::vector<std::int32_t> gpus;
 };
 /// The sender grants `count` of the workers neither now nor later, because it drains or has less
 /// than the asker assumed. The asker asks another node.
 struct PeerLeaseRefused {
-  std::uint64_t process = 0;
-  std::uint64_t key = 0;
+  ProcessIndex process;
+  LeaseKey key;
   std::uint32_t count = 0;
   std::string why;
 };
 struct PeerLeaseReclaim {
-  std::uint64_t process = 0;
-  std::uint64_t lease = 0;
+  ProcessIndex process;
+  LeaseId lease;
 };
 struct PeerLeaseReturned {
-  std::uint64_t process = 0;
-  std::uint64_t lease = 0;
+  ProcessIndex process;
+  LeaseId lease;
 };
 
 // --- processes
@@ -90,8 +90,8 @@ struct PeerLeaseReturned {
 /// A process of the sender wants to call this actor, which runs in this worker of the receiver. The
 /// receiver answers PeerProcessGone if the worker is not there any more, and nothing otherwise.
 struct PeerConnect {
-  std::uint64_t process = 0;
-  std::uint64_t worker = 0;
+  ProcessIndex process;
+  ProcessIndex worker;
   ActorId actor;
   std::uint64_t incarnation = 0;
 };
@@ -99,14 +99,14 @@ struct PeerConnect {
 /// every ref inside, in the order of the frame (refs of a value, then its forward). For each ref
 /// that a third node owns, the sender keeps a count for the receiving node; see PeerHold.
 struct PeerFrame {
-  std::uint64_t from = 0;  ///< on the sender's node
-  std::uint64_t to = 0;    ///< on the receiver's
+  ProcessIndex from;  ///< on the sender's node
+  ProcessIndex to;    ///< on the receiver's
   std::vector<OwnedRef> refs;
 };
 /// A process of the sender is dead. The receiver tells its process `peer` (0: all its processes).
 struct PeerProcessGone {
-  std::uint64_t process = 0;
-  std::uint64_t peer = 0;
+  ProcessIndex process;
+  ProcessIndex peer;
   std::uint64_t started = 0;  ///< the highest call of `peer` that the process began
   std::string reason;
 };
@@ -115,8 +115,8 @@ struct PeerProcessGone {
 /// sender's process `from`, `consumed` have entered the ring of `from`. At most kCarryWindow frames
 /// beyond that number are under way.
 struct PeerCredit {
-  std::uint64_t from = 0;
-  std::uint64_t to = 0;
+  ProcessIndex from;
+  ProcessIndex to;
   std::uint64_t consumed = 0;
 };
 

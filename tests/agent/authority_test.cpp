@@ -96,7 +96,7 @@ struct Facts final : Authority::Facts {
     asked.emplace_back(what);
     return yes;
   }
-  bool may_return(ProcessIndex, std::uint64_t) const override { return note("lease"); }
+  bool may_return(ProcessIndex, LeaseId) const override { return note("lease"); }
   bool may_count(ProcessIndex, const wire::Hold&) const override { return note("count"); }
   bool may_make(ProcessIndex, ObjectId) const override { return note("object"); }
   bool may_place(ProcessIndex, const wire::Location&) const override { return note("place"); }

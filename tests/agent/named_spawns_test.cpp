@@ -7,7 +7,7 @@
 namespace troupe::agent::named_spawns_test {
 namespace {
 
-NamedSpawns::Spawn spawn(std::uint64_t n) {
+NamedSpawns::Spawn spawn(ProcessIndex n) {
   NamedSpawns::Spawn one;
   one.process = n;
   one.message.name = "name";
@@ -24,7 +24,7 @@ TEST(NamedSpawns, ASpawnLeavesAfterThreeSettlements) {
   }
   const auto due = spawns.settled();
   ASSERT_EQ(due.size(), 1u);
-  EXPECT_EQ(due[0].process, 7u);
+  EXPECT_EQ(due[0].process, ProcessIndex{7});
   EXPECT_EQ(due[0].message.name, "name");
   EXPECT_FALSE(spawns.pending());
 }
@@ -39,11 +39,11 @@ TEST(NamedSpawns, LaterOnesLeaveLaterAndInOrder) {
   EXPECT_TRUE(spawns.settled().empty());
   const auto first = spawns.settled();
   ASSERT_EQ(first.size(), 2u);
-  EXPECT_EQ(first[0].process, 1u);
-  EXPECT_EQ(first[1].process, 2u);
+  EXPECT_EQ(first[0].process, ProcessIndex{1});
+  EXPECT_EQ(first[1].process, ProcessIndex{2});
   const auto second = spawns.settled();
   ASSERT_EQ(second.size(), 1u);
-  EXPECT_EQ(second[0].process, 3u);
+  EXPECT_EQ(second[0].process, ProcessIndex{3});
 }
 
 }  // namespace

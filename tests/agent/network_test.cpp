@@ -118,13 +118,13 @@ TEST(Network, HundredThousandFramesOfHundredBytesArriveInOrder) {
   bool in_order = true;
   b.keep = false;
   b.on_frame = [&](NodeId, const wire::PeerMessage& message, BlobView) {
-    in_order = in_order && std::get<wire::PeerFrame>(message).from == next++;
+    in_order = in_order && std::get<wire::PeerFrame>(message).from.value == next++;
   };
   const Blob payload(100, std::byte{7});
   const Time begin = steady_now();
   ASSERT_TRUE(drive({&a, &b, &control}, 30s, [&] {
     for (std::uint64_t i = 0; i < per_pass && sent < total && a.network->can_send(b.node); ++i)
-      a.network->send(b.node, wire::PeerFrame{sent++, 2, {}}, payload);
+      a.network->send(b.node, wire::PeerFrame{ProcessIndex::of(sent++), 2, {}}, payload);
     a.network->flush(steady_now());
     return next == total;
   }));

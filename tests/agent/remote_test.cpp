@@ -30,16 +30,16 @@ class Agent final : public RemoteTable::Out {
   ProcessIndex next_ = 1;
   std::set<ProcessIndex> live;
   std::map<std::pair<ProcessIndex, ProcessIndex>, ProxyChannel> proxies;
-  std::map<ProcessIndex, std::set<std::uint64_t>> held;  ///< process → leases of other nodes
-  std::map<std::uint64_t, ProcessIndex> held_worker;
-  std::map<std::uint64_t, ProcessIndex> given;  ///< this node's lease → proxy process
-  std::map<std::uint64_t, ProcessIndex> lease_worker;
-  std::map<std::pair<ProcessIndex, std::uint64_t>, std::uint32_t> backlog;
-  std::map<std::pair<ProcessIndex, std::uint64_t>, int> came_back;
+  std::map<ProcessIndex, std::set<LeaseId>> held;  ///< process → leases of other nodes
+  std::map<LeaseId, ProcessIndex> held_worker;
+  std::map<LeaseId, ProcessIndex> given;  ///< this node's lease → proxy process
+  std::map<LeaseId, ProcessIndex> lease_worker;
+  std::map<std::pair<ProcessIndex, LeaseKey>, std::uint32_t> backlog;
+  std::map<std::pair<ProcessIndex, LeaseKey>, int> came_back;
   std::vector<std::pair<NodeId, std::int64_t>> gave;  ///< the node, and the CPUs of its lease
   std::map<NodeId, std::deque<wire::PeerMessage>> outbox;
   std::set<NodeId> dead_nodes;
-  std::uint64_t next_lease = 1;
+  LeaseId next_lease = 1;
   int closed = 0;
   std::function<void()> at_read;  ///< called when the agent reads what a process has written
   RemoteTable table;
@@ -69,30 +69,30 @@ class Agent final : public RemoteTable::Out {
     ++closed;
     // A process does so at PeerDied: the lease went with its worker.
     std::erase_if(held[process],
-                  [&](std::uint64_t lease) { return held_worker[lease] == proxy_process; });
+                  [&](LeaseId lease) { return held_worker[lease] == proxy_process; });
   }
   std::uint64_t started(ProcessIndex, ProcessIndex) override { return 0; }
-  void granted(ProcessIndex process, std::uint64_t, std::uint64_t lease, ProcessIndex worker,
+  void granted(ProcessIndex process, LeaseKey, LeaseId lease, ProcessIndex worker,
                const std::vector<std::int32_t>&) override {
     ASSERT_TRUE(proxies.count({process, worker})) << "granted before its proxy";
     ASSERT_TRUE(held[process].insert(lease).second);
     held_worker[lease] = worker;
   }
-  void reclaim(ProcessIndex process, std::uint64_t lease) override {
+  void reclaim(ProcessIndex process, LeaseId lease) override {
     ASSERT_TRUE(held[process].count(lease));
   }
-  void spill_failed(ProcessIndex process, std::uint64_t key, const wire::ResourceDemand&,
+  void spill_failed(ProcessIndex process, LeaseKey key, const wire::ResourceDemand&,
                     std::uint32_t count, NodeId) override {
     came_back[{process, key}] += static_cast<int>(count);
   }
   void gave_back(NodeId node, const wire::ResourceDemand& demand) override {
     gave.emplace_back(node, demand.cpus);
   }
-  void request(ProcessIndex proxy_process, std::uint64_t key, const wire::ResourceDemand&,
+  void request(ProcessIndex proxy_process, LeaseKey key, const wire::ResourceDemand&,
                std::uint32_t n, JobId) override {
     backlog[{proxy_process, key}] = n;
   }
-  void returned(std::uint64_t lease) override {
+  void returned(LeaseId lease) override {
     ASSERT_EQ(given.erase(lease), 1u) << "a lease came back twice, or never was given";
     lease_worker.erase(lease);
   }
@@ -149,7 +149,7 @@ TEST(Remote, AnotherNodesWordsAboutALeaseOrAProxyChangeNothing) {
                                             wire::PeerProcessGone{caller, 0, 0, "a lie"}};
   for (const auto& lie : to_b) EXPECT_TRUE(b.table.on_message(c, lie));
   EXPECT_EQ(b.given.size(), 1u) << "the lease is out";
-  EXPECT_EQ((b.backlog[{proxy_process, 6}]), 1u) << "the request stays";
+  EXPECT_EQ((b.backlog[{proxy_process, LeaseKey{6}}]), 1u) << "the request stays";
   EXPECT_EQ(b.proxies.size(), 1u);
   EXPECT_FALSE(b.table.arrived(c, {caller, worker, {}})) << "no frame enters";
 
@@ -202,13 +202,13 @@ struct World {
       case 0:
       case 1:
         if (agent.dead_nodes.count(other) == 0)
-          agent.table.spilled(process, below(2), other, {}, JobId{1, 1});
+          agent.table.spilled(process, LeaseKey::of(below(2)), other, {}, JobId{1, 1});
         break;
-      case 2: agent.table.withdrawn(process, below(2)); break;
+      case 2: agent.table.withdrawn(process, LeaseKey::of(below(2))); break;
       case 3: {
         auto& held = agent.held[process];
         if (held.empty()) break;
-        const std::uint64_t lease = *held.begin();
+        const LeaseId lease = *held.begin();
         held.erase(held.begin());
         EXPECT_TRUE(agent.table.lease_returned(process, lease));
         break;
@@ -217,7 +217,7 @@ struct World {
         for (auto& [key, count] : agent.backlog) {
           if (count == 0) continue;
           --count;
-          const std::uint64_t lease = agent.next_lease++;
+          const LeaseId lease = agent.next_lease++;
           agent.given[lease] = key.first;
           agent.lease_worker[lease] = process;
           agent.table.granted_here(key.first, key.second, lease, process, {});

@@ -21,7 +21,7 @@ constexpr ProcessIndex kProcess = 1;
 struct ReplicasTest : testing::Test, ReferenceTable::Out, Replicas::Out {
   explicit ReplicasTest(ReplicasOptions options = {}) : replicas(references, *this, options) {
     replicas.start(kHere);
-    for (const NodeId node : {kA, kB, kC}) references.add_node(node.low + 100);
+    for (const NodeId node : {kA, kB, kC}) references.add_node(ProcessIndex::of(node.low + 100));
   }
   // ReferenceTable::Out
   void ready(ProcessIndex to, ObjectId object, const wire::Value& value, BlobView) override {
@@ -42,7 +42,7 @@ struct ReplicasTest : testing::Test, ReferenceTable::Out, Replicas::Out {
   void send(NodeId to, const wire::PeerMessage& message) override {
     sent.emplace_back(to, message);
   }
-  ProcessIndex index_of(NodeId node) override { return node.low + 100; }
+  ProcessIndex index_of(NodeId node) override { return ProcessIndex::of(node.low + 100); }
   std::vector<Replicas::Candidate> other_nodes() override { return nodes; }
   void replicated(ProcessIndex, const wire::Replicated& answer) override { told.push_back(answer); }
   void found_here(ProcessIndex, ObjectId) override { ++here; }

@@ -236,6 +236,10 @@ struct Meaningful {
   template <class T>
   void touch(std::shared_ptr<T>&) {}
   template <class Tag>
+  void touch(Number<Tag>& number) {
+    touch(number.value);
+  }
+  template <class Tag>
   void touch(Id<Tag>& id) {
     const ObjectId one = objects[random.below(objects.size())];
     if (random.chance(0.8)) id = {one.high, one.low};

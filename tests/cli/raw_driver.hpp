@@ -58,7 +58,7 @@ class RawDriver {
   bool is_welcome() {
     return eventually([this] { return listen(), channel_ || cut_off_; }) && !cut_off_;
   }
-  std::uint64_t index() const noexcept { return welcome_.process; }
+  ProcessIndex index() const noexcept { return welcome_.process; }
   bool is_cut_off() {
     return eventually([this] { return listen(), cut_off_; });
   }

@@ -12,9 +12,9 @@ namespace troupe::client {
 
 using Kind = wire::Value::Kind;
 
-constexpr std::uint64_t kThere = 9;    // a process of another node, by its local index
-constexpr std::uint64_t kNode = 50;    // that node
-constexpr std::uint64_t kBeside = 10;  // another process of this node
+constexpr ProcessIndex kThere = 9;     // a process of another node, by its local index
+constexpr ProcessIndex kNode = 50;     // that node
+constexpr ProcessIndex kBeside = 10;   // another process of this node
 inline const ObjectId kObject{77, 1};  // an object of another process
 inline const std::string kLarge(10'000, 'x');
 
@@ -65,13 +65,13 @@ struct Driver : ::testing::Test {
     return result;
   }
   // Grants the engine's request for a lease with this worker.
-  void lease(std::uint64_t worker, bool remote, std::uint64_t holder) {
+  void lease(ProcessIndex worker, bool remote, ProcessIndex holder) {
     const auto request = agent.next<wire::RequestLease>();
     agent.connect(worker, remote, holder);
-    agent.grant(request.key, worker, worker);
+    agent.grant(request.key, LeaseId::of(worker.value), worker);
   }
   void lease_remote() { lease(kThere, true, kNode); }
-  void reply(std::uint64_t worker, std::uint64_t sequence, const wire::Value& value,
+  void reply(ProcessIndex worker, std::uint64_t sequence, const wire::Value& value,
              BlobView payload = {}) {
     wire::Reply reply;
     reply.sequence = sequence;

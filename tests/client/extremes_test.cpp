@@ -55,7 +55,7 @@ TEST_F(Extremes, WhatIsCountedForAProcessSaysInWhichFrameItIsAndTheDeadAreCounte
   const auto arrived = agent.next<wire::Arrived>();
   EXPECT_EQ(arrived.peer, kBeside);
   EXPECT_EQ(arrived.frames, 2u);
-  agent.tell(wire::PeerDied{kBeside + 1, "it was killed before its channel came"});
+  agent.tell(wire::PeerDied{kBeside.value + 1, "it was killed before its channel came"});
   EXPECT_EQ(agent.next<wire::Arrived>().frames, 0u);
 }
 

@@ -30,7 +30,7 @@ struct Said {
 
 class FakeAgent {
  public:
-  static constexpr std::uint64_t kProcess = 7;  // the engine's process index
+  static constexpr ProcessIndex kProcess = 7;  // the engine's process index
 
   explicit FakeAgent(wire::ProcessKind kind = wire::ProcessKind::driver) {
     auto [mine, theirs] = os::LocalSocket::pair().value();
@@ -53,7 +53,7 @@ class FakeAgent {
   }
   /// Grants the lease request `key`. The message is no temporary: g++ 12 warns that its optional
   /// member is uninitialized.
-  void grant(std::uint64_t key, std::uint64_t lease, std::uint64_t worker) {
+  void grant(LeaseKey key, LeaseId lease, ProcessIndex worker) {
     wire::LeaseGranted granted;
     granted.key = key;
     granted.lease = lease;
@@ -61,22 +61,22 @@ class FakeAgent {
     tell(granted);
   }
   // Opens a channel between the engine and a process that the test plays.
-  void connect(std::uint64_t peer, bool remote, std::uint64_t holder = 0) {
+  void connect(ProcessIndex peer, bool remote, ProcessIndex holder = 0) {
     connect_on(static_cast<std::uint32_t>(2 + peers_.size()), peer, remote, holder);
   }
-  void connect_on(std::uint32_t slot, std::uint64_t peer, bool remote, std::uint64_t holder = 0) {
+  void connect_on(std::uint32_t slot, ProcessIndex peer, bool remote, ProcessIndex holder = 0) {
     auto memory = ring::ChannelMemory::create().value();
     send_with(wire::Channel{peer, 1, slot, slot, remote, holder},
               {memory.fd(), bell_.memory_fd(), bell_.event_fd()});
     peers_[peer].channel = ring::Channel(std::move(memory), 0, engine_bell_, slot);
   }
-  void send_broken_channel(std::uint64_t peer) { send_with(wire::Channel{peer, 1, 2, 2}, {}); }
-  void peer_says(std::uint64_t peer, const wire::CallMessage& message, BlobView payload = {}) {
+  void send_broken_channel(ProcessIndex peer) { send_with(wire::Channel{peer, 1, 2, 2}, {}); }
+  void peer_says(ProcessIndex peer, const wire::CallMessage& message, BlobView payload = {}) {
     ASSERT_TRUE(peers_.at(peer).channel.send(writer_.encode(message), payload));
   }
   // Sends a plain frame, as most frames are.
   template <class Plain>
-  void peer_says_plainly(std::uint64_t peer, const Plain& message, BlobView payload) {
+  void peer_says_plainly(ProcessIndex peer, const Plain& message, BlobView payload) {
     wire::PlainFrame frame;
     ASSERT_TRUE(peers_.at(peer).channel.send(wire::write_plain(message, frame), payload));
   }
@@ -121,7 +121,7 @@ class FakeAgent {
     return false;
   }
   template <class Message>
-  Said<Message> next_from(std::uint64_t peer) {
+  Said<Message> next_from(ProcessIndex peer) {
     auto& said = peers_.at(peer).said;
     run_until([&] { return !said.empty(); }, "a frame for a peer");
     if (said.empty()) return {};
@@ -131,7 +131,7 @@ class FakeAgent {
     EXPECT_TRUE(std::holds_alternative<Message>(first.message));
     return {std::get<Message>(first.message), first.payload};
   }
-  int holds(ObjectId object, std::uint64_t process) { return holds_[{object, process}]; }
+  int holds(ObjectId object, ProcessIndex process) { return holds_[{object, process}]; }
   const wire::Hold& last_hold() const { return last_hold_; }
   const std::map<ObjectId, wire::Value>& promoted() const { return promoted_; }
 
@@ -285,9 +285,9 @@ class FakeAgent {
   ring::Channel channel_;
   std::unique_ptr<objectstore::Host> host_;
   std::uint32_t store_index_ = 0;
-  std::map<std::uint64_t, Peer> peers_;
+  std::map<ProcessIndex, Peer> peers_;
   std::deque<Said<wire::NodeMessage>> said_;
-  std::map<std::pair<ObjectId, std::uint64_t>, int> holds_;
+  std::map<std::pair<ObjectId, ProcessIndex>, int> holds_;
   wire::Hold last_hold_;
   std::map<ObjectId, wire::Value> promoted_;
   wire::FrameWriter writer_;

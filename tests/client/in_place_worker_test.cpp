@@ -127,7 +127,7 @@ TEST_F(InPlaceWorker, ALargeResultIsOfTheFunctionThatMadeIt) {
 
 TEST_F(InPlaceWorker, AResultForWhichOthersWaitIsToldToThem) {
   lease_to_itself();
-  constexpr std::uint64_t kOther = kBeside + 1;
+  constexpr ProcessIndex kOther = kBeside.value + 1;
   const auto result = submit_of(kLargeResult);
   lease(kBeside, false, 0);
   agent.next_from<wire::Call>(kBeside);

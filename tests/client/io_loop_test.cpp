@@ -12,10 +12,10 @@ namespace troupe::client {
 namespace {
 
 const detail::Callable kMethod{[](detail::Invocation&) {}, detail::CallableKind::method};
-constexpr std::uint64_t kHost = 21;
+constexpr ProcessIndex kHost = 21;
 const ActorId kActor{3, 5};
 
-constexpr std::uint64_t kOtherHost = 22;
+constexpr ProcessIndex kOtherHost = 22;
 const ActorId kOtherActor{3, 6};
 
 struct IoLoopPeers : ::testing::Test {
@@ -36,7 +36,7 @@ struct IoLoopPeers : ::testing::Test {
       return engine.try_get(result, 10s).ok();
     });
   }
-  void live(const detail::ActorHandle& actor, std::uint64_t host) {
+  void live(const detail::ActorHandle& actor, ProcessIndex host) {
     agent.next<wire::WatchActor>();
     agent.connect(host, false);
     wire::ActorUpdate alive;
@@ -47,7 +47,7 @@ struct IoLoopPeers : ::testing::Test {
     agent.tell(alive);
   }
   /// Answers after a random short time. Nothing else wakes the caller before its 10 s are over.
-  void answer_soon(std::uint64_t host) {
+  void answer_soon(ProcessIndex host) {
     wire::Reply reply;
     reply.sequence = agent.next_from<wire::Call>(host).message.sequence;
     reply.value.kind = wire::Value::Kind::inline_bytes;
@@ -75,7 +75,7 @@ TEST_F(IoLoopPeers, WhoWatchesOnePeerHearsTheOtherAndOutlivesBoth) {
   for (int i = 0; i < 60; ++i) {
     const bool often = random() % 4 != 0;  // mostly one peer, so that its ring is watched
     const auto& actor = often ? one : other;
-    const std::uint64_t host = often ? kHost : kOtherHost;
+    const ProcessIndex host = often ? kHost : kOtherHost;
     auto got = call(actor);
     if (!std::exchange(lives[often ? 1 : 0], true)) live(actor, host);
     answer_soon(host);

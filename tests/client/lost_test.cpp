@@ -53,7 +53,7 @@ struct Lost : Driver {
     engine().submit(std::move(call), nullptr, results);
     return results;
   }
-  void reply_part(std::uint64_t worker, std::uint64_t sequence, std::uint32_t index,
+  void reply_part(ProcessIndex worker, std::uint64_t sequence, std::uint32_t index,
                   const wire::Value& value) {
     wire::Reply reply;
     reply.sequence = sequence;
@@ -144,7 +144,7 @@ TEST_F(Lost, ARequestIsSaidAgainAlsoWhenArgumentsWereReadyLongAfterTheSubmission
   EXPECT_EQ(agent.next<wire::RequestLease>().backlog, 1U);
   const auto again = agent.next<wire::RequestLease>();
   EXPECT_EQ(again.backlog, 1U) << "it is not said again";
-  agent.grant(again.key, kThere, kThere);
+  agent.grant(again.key, 9, kThere);
   EXPECT_EQ(agent.next_from<wire::Call>(kThere).message.sequence, 2U);
 }
 
@@ -185,12 +185,13 @@ TEST_F(Lost, WhatASecondAttemptPublishesTwiceIsFreed) {
   reply_part(kBeside, 1, 0, first);
   EXPECT_EQ(text_of(agent.finish(getting(results[0])).value()), kLarge);
   agent.tell(wire::PeerDied{kBeside, "it crashed", 1});
-  lease(kBeside + 1, false, 0);
-  EXPECT_EQ(agent.next_from<wire::Call>(kBeside + 1).message.attempt, 2u);
-  reply_part(kBeside + 1, 1, 0, second);
+  constexpr ProcessIndex kAnother = kBeside.value + 1;
+  lease(kAnother, false, 0);
+  EXPECT_EQ(agent.next_from<wire::Call>(kAnother).message.attempt, 2u);
+  reply_part(kAnother, 1, 0, second);
   EXPECT_EQ(agent.next<wire::Free>().location, second.location);
   wire::Value small = value_of(Kind::inline_bytes);
-  reply_part(kBeside + 1, 1, 1, small);
+  reply_part(kAnother, 1, 1, small);
   EXPECT_TRUE(agent.finish(getting(results[1])));
   EXPECT_EQ(text_of(agent.finish(getting(results[0])).value()), kLarge);
   EXPECT_FALSE(agent.has_said<wire::Free>());

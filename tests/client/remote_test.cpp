@@ -108,12 +108,12 @@ TEST_F(Remote, ALeaseThatIsReclaimedBeforeItsChannelComesTakesOneCall) {
   agent.connect(kThere, true, kNode);
   agent.next_from<wire::Call>(kThere);
   reply(kThere, 1, value_of(Kind::pending));
-  EXPECT_EQ(agent.next<wire::LeaseReturned>().lease, 5u);
+  EXPECT_EQ(agent.next<wire::LeaseReturned>().lease, LeaseId{5});
 }
 
 /// Channels come through the socket and deaths through the ring, so either may be read first.
 TEST_F(Remote, AChannelOnTheSlotOfOneThatIsDeadWaitsForTheWordOfItsDeath) {
-  constexpr std::uint64_t kLater = 11, kLast = 12;
+  constexpr ProcessIndex kLater = 11, kLast = 12;
   constexpr std::uint32_t kSlot = 2;
   agent.connect_on(kSlot, kBeside, false);
   agent.connect_on(kSlot, kLater, false);
@@ -464,7 +464,7 @@ TEST_F(RemoteWorker, OneThatIsToEndGivesItsCpuBackWhileItWaitsForWhatItSubmitted
   agent.tell(wire::Shutdown{"no longer needed"});
   agent.next<wire::Blocked>();
   agent.connect(kThere, true, kNode);
-  agent.grant(0, kThere, kThere);
+  agent.grant(0, 9, kThere);
   agent.next_from<wire::Call>(kThere);
   wire::Value value = value_of(Kind::inline_bytes);
   value.payload_size = 1;

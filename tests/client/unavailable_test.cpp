@@ -76,11 +76,12 @@ TEST_F(Unavailable, WhatWasCarriedToANodeOutOfReachMayHaveRun) {
   EXPECT_EQ(error.outcome(), Outcome::unknown);
   EXPECT_NE(error.message().find("it takes nothing"), std::string::npos) << error.message();
   EXPECT_EQ(end_of(queued, 100ms).error().code(), Code::timed_out) << "it was not sent";
-  agent.connect(kThere + 20, true, kNode);
+  constexpr ProcessIndex kThen = kThere.value + 20;
+  agent.connect(kThen, true, kNode);
   wire::ActorUpdate again = alive();
-  again.worker = kThere + 20;
+  again.worker = kThen;
   agent.tell(again);
-  EXPECT_GT(agent.next_from<wire::Call>(kThere + 20).message.sequence, 0u);
+  EXPECT_GT(agent.next_from<wire::Call>(kThen).message.sequence, 0u);
 }
 
 TEST_F(Unavailable, ADeadNodesActorsAreDead) {

@@ -9,11 +9,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::uint64_t kCaller = 7, kOther = 8;
+constexpr ProcessIndex kCaller = 7, kOther = 8;
 
 struct WakeupCoalescers : ::testing::Test {
   /// Sends a reply `after` the one before. Returns true when its caller is not woken for it.
-  bool reply(Duration after, std::uint64_t caller = kCaller) {
+  bool reply(Duration after, ProcessIndex caller = kCaller) {
     now += after;
     return late.puts_off(caller, now);
   }
@@ -23,11 +23,11 @@ struct WakeupCoalescers : ::testing::Test {
 
 TEST_F(WakeupCoalescers, TheFirstReplyWakesAndThoseSoonAfterItWait) {
   EXPECT_FALSE(reply(0us));
-  EXPECT_EQ(late.take(), 0u);
+  EXPECT_EQ(late.take(), ProcessIndex{});
   EXPECT_TRUE(reply(10us));
   EXPECT_TRUE(reply(10us));
   EXPECT_EQ(late.take(), kCaller);
-  EXPECT_EQ(late.take(), 0u);
+  EXPECT_EQ(late.take(), ProcessIndex{});
 }
 
 TEST_F(WakeupCoalescers, CallsThatTakeLongWakeEachTime) {

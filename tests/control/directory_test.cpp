@@ -19,7 +19,7 @@ TEST_F(DirectoryTest, AnActorIsPlacedStartedAndSeenByWatchers) {
   ASSERT_EQ(updates.size(), 1u);
   EXPECT_EQ(updates[0].watcher, kB);
   EXPECT_EQ(updates[0].location.node, kA);
-  EXPECT_EQ(updates[0].location.worker, 42u);
+  EXPECT_EQ(updates[0].location.worker, ProcessIndex{42});
 }
 
 TEST_F(DirectoryTest, RepeatedRequestsChangeNothing) {
@@ -753,7 +753,7 @@ TEST_F(DirectoryTest, AKillOfALifeIsSaidAgainToANodeThatRegistersWithIt) {
   spawn(plain);
   const auto life = actors->find(plain.id)->incarnation;
   run(actors->on_placed(plain.id, life, kA, 1));
-  const auto registers = [&](std::uint64_t one, std::uint64_t worker, bool ended = false) {
+  const auto registers = [&](std::uint64_t one, ProcessIndex worker, bool ended = false) {
     run(actors->on_node_hosts({kA, 1, store->epoch(), {{plain, one, worker, 0, ended}}}, now));
     return got<StopActorAt>().size();
   };

@@ -60,7 +60,7 @@ TEST_F(PlacingTest, AnActorIsPlacedByItsNeedStartedAndSeenByItsWatchers) {
   const ActorLocation seen = last<ActorLocation>(kB);
   EXPECT_EQ(seen.state, ActorState::alive);
   EXPECT_EQ(seen.node, kC);
-  EXPECT_EQ(seen.worker, 41u);
+  EXPECT_EQ(seen.worker, ProcessIndex{41});
   EXPECT_EQ(seen.incarnation >> 32, service->control_epoch());
   say(kB, WatchActor{s.id, false});
   const std::size_t before = told<ActorLocation>(kB).size();

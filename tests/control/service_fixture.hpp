@@ -182,7 +182,7 @@ struct ServiceTest : testing::Test {
     return {};
   }
   void started(std::uint64_t n) {
-    say(placed(n), ActorStarted{ActorId{7, n}, start_of(n).incarnation, 40 + n});
+    say(placed(n), ActorStarted{ActorId{7, n}, start_of(n).incarnation, ProcessIndex::of(40 + n)});
   }
   ActorState state(std::uint64_t n) const { return service->actors().find(ActorId{7, n})->state; }
 };

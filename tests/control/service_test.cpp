@@ -185,7 +185,7 @@ TEST_F(ServiceTest, WhatANodeHostsCountsWhenItsLastPageHasCome) {
     hosts.page = number;
     hosts.more = more;
     for (const std::uint64_t n : actors)
-      hosts.actors.push_back({spec(n, 1), start_of(n).incarnation, 40 + n, 0});
+      hosts.actors.push_back({spec(n, 1), start_of(n).incarnation, ProcessIndex::of(40 + n), 0});
     say(kA, hosts);
   };
   page(0, true, {1});

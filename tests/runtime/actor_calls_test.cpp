@@ -12,8 +12,15 @@ using wire::ActorState;
 
 const ActorId kA{1, 1}, kB{1, 2};
 
+struct SentCall {
+  ProcessIndex worker;
+  int call;
+  bool operator==(const SentCall&) const = default;
+};
+using Sent = std::vector<SentCall>;
+
 struct Recorder final : ActorCalls::Out {
-  std::vector<std::pair<std::uint64_t, int>> sent;
+  Sent sent;
   std::vector<ActorId> watched;
   std::vector<std::pair<int, std::string>> failed;
   std::vector<Outcome> outcomes;  // of the failed calls
@@ -21,10 +28,10 @@ struct Recorder final : ActorCalls::Out {
   bool full = false;
 
   static int name(const ActorCall& call) { return static_cast<int>(call.call.bytes.at(0)); }
-  bool send(std::uint64_t worker, ActorCall& call) override {
+  bool send(ProcessIndex worker, ActorCall& call) override {
     if (full) return false;
     call.sequence = ++sequence;
-    sent.emplace_back(worker, name(call));
+    sent.push_back({worker, name(call)});
     return true;
   }
   void watch(ActorId actor) override { watched.push_back(actor); }
@@ -34,7 +41,6 @@ struct Recorder final : ActorCalls::Out {
   }
 };
 
-using Sent = std::vector<std::pair<std::uint64_t, int>>;
 using Failed = std::vector<std::pair<int, std::string>>;
 
 struct Calls : testing::Test {
@@ -51,7 +57,7 @@ struct Calls : testing::Test {
     calls.submit(std::move(call));
     return raw;
   }
-  void update(ActorState state, std::uint64_t incarnation, std::uint64_t worker = 0) {
+  void update(ActorState state, std::uint64_t incarnation, ProcessIndex worker = 0) {
     wire::ActorUpdate message;
     message.actor = kA;
     message.state = state;
@@ -138,26 +144,27 @@ TEST_F(Calls, SaysOfACallHowTheLifeBeforeEnded) {
 }
 
 TEST_F(Calls, TheWayIsOpenExactlyWhenACallWouldBeSentAtOnce) {
-  EXPECT_EQ(calls.open_way(kA), 0u);
+  EXPECT_EQ(calls.open_way(kA), ProcessIndex{});
   submit(1);
-  EXPECT_EQ(calls.open_way(kA), 0u) << "nobody knows where it lives";
+  EXPECT_EQ(calls.open_way(kA), ProcessIndex{}) << "nobody knows where it lives";
   update(ActorState::alive, 1, 5);
-  EXPECT_EQ(calls.open_way(kA), 5u);
-  EXPECT_EQ(calls.open_way(kB), 0u);
+  EXPECT_EQ(calls.open_way(kA), ProcessIndex{5});
+  EXPECT_EQ(calls.open_way(kB), ProcessIndex{});
   ActorCall* held = submit(2, 1);
-  EXPECT_EQ(calls.open_way(kA), 0u) << "it would overtake one that waits for an argument";
+  EXPECT_EQ(calls.open_way(kA), ProcessIndex{})
+      << "it would overtake one that waits for an argument";
   calls.argument_ready(*held);
-  EXPECT_EQ(calls.open_way(kA), 5u);
+  EXPECT_EQ(calls.open_way(kA), ProcessIndex{5});
   out.full = true;
   submit(3);
-  EXPECT_EQ(calls.open_way(kA), 0u) << "its ring has no room";
+  EXPECT_EQ(calls.open_way(kA), ProcessIndex{}) << "its ring has no room";
   out.full = false;
   calls.writable(5);
-  EXPECT_EQ(calls.open_way(kA), 5u);
+  EXPECT_EQ(calls.open_way(kA), ProcessIndex{5});
   update(ActorState::restarting, 1);
-  EXPECT_EQ(calls.open_way(kA), 0u);
+  EXPECT_EQ(calls.open_way(kA), ProcessIndex{});
   update(ActorState::dead, 1);
-  EXPECT_EQ(calls.open_way(kA), 0u);
+  EXPECT_EQ(calls.open_way(kA), ProcessIndex{});
 }
 
 TEST_F(Calls, WhatWasSentAheadIsUnderWayLikeAnyOther) {
@@ -167,7 +174,7 @@ TEST_F(Calls, WhatWasSentAheadIsUnderWayLikeAnyOther) {
     auto call = std::make_unique<ActorCall>();
     call->actor = kA;
     call->call.bytes.assign(1, static_cast<std::byte>(name));
-    ASSERT_EQ(calls.open_way(kA), 5u);
+    ASSERT_EQ(calls.open_way(kA), ProcessIndex{5});
     call->sequence = ++out.sequence;
     calls.sent(std::move(call));
   }
@@ -379,7 +386,7 @@ TEST_F(Calls, AfterAWordToEndALifeTheNextOneIsCalled) {
   update(ActorState::alive, 5, 50);
   calls.ending_life(kA);
   submit(2);
-  EXPECT_EQ(calls.open_way(kA), 0u);
+  EXPECT_EQ(calls.open_way(kA), ProcessIndex{});
   update(ActorState::alive, 5, 51);  // sent before the agent read the request to end the life
   EXPECT_EQ(out.sent, (Sent{{50, 1}}));
   update(ActorState::restarting, 5);  // the agent's answer to that request

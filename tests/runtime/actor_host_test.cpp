@@ -141,7 +141,7 @@ TEST_F(Host, WhoWatchesAnActorHearsThatItsNodeIsSilent) {
   host.silent(kOther, true);
   host.watch(kA, 6);
   ASSERT_EQ(out.remote.size(), 4u);
-  EXPECT_EQ(out.remote[3].first, 6u);
+  EXPECT_EQ(out.remote[3].first, ProcessIndex{6});
   EXPECT_TRUE(out.silences[3]);
 }
 
@@ -164,7 +164,7 @@ TEST_F(Host, WhatAProcessMakesReachesTheWorkerThatControlChooses) {
   host.worker_ready(kFirst, 3, {0, 1});
   ASSERT_EQ(out.started.size(), 1u);
   const wire::StartActor& start = out.started[0].second;
-  EXPECT_EQ(out.started[0].first, 3u);
+  EXPECT_EQ(out.started[0].first, ProcessIndex{3});
   EXPECT_EQ(start.actor, kA);
   EXPECT_EQ(start.lifetime, kLife);
   EXPECT_EQ(start.incarnation, kFirst);
@@ -181,7 +181,7 @@ TEST_F(Host, WhatAProcessMakesReachesTheWorkerThatControlChooses) {
   host.created(3, {kA, kFirst, nullptr});
   host.created(3, {kA, kFirst, nullptr});  // sent twice
   ASSERT_EQ(out.got<control::ActorStarted>().size(), 1u);
-  EXPECT_EQ(out.got<control::ActorStarted>()[0].worker, 3u);
+  EXPECT_EQ(out.got<control::ActorStarted>()[0].worker, ProcessIndex{3});
   EXPECT_TRUE(host.hosts(3, kA, kFirst));
   EXPECT_FALSE(host.hosts(3, kB, kFirst));
 }
@@ -372,11 +372,11 @@ TEST_F(Host, ControlIsAskedOnceAndAllWatchersAreTold) {
   EXPECT_TRUE(out.published.empty()) << "nothing has changed for them";
   locate(control::ActorState::alive, kFirst);
   ASSERT_EQ(out.published.size(), 2u);
-  EXPECT_EQ(out.published[1].first, 8u);
+  EXPECT_EQ(out.published[1].first, ProcessIndex{8});
   EXPECT_EQ(out.published[1].second.state, wire::ActorState::alive);
-  EXPECT_EQ(out.published[1].second.worker, 3u);
+  EXPECT_EQ(out.published[1].second.worker, ProcessIndex{3});
   host.watch(kA, 9);
-  EXPECT_EQ(out.published.back().first, 9u) << "who comes late is told at once";
+  EXPECT_EQ(out.published.back().first, ProcessIndex{9}) << "who comes late is told at once";
   locate(control::ActorState::pending, 0);  // from a control that does not know the actor yet
   EXPECT_EQ(out.published.size(), 3u);
   locate(control::ActorState::restarting, kSecond);
@@ -405,7 +405,7 @@ TEST_F(Host, TheDeadWatchNothing) {
   EXPECT_FALSE(out.got<control::WatchActor>()[2].on);
   locate(control::ActorState::alive, kFirst, kSelfNode, kB);
   ASSERT_EQ(out.published.size(), 1u);
-  EXPECT_EQ(out.published[0].first, 8u);
+  EXPECT_EQ(out.published[0].first, ProcessIndex{8});
 }
 
 TEST_F(Host, TheArgumentsAreHeldUntilTheActorIsDead) {
@@ -496,9 +496,10 @@ TEST_F(Host, AControlThatWasRestartedIsToldAndAskedAgain) {
   EXPECT_EQ(hosts[0].control_epoch, 2u);
   ASSERT_EQ(hosts[0].actors.size(), 2u);
   EXPECT_EQ(hosts[0].actors[0].incarnation, kFirst);
-  EXPECT_NE(hosts[0].actors[0].worker, 0u);
+  EXPECT_NE(hosts[0].actors[0].worker, ProcessIndex{});
   EXPECT_EQ(hosts[0].actors[1].incarnation, kSecond);
-  EXPECT_EQ(hosts[0].actors[1].worker, 0u) << "a control that knows nothing must not stop it";
+  EXPECT_EQ(hosts[0].actors[1].worker, ProcessIndex{})
+      << "a control that knows nothing must not stop it";
   EXPECT_EQ(hosts[0].actors[0].restarts, 2u);
   EXPECT_EQ(out.got<control::WatchActor>().size(), 2u);
   EXPECT_EQ(out.got<control::HandlesGone>().size(), 1u);
@@ -577,7 +578,7 @@ TEST_F(Host, AKillIsSaidInTheNameOfItsJobAndNotAgainOnceRefused) {
     answer.error = Error(Code::invalid_argument, "another's").shared_info();
     host.replied(answer);
     ASSERT_EQ(out.published.size(), 1u);
-    EXPECT_EQ(out.published[0].first, 8u);
+    EXPECT_EQ(out.published[0].first, ProcessIndex{8});
     EXPECT_EQ(out.published[0].second.state, wire::ActorState::dead) << "of what it hears no more";
     out.sent.clear();
     host.registered(1, 2, 0, now);
@@ -629,7 +630,7 @@ TEST_F(Host, AnEndIsSaidAgainUntilWhatFollowsFromItIsHeard) {
     ASSERT_EQ(hosts[0].actors.size(), 1u);
     EXPECT_TRUE(hosts[0].actors[0].ended);
     EXPECT_EQ(hosts[0].actors[0].incarnation, kFirst);
-    EXPECT_EQ(hosts[0].actors[0].worker, 3u) << "it had started";
+    EXPECT_EQ(hosts[0].actors[0].worker, ProcessIndex{3}) << "it had started";
     EXPECT_EQ(hosts[0].actors[0].restarts, 2u);
     ASSERT_EQ(out.got<control::ActorGone>().size(), 1u);
     EXPECT_EQ(out.got<control::ActorGone>()[0].error->message, "killed by signal 9");

@@ -12,11 +12,11 @@ namespace {
 
 /// A world without leases and without live actors, so that everything waits.
 struct Silent final : TaskManager::Out, ActorCalls::Out {
-  bool send(std::uint64_t, Task&) override { return false; }
-  bool send(std::uint64_t, ActorCall&) override { return false; }
-  void request_lease(std::uint64_t, std::uint32_t) override {}
-  void return_lease(std::uint64_t) override {}
-  void recall(std::uint64_t) override {}
+  bool send(ProcessIndex, Task&) override { return false; }
+  bool send(ProcessIndex, ActorCall&) override { return false; }
+  void request_lease(LeaseKey, std::uint32_t) override {}
+  void return_lease(LeaseId) override {}
+  void recall(ProcessIndex) override {}
   void watch(ActorId) override {}
   void fail(Task&, const Error&) override {}
   void fail(ActorCall&, const Error&) override {}

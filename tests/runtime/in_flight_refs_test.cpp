@@ -155,10 +155,10 @@ TEST(InFlightRefs, TheDeadAreForgottenWhenAllWhoMayNameThemHaveAnswered) {
   InFlightRefs in_flight;
   EXPECT_EQ(in_flight.died(9).forgotten, Forgotten{9}) << "it had no channel";
   EXPECT_TRUE(in_flight.died(kSender, {kReceiver, kOther}).forgotten.empty());
-  EXPECT_EQ(in_flight.arrived(kReceiver, kSender, 3).forgotten, 0u);
+  EXPECT_EQ(in_flight.arrived(kReceiver, kSender, 3).forgotten, ProcessIndex{});
   EXPECT_TRUE(in_flight.adopted(kOther, kSender, {1, 0}, place(1))) << "it has not heard of it";
   EXPECT_EQ(in_flight.arrived(kOther, kSender, 3).forgotten, kSender);
-  EXPECT_EQ(in_flight.arrived(kOther, kSender, 3).forgotten, 0u);
+  EXPECT_EQ(in_flight.arrived(kOther, kSender, 3).forgotten, ProcessIndex{});
   EXPECT_TRUE(in_flight.died(kOther, {kReceiver}).forgotten.empty());
   EXPECT_EQ(in_flight.died(kReceiver).forgotten, (Forgotten{kReceiver, kOther}))
       << "who has died answers nobody";

@@ -67,23 +67,29 @@ TEST(ReadyQueue, HolesAreClosed) {
 
 const detail::Callable kPlain{[](detail::Invocation&) {}, detail::CallableKind::function};
 
+struct SentTask {
+  ProcessIndex worker;
+  int task;
+  bool operator==(const SentTask&) const = default;
+};
+
 struct Recorder final : TaskManager::Out {
-  std::vector<std::pair<std::uint64_t, int>> sent;
-  std::vector<std::uint64_t> recalled;
-  std::vector<std::pair<std::uint64_t, std::uint32_t>> requests;
-  std::map<std::uint64_t, std::uint64_t> sequence, started;
+  std::vector<SentTask> sent;
+  std::vector<ProcessIndex> recalled;
+  std::vector<std::pair<LeaseKey, std::uint32_t>> requests;
+  std::map<ProcessIndex, std::uint64_t> sequence, started;
   int came_back = 0;
   static int name(const Task& task) { return static_cast<int>(task.call.bytes.at(0)); }
-  bool send(std::uint64_t worker, Task& task) override {
+  bool send(ProcessIndex worker, Task& task) override {
     task.sequence = ++sequence[worker];
-    sent.emplace_back(worker, name(task));
+    sent.push_back({worker, name(task)});
     return true;
   }
-  void request_lease(std::uint64_t key, std::uint32_t n) override { requests.emplace_back(key, n); }
-  void return_lease(std::uint64_t) override {}
-  void recall(std::uint64_t worker) override { recalled.push_back(worker); }
+  void request_lease(LeaseKey key, std::uint32_t n) override { requests.emplace_back(key, n); }
+  void return_lease(LeaseId) override {}
+  void recall(ProcessIndex worker) override { recalled.push_back(worker); }
   void fail(Task&, const Error&) override {}
-  bool may_come_back(std::uint64_t worker, std::uint64_t number) override {
+  bool may_come_back(ProcessIndex worker, std::uint64_t number) override {
     return number > started[worker];
   }
   void claim_came_back() override { ++came_back; }
@@ -123,7 +129,7 @@ TEST_F(InPlace, AReadyTaskIsTheWaitersAtOnceAndIsNeverSent) {
   EXPECT_EQ(tasks.queued(), 1u);
   tasks.granted(1, 10, 5, after(0ms));
   ASSERT_EQ(out.sent.size(), 1u);
-  EXPECT_EQ(out.sent[0].second, 2);
+  EXPECT_EQ(out.sent[0].task, 2);
   EXPECT_EQ(tasks.ended_here(*first).get(), first);
   EXPECT_EQ(tasks.claim(*second, after(0ms)), Claim::Answer::wait) << "it is in a ring";
   EXPECT_EQ(tasks.run_here(), 1u);
@@ -147,14 +153,14 @@ TEST_F(InPlace, OneRecallBringsAClaimedTaskBackToItsWaiterBeforeAnythingElse) {
   EXPECT_EQ(tasks.claim(*all[2], after(0ms)), Claim::Answer::wait);
   tasks.recall_claimed();
   tasks.recall_claimed();
-  EXPECT_EQ(out.recalled, std::vector<std::uint64_t>{5});
+  EXPECT_EQ(out.recalled, std::vector<ProcessIndex>{5});
   tasks.granted(1, 11, 6, after(0ms));  // a lease that could take the task
   tasks.handed_back(5, 3, 2, after(0ms));
   EXPECT_EQ(out.came_back, 1);
   EXPECT_TRUE(tasks.claim_returned());
   EXPECT_EQ(tasks.take_returned(after(0ms)), all[2]);
   EXPECT_FALSE(tasks.claim_returned());
-  EXPECT_EQ(out.sent, (std::vector<std::pair<std::uint64_t, int>>{{6, 2}})) << "only the other one";
+  EXPECT_EQ(out.sent, (std::vector<SentTask>{{6, 2}})) << "only the other one";
   tasks.ended_here(*all[2]);
   EXPECT_EQ(tasks.live(), 2u);
 }
@@ -210,7 +216,7 @@ TEST_F(InPlace, APoolWithARecentRunSendsOneCallAWorker) {
   EXPECT_EQ(tasks.take_returned(after(0ms)), waits);
   for (int name = 2; name <= 5; ++name) submit(name);
   EXPECT_EQ(out.sent.size(), 1u);
-  EXPECT_EQ(tasks.open_way(1), 0u);
+  EXPECT_EQ(tasks.open_way(1), ProcessIndex{});
   EXPECT_LE(tasks.tick(after(1ms)), after(10ms));
   EXPECT_EQ(out.sent.size(), 1u);
   tasks.tick(after(10ms));

@@ -208,7 +208,7 @@ TEST_F(Kept, WhoTookItOverMayEndTooUntilNoRetryIsLeft) {
   ASSERT_EQ(said.size(), 6u);
   ASSERT_NE(nth<wire::Rebuild>(5, kNext), nullptr);
   EXPECT_EQ(nth<wire::Rebuild>(5, kNext)->lost, kRemote) << "what was missed at first";
-  somebody = 5;
+  somebody = ProcessIndex{5};
   worker_dies(kNext);  // before the call ran
   EXPECT_EQ(said.size(), 9u);
   kept.made(5, {{}, 10, 0, 0});

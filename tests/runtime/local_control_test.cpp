@@ -125,7 +125,7 @@ TEST_F(PrivateNode, StartsOnceAndTellsWhoAskedBeforeItWasMade) {
   live(kA, 3);
   ASSERT_EQ(out.published.size(), 1u);
   EXPECT_EQ(last().state, ActorState::alive);
-  EXPECT_EQ(last().worker, 3u);
+  EXPECT_EQ(last().worker, ProcessIndex{3});
   EXPECT_FALSE(control.next_deadline());
   EXPECT_EQ(out.remote, 0);
 }
@@ -193,8 +193,8 @@ TEST_F(PrivateNode, ACrashLoopDoesNotEatTheNode) {
     die(worker);
     ASSERT_EQ(last().state, ActorState::pending);
   }
-  EXPECT_GE(worker, 110u);
-  EXPECT_LE(worker, 116u);
+  EXPECT_GE(worker, ProcessIndex{110});
+  EXPECT_LE(worker, ProcessIndex{116});
   EXPECT_EQ(control.take_lines().size(), 2u) << "said of the 4th and of the 8th";
 }
 

@@ -12,9 +12,9 @@ constexpr std::uint64_t kMiB = 1u << 20, kGiB = 1u << 30;
 constexpr Time kNow{100s};
 const MachineMemory kFull{10 * kGiB, 10 * kMiB, "the machine"};
 
-WorkerMemory use(std::uint64_t process, std::uint64_t mib, std::uint64_t asked, Duration since,
+WorkerMemory use(ProcessIndex process, std::uint64_t mib, std::uint64_t asked, Duration since,
                  bool is_actor = false) {
-  return {process, 1000 + process, mib * kMiB, asked * kMiB, Time{since}, is_actor};
+  return {process, 1000 + process.value, mib * kMiB, asked * kMiB, Time{since}, is_actor};
 }
 
 TEST(MemoryGuard, IsShortBelowItsShareOfTheTotal) {
@@ -32,7 +32,7 @@ TEST(MemoryGuard, WhoTakesMoreThanItAskedForEndsFirst) {
       kFull, {use(1, 900, 0, 9s), use(2, 300, 200, 1s), use(3, 250, 200, 5s), use(4, 190, 200, 9s)},
       kNow);
   ASSERT_TRUE(victim);
-  EXPECT_EQ(victim->process, 2u);
+  EXPECT_EQ(victim->process, ProcessIndex{2});
   EXPECT_EQ(victim->why,
             "process 1002 was ended, since of 10240 MiB of the machine only 10 MiB were left; it "
             "used 300 MiB, more than the 200 MiB that it had asked for");
@@ -44,27 +44,28 @@ TEST(MemoryGuard, ThenTheNewestTaskThenTheNewestActor) {
     const auto victim = guard.choose(kFull, uses, kNow);
     return victim ? victim->process : 0;
   };
-  EXPECT_EQ(newest({use(1, 900, 0, 1s), use(2, 10, 100, 3s), use(3, 10, 0, 2s)}), 2u);
-  EXPECT_EQ(newest({use(1, 10, 0, 1s), use(2, 900, 0, 3s, true)}), 1u);
-  EXPECT_EQ(newest({use(1, 10, 0, 1s, true), use(2, 900, 0, 3s, true)}), 2u);
-  EXPECT_EQ(newest({}), 0u);
+  EXPECT_EQ(newest({use(1, 900, 0, 1s), use(2, 10, 100, 3s), use(3, 10, 0, 2s)}), ProcessIndex{2});
+  EXPECT_EQ(newest({use(1, 10, 0, 1s), use(2, 900, 0, 3s, true)}), ProcessIndex{1});
+  EXPECT_EQ(newest({use(1, 10, 0, 1s, true), use(2, 900, 0, 3s, true)}), ProcessIndex{2});
+  EXPECT_EQ(newest({}), ProcessIndex{});
 }
 
 /// The zygote may be too busy to reap the worker that was chosen.
 TEST(MemoryGuard, WhoWasChosenIsNotChosenAgain) {
   MemoryGuard guard({.pause = 1s, .patience = 5s});
   std::vector<WorkerMemory> uses{use(1, 10, 0, 1s), use(2, 10, 0, 2s)};
-  ASSERT_EQ(guard.choose(kFull, uses, kNow)->process, 2u);
+  ASSERT_EQ(guard.choose(kFull, uses, kNow)->process, ProcessIndex{2});
   uses[1].ending = true;
   EXPECT_FALSE(guard.choose(kFull, uses, kNow + 2s)) << "the memory comes back when it has ended";
   const auto next = guard.choose(kFull, uses, kNow + 5s);
   ASSERT_TRUE(next) << "it has not, for too long";
-  EXPECT_EQ(next->process, 1u);
+  EXPECT_EQ(next->process, ProcessIndex{1});
   uses[0].ending = true;
   for (WorkerMemory& one : uses) one.bytes = 0;
   EXPECT_FALSE(guard.choose(kFull, uses, kNow + 20s)) << "zombies have nothing to give";
   uses.push_back(use(3, 10, 0, 1s));
-  EXPECT_EQ(guard.choose(kFull, uses, kNow + 21s)->process, 3u) << "and hold up nobody";
+  EXPECT_EQ(guard.choose(kFull, uses, kNow + 21s)->process, ProcessIndex{3})
+      << "and hold up nobody";
 }
 
 TEST(MemoryGuard, OneAtATime) {

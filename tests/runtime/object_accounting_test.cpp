@@ -37,9 +37,9 @@ TEST(ObjectAccounting, AJobHasWhatItMadeUntilItIsFreed) {
   accounting.freed(1, 0, 10, kNow);
   EXPECT_EQ(accounting.bytes_of(1), 0u);
   int jobs = 0;
-  accounting.each_job([&](std::uint64_t job, std::uint64_t bytes) {
+  accounting.each_job([&](JobNumber job, std::uint64_t bytes) {
     ++jobs;
-    EXPECT_EQ(job, 2u);
+    EXPECT_EQ(job, JobNumber{2});
     EXPECT_EQ(bytes, 5u);
   });
   EXPECT_EQ(jobs, 1);

@@ -12,7 +12,7 @@
 namespace troupe::agent::reference_table_model_test {
 namespace {
 
-constexpr ProcessIndex kProcesses = 4;  // 1 to 4; kSelf holds for a name
+constexpr std::uint64_t kProcesses = 4;  // 1 to 4; kSelf holds for a name
 
 struct Recorder final : ReferenceTable::Out {
   std::multiset<std::uint64_t> freed;
@@ -74,8 +74,8 @@ TEST(ReferencesModel, WhatCanBeReachedIsKeptAndTheRestIsFreedOnce) {
     const Error reason(Code::worker_died, "killed");
     for (const std::uint32_t step : steps) {
       const std::uint32_t value = step / 16;
-      const ProcessIndex process = 1 + value % kProcesses;
-      const ProcessIndex other = 1 + value / 4 % kProcesses;
+      const ProcessIndex process = ProcessIndex::of(1 + value % kProcesses);
+      const ProcessIndex other = ProcessIndex::of(1 + value / 4 % kProcesses);
       if (dead.count(process) != 0) continue;
       const std::vector<std::uint64_t> held = model.held_by(process);
       const std::uint64_t one = held.empty() ? 0 : held[value / 16 % held.size()];

@@ -215,7 +215,7 @@ TEST_F(References, TheForgottenStayDeadToWhatTheyMade) {
   references.promote(1, kX, {}, {});
   references.promote(2, kY, shared(7), {});
   references.await(kX, 2);
-  for (const ProcessIndex process : {2, 1}) {
+  for (const ProcessIndex process : {ProcessIndex{2}, ProcessIndex{1}}) {
     references.hold(kY, 3, +1);
     references.process_died(process, died);
     EXPECT_TRUE(references.is_dead(process));

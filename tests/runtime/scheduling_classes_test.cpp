@@ -31,38 +31,38 @@ TEST(SchedulingClasses, TheNodeWithMostBytesCounts) {
 
 TEST(SchedulingClasses, TasksThatBelongElsewhereHaveKeysOfTheirOwn) {
   SchedulingClasses classes;
-  const std::uint64_t there = classes.place(0, at(kThere, kMiB), kHere);
-  EXPECT_NE(there, 0u);
+  const LeaseKey there = classes.place(0, at(kThere, kMiB), kHere);
+  EXPECT_NE(there, LeaseKey{});
   EXPECT_EQ(classes.at(there).near, kThere);
   EXPECT_EQ(classes.at(there).bytes, kMiB);
   EXPECT_EQ(classes.place(0, at(kThere, 2 * kMiB), kHere), there);
-  const std::uint64_t other = classes.place(there, at(kElsewhere, kMiB), kHere);
+  const LeaseKey other = classes.place(there, at(kElsewhere, kMiB), kHere);
   EXPECT_NE(other, there) << "a task that runs again, after its argument was lost and made anew";
   EXPECT_EQ(classes.place(other, at(kThere, kMiB), kHere), there);
-  EXPECT_EQ(classes.place(other, Nearest(), kHere), 0u);
+  EXPECT_EQ(classes.place(other, Nearest(), kHere), LeaseKey{});
 }
 
 TEST(SchedulingClasses, SmallArgumentsMoveAndLocalOnesKeepThePlainKey) {
   SchedulingClasses classes;
-  EXPECT_EQ(classes.place(0, at(kThere, SchedulingClasses::kWorthIt - 1), kHere), 0u);
+  EXPECT_EQ(classes.place(0, at(kThere, SchedulingClasses::kWorthIt - 1), kHere), LeaseKey{});
   EXPECT_EQ(classes.at(0).bytes, 0u);
-  EXPECT_EQ(classes.place(0, at(kHere, kMiB), kHere), 0u);
+  EXPECT_EQ(classes.place(0, at(kHere, kMiB), kHere), LeaseKey{});
   EXPECT_EQ(classes.at(0).near, kHere);
-  EXPECT_EQ(classes.place(0, Nearest(), kHere), 0u);
+  EXPECT_EQ(classes.place(0, Nearest(), kHere), LeaseKey{});
   EXPECT_FALSE(classes.at(0).near) << "what was placed last counts";
-  EXPECT_EQ(classes.place(0, at(NodeId{}, kMiB), kHere), 0u) << "nobody knows where";
+  EXPECT_EQ(classes.place(0, at(NodeId{}, kMiB), kHere), LeaseKey{}) << "nobody knows where";
 }
 
 TEST(SchedulingClasses, AShapeHasOneKeyWhateverBelongsWhere) {
   SchedulingClasses classes;
   wire::ResourceDemand two;
   two.cpus = 20'000;
-  EXPECT_EQ(classes.key_for(wire::ResourceDemand{}), 0u);
-  const std::uint64_t there = classes.place(0, at(kThere, kMiB), kHere);
-  const std::uint64_t plain = classes.key_for(two);
-  EXPECT_EQ(classes.key_for(wire::ResourceDemand{}), 0u);
+  EXPECT_EQ(classes.key_for(wire::ResourceDemand{}), LeaseKey{});
+  const LeaseKey there = classes.place(0, at(kThere, kMiB), kHere);
+  const LeaseKey plain = classes.key_for(two);
+  EXPECT_EQ(classes.key_for(wire::ResourceDemand{}), LeaseKey{});
   EXPECT_EQ(classes.key_for(two), plain);
-  const std::uint64_t two_there = classes.place(plain, at(kThere, kMiB), kHere);
+  const LeaseKey two_there = classes.place(plain, at(kThere, kMiB), kHere);
   EXPECT_NE(two_there, there);
   EXPECT_EQ(classes.at(two_there).demand, two);
   EXPECT_EQ(classes.key_for(two), plain);
@@ -72,8 +72,8 @@ TEST(SchedulingClasses, AKeyThatNobodyUsesIsForgottenAndNotGivenOutAgain) {
   SchedulingClasses classes;
   wire::ResourceDemand two;
   two.cpus = 20'000;
-  const std::uint64_t plain = classes.key_for(two);
-  const std::uint64_t there = classes.place(plain, at(kThere, kMiB), kHere);
+  const LeaseKey plain = classes.key_for(two);
+  const LeaseKey there = classes.place(plain, at(kThere, kMiB), kHere);
   classes.forget(plain);
   EXPECT_TRUE(classes.knows(plain)) << "the other has its demand from it";
   EXPECT_EQ(classes.place(there, Nearest(), kHere), plain) << "it is used again";
@@ -81,11 +81,11 @@ TEST(SchedulingClasses, AKeyThatNobodyUsesIsForgottenAndNotGivenOutAgain) {
   EXPECT_FALSE(classes.knows(there));
   EXPECT_NE(classes.place(plain, at(kThere, kMiB), kHere), there);
   classes.forget(plain);
-  classes.forget(there + 1);
+  classes.forget(LeaseKey::of(there.value + 1));
   classes.forget(0);
   EXPECT_EQ(classes.size(), 1u) << "only the default demand is left";
   EXPECT_TRUE(classes.knows(0));
-  EXPECT_GT(classes.key_for(two), there + 1);
+  EXPECT_GT(classes.key_for(two), LeaseKey::of(there.value + 1));
 }
 
 TEST(SchedulingClasses, NodesHaveSmallNumbers) {

@@ -41,7 +41,7 @@ struct Table : LeaseTable {
     }
     return all;
   }
-  WorkerId last_worker = 0;
+  WorkerId last_worker;
 };
 
 LeaseOptions options(double cpus, std::uint32_t max_workers, double gpus = 0) {
@@ -58,7 +58,7 @@ TEST(Leases, GrantsWhatFitsAndReusesWorkers) {
   ASSERT_EQ(grants.size(), 2u);
   EXPECT_EQ(table.explain(10, 1),
             "waits for 1 CPU: of the 1 node(s) that have it, none has more than 0 free");
-  EXPECT_EQ(table.holder_of(grants[0].lease), 10u);
+  EXPECT_EQ(table.holder_of(grants[0].lease), OwnerId{10});
   table.returned(grants[0].lease, table.now);
   EXPECT_FALSE(table.holder_of(grants[0].lease));
   const auto next = pick<Granted>(table.settle());
@@ -85,7 +85,7 @@ TEST(Leases, AChainThreeDeepOnOneCpuFinishes) {
   for (int depth = 0; depth < 3; ++depth) {
     // The caller (the driver, then each worker) requests a lease for the next level and blocks on
     // it.
-    table.request(100 + static_cast<OwnerId>(depth), 1, demand(1), 1, table.now);
+    table.request(OwnerId::of(100 + static_cast<std::uint64_t>(depth)), 1, demand(1), 1, table.now);
     for (int i = 0; i < 5 && chain.size() <= static_cast<std::size_t>(depth); ++i) {
       const auto grants = pick<Granted>(table.settle());
       chain.insert(chain.end(), grants.begin(), grants.end());
@@ -129,8 +129,8 @@ TEST(Leases, AnUnblockedTaskResumesAtOnceAndNothingIsGrantedUntilBalanced) {
 TEST(Leases, ExtraWorkersForBlockedChainsStartAtALimitedRateNeverZero) {
   Table table(options(1, 1));
   std::vector<Time> starts;
-  for (OwnerId depth = 0; depth < 6; ++depth) {
-    table.request(depth + 1, 1, demand(1), 1, table.now);
+  for (OwnerId owner = 1; owner <= 6; ++owner) {
+    table.request(owner, 1, demand(1), 1, table.now);
     auto grants = pick<Granted>(table.settle());
     while (grants.empty()) {
       ASSERT_TRUE(table.next_deadline().has_value());
@@ -153,12 +153,12 @@ TEST(Leases, IdleLeasesAreReclaimedWhenOthersWait) {
   table.request(2, 1, demand(1), 1, table.now);
   const auto reclaims = pick<ReclaimLease>(table.settle());
   ASSERT_EQ(reclaims.size(), 1u);
-  EXPECT_EQ(reclaims[0].owner, 1u);
+  EXPECT_EQ(reclaims[0].owner, OwnerId{1});
   EXPECT_EQ(reclaims[0].lease, held.lease);
   table.on_timer(table.now);
   EXPECT_TRUE(pick<ReclaimLease>(table.settle()).empty());  // the lease is reclaimed once only
   table.returned(held.lease, table.now);
-  EXPECT_EQ(pick<Granted>(table.settle())[0].owner, 2u);
+  EXPECT_EQ(pick<Granted>(table.settle())[0].owner, OwnerId{2});
 }
 
 TEST(Leases, OwnersTakeTurns) {
@@ -321,7 +321,7 @@ TEST(Leases, WhatWasSpilledLaterToASilentNodeCountsThereForLonger) {
   ResourceDemand there = demand(1);
   there.placement = Placement::node;
   there.node = node_id(2);
-  for (const OwnerId owner : {1, 2}) {
+  for (const OwnerId owner : {OwnerId{1}, OwnerId{2}}) {
     table.request(owner, 1, there, 1, table.now);
     ASSERT_EQ(pick<Spilled>(table.settle()).size(), 1u);
     table.now += 300ms;
@@ -371,7 +371,7 @@ TEST(Leases, ASpilledRequestThatWaitsGoesBackWhenAnotherNodeHasRoom) {
   table.update_node(node(3, 4), table.now);
   const auto refused = pick<Refused>(table.settle());
   ASSERT_EQ(refused.size(), 1u);
-  EXPECT_EQ(refused[0].owner, 9u);
+  EXPECT_EQ(refused[0].owner, OwnerId{9});
   EXPECT_EQ(refused[0].count, 2u);
   ResourceDemand here = demand(1);
   here.placement = Placement::node;
@@ -427,7 +427,7 @@ TEST(LeaseJobs, AWorkerServesItsJobOnlyAndAnIdleOneMakesPlace) {
   ASSERT_EQ(pick<StopWorker>(events).size(), 1u);
   EXPECT_EQ(pick<StopWorker>(events)[0].worker, first.worker);
   ASSERT_EQ(pick<StartWorker>(events).size(), 1u);
-  EXPECT_EQ(pick<StartWorker>(events)[0].job, 8u);
+  EXPECT_EQ(pick<StartWorker>(events)[0].job, JobNumber{8});
   ASSERT_EQ(pick<Granted>(events).size(), 1u);
   EXPECT_NE(pick<Granted>(events)[0].worker, first.worker);
 }
@@ -518,7 +518,7 @@ TEST(LeaseJobs, AJobsEndStopsItsIdleWorkersAndThoseUnderWay) {
   const auto events = table.settle();
   EXPECT_EQ(pick<StopWorker>(events).size(), 2u);
   ASSERT_EQ(pick<Granted>(events).size(), 1u);
-  EXPECT_EQ(pick<Granted>(events)[0].owner, 2u);
+  EXPECT_EQ(pick<Granted>(events)[0].owner, OwnerId{2});
   table.owner_died(1, table.now);
   ASSERT_EQ(pick<StopWorker>(table.settle()).size(), 1u);
   table.worker_died(grant.worker, table.now);
@@ -550,9 +550,9 @@ TEST(LeaseJobs, AnActorOfAnEndedJobStillGetsItsWorker) {
   table.worker_started(102, table.now, true, 1);
   const auto events = table.settle();
   ASSERT_EQ(pick<Granted>(events).size(), 1u);
-  EXPECT_EQ(pick<Granted>(events)[0].worker, 101u);
+  EXPECT_EQ(pick<Granted>(events)[0].worker, WorkerId{101});
   ASSERT_EQ(pick<StopWorker>(events).size(), 1u);
-  EXPECT_EQ(pick<StopWorker>(events)[0].worker, 102u);
+  EXPECT_EQ(pick<StopWorker>(events)[0].worker, WorkerId{102});
 }
 
 // The table is told of the job's end while its actor still waits for a worker.
@@ -568,12 +568,12 @@ TEST(LeaseJobs, AWorkerForAnActorThatEndsBeforeItGetsItStops) {
   table.job_ended(1, table.now);
   auto events = table.settle();
   ASSERT_EQ(pick<Granted>(events).size(), 1u);
-  ASSERT_EQ(pick<Granted>(events)[0].worker, 200u);
+  ASSERT_EQ(pick<Granted>(events)[0].worker, WorkerId{200});
   EXPECT_TRUE(pick<StopWorker>(events).empty()) << "the actor waits for it";
   table.request(1, 1, demand(1), 0, table.now, kind);
   events = table.settle();
   ASSERT_EQ(pick<StopWorker>(events).size(), 1u);
-  EXPECT_EQ(pick<StopWorker>(events)[0].worker, 101u);
+  EXPECT_EQ(pick<StopWorker>(events)[0].worker, WorkerId{101});
 }
 
 TEST(Leases, ARequestThatNoNodeCanGrantIsRefusedAndTheTableGoesOn) {
@@ -586,7 +586,7 @@ TEST(Leases, ARequestThatNoNodeCanGrantIsRefusedAndTheTableGoesOn) {
   requests[1].need.custom = {{"tpu", kUnit}, {"tpu", kUnit}};  // each amount alone fits
   requests[2].need.cpus = std::numeric_limits<std::int64_t>::min();
   requests[3].need.custom = {{"tpu", std::numeric_limits<std::int64_t>::max()}, {"tpu", 2}};
-  std::uint64_t key = 0;
+  LeaseKey key;
   for (const ResourceDemand& request : requests) table.request(1, ++key, request, 1, Time{});
   table.worker_started(7, Time{});
   std::size_t refused = 0;
@@ -706,10 +706,10 @@ TEST(Leases, ABlockedWorkerThatKeptItsResourcesWouldBeNoticed) {
 struct Task {
   int depth = 0, children_left = 0;
   int parent = -1;
-  JobNumber job = 0;
+  JobNumber job;
   bool started = false, done = false, waiting = false;
-  LeaseId lease = 0;
-  WorkerId worker = 0;
+  LeaseId lease;
+  WorkerId worker;
 };
 
 struct Forest {
@@ -718,7 +718,7 @@ struct Forest {
   Time now{};
   std::vector<Task> tasks;
   std::vector<ResourceDemand> demands;
-  WorkerId next_worker = 0;
+  WorkerId next_worker;
   std::size_t finished = 0;
   int deaths = 0;
   int displaced = 0;
@@ -736,7 +736,8 @@ struct Forest {
     Task task;
     task.parent = parent;
     task.depth = depth;
-    task.job = parent < 0 ? random.below(jobs) : tasks[static_cast<std::size_t>(parent)].job;
+    task.job = parent < 0 ? JobNumber::of(random.below(jobs))
+                          : tasks[static_cast<std::size_t>(parent)].job;
     tasks.push_back(task);
     demands.push_back(
         demand(static_cast<double>(random.below(11)) / 10,
@@ -745,8 +746,9 @@ struct Forest {
     return static_cast<int>(tasks.size()) - 1;
   }
   void request(int id) {
-    table.request(1000, static_cast<std::uint64_t>(id), demands[static_cast<std::size_t>(id)], 1,
-                  now, of_job(tasks[static_cast<std::size_t>(id)].job));
+    table.request(1000, LeaseKey::of(static_cast<std::uint64_t>(id)),
+                  demands[static_cast<std::size_t>(id)], 1, now,
+                  of_job(tasks[static_cast<std::size_t>(id)].job));
   }
   void run() {
     for (auto roots = 1 + random.below(4); roots > 0; --roots) add(-1, 3);
@@ -779,7 +781,7 @@ struct Forest {
       worker_jobs[++next_worker] = start->job;
       table.worker_started(next_worker, now, false, start->job);
     } else if (const auto* granted = std::get_if<Granted>(&event)) {
-      Task& task = tasks[granted->key];
+      Task& task = tasks[granted->key.value];
       ASSERT_EQ(worker_jobs.at(granted->worker), task.job) << "a worker of another job";
       task.started = true;
       task.lease = granted->lease;

@@ -16,28 +16,34 @@ Time at(Duration d) {
   return Time{} + d;
 }
 
+struct SentTask {
+  ProcessIndex worker;
+  std::uint32_t attempt;
+  bool operator==(const SentTask&) const = default;
+};
+using Sent = std::vector<SentTask>;
+
 struct Recorder final : TaskManager::Out {
-  std::vector<std::pair<std::uint64_t, std::uint32_t>> sent;  // worker, attempt
-  std::vector<std::uint64_t> returned, recalled;
+  Sent sent;
+  std::vector<LeaseId> returned;
+  std::vector<ProcessIndex> recalled;
   std::vector<Code> failed;
   std::uint32_t wanted = 0;
   std::uint64_t sequence = 0;
 
-  bool send(std::uint64_t worker, Task& task) override {
+  bool send(ProcessIndex worker, Task& task) override {
     task.sequence = ++sequence;
-    sent.emplace_back(worker, task.attempt);
+    sent.push_back({worker, task.attempt});
     return true;
   }
-  void request_lease(std::uint64_t, std::uint32_t backlog) override { wanted = backlog; }
-  void return_lease(std::uint64_t lease) override { returned.push_back(lease); }
-  void recall(std::uint64_t worker) override { recalled.push_back(worker); }
+  void request_lease(LeaseKey, std::uint32_t backlog) override { wanted = backlog; }
+  void return_lease(LeaseId lease) override { returned.push_back(lease); }
+  void recall(ProcessIndex worker) override { recalled.push_back(worker); }
   void fail(Task&, const Error& error) override { failed.push_back(error.code()); }
 };
 
-using Sent = std::vector<std::pair<std::uint64_t, std::uint32_t>>;
-
-constexpr std::uint64_t kFirst = 5;  // workers
-constexpr std::uint64_t kSecond = 6;
+constexpr ProcessIndex kFirst = 5;  // workers
+constexpr ProcessIndex kSecond = 6;
 
 struct SecondAttempts : testing::Test {
   Recorder out;

@@ -9,6 +9,8 @@ namespace {
 
 using namespace std::chrono_literals;
 using namespace troupe::scheduling;
+using troupe::JobNumber;
+using troupe::LeaseKey;
 using troupe::NodeId;
 using troupe::Time;
 
@@ -31,7 +33,7 @@ struct ShortOfProcesses : testing::Test {
         if (const auto* no = std::get_if<Refused>(&event)) refused.push_back(*no);
       }
   }
-  void actor(std::uint64_t key) {
+  void actor(LeaseKey key) {
     table.request(7, key, {}, 1, now, {.spilled = false, .dedicated = true, .job = kJob});
     serve();
   }
@@ -52,25 +54,25 @@ struct ShortOfProcesses : testing::Test {
                     .max_processes = 3,
                     .process_limit = "the test allows 3"},
                    NodeId{0, 1}};
-  WorkerId last_worker = 0;
+  WorkerId last_worker;
   std::vector<Granted> granted;
   std::vector<Refused> refused;
 };
 
 TEST_F(ShortOfProcesses, OnlyWhoDoesNotFitIsRefusedByTheNameOfTheLimit) {
-  for (std::uint64_t key = 1; key <= 4; ++key) actor(key);
+  for (LeaseKey key = 1; key <= 4; ++key) actor(key);
   EXPECT_EQ(granted.size(), 3u);
   EXPECT_NE(table.explain(7, 4).find("the test allows 3"), std::string::npos);
   pass(4s);
   EXPECT_TRUE(refused.empty());
   pass(2s);
   ASSERT_EQ(refused.size(), 1u);
-  EXPECT_EQ(refused[0].key, 4u);
+  EXPECT_EQ(refused[0].key, LeaseKey{4});
   EXPECT_NE(refused[0].why.find("the test allows 3"), std::string::npos);
 }
 
 TEST_F(ShortOfProcesses, APlaceThatComesFreeIsUsed) {
-  for (std::uint64_t key = 1; key <= 5; ++key) actor(key);
+  for (LeaseKey key = 1; key <= 5; ++key) actor(key);
   pass(4s);
   table.worker_died(granted[0].worker, now);
   serve();
@@ -97,7 +99,7 @@ TEST_F(ShortOfProcesses, ATaskWaitsForAWorkerOfItsJobThatRuns) {
   serve();
   pass(6s);
   ASSERT_EQ(refused.size(), 1u);
-  EXPECT_EQ(refused[0].owner, 8u);
+  EXPECT_EQ(refused[0].owner, OwnerId{8});
 }
 
 TEST_F(ShortOfProcesses, AForkThatTheSystemRefusesIsTriedAgainAndThenRefused) {

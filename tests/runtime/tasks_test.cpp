@@ -17,41 +17,53 @@ Time at(Duration d) {
   return Time{} + d;
 }
 
+struct SentTask {
+  ProcessIndex worker;
+  int task;
+  bool operator==(const SentTask&) const = default;
+};
+struct LeaseRequest {
+  LeaseKey key;
+  std::uint32_t backlog;
+  bool operator==(const LeaseRequest&) const = default;
+};
+using Sent = std::vector<SentTask>;
+using Requests = std::vector<LeaseRequest>;
+
 /// Records effects. A task's name is the one byte in its call.bytes.
 struct Recorder final : TaskManager::Out {
-  std::vector<std::pair<std::uint64_t, int>> sent;  // worker, task
-  std::vector<std::pair<std::uint64_t, std::uint32_t>> requests;
-  std::vector<std::uint64_t> returned, recalled;
+  Sent sent;
+  Requests requests;
+  std::vector<LeaseId> returned;
+  std::vector<ProcessIndex> recalled;
   std::size_t returned_by_then = 0;  // leases returned before the last request
   std::vector<int> failed;
   Code last = Code::internal;     // of the last failure
   std::vector<Outcome> outcomes;  // of the failures
-  std::map<std::uint64_t, std::uint64_t> sequence;
-  std::set<std::uint64_t> full, forgotten;
+  std::map<ProcessIndex, std::uint64_t> sequence;
+  std::set<ProcessIndex> full;
+  std::set<LeaseKey> forgotten;
 
   static int name(const Task& task) { return static_cast<int>(task.call.bytes.at(0)); }
-  bool send(std::uint64_t worker, Task& task) override {
+  bool send(ProcessIndex worker, Task& task) override {
     if (full.count(worker) != 0) return false;
     task.sequence = ++sequence[worker];
-    sent.emplace_back(worker, name(task));
+    sent.push_back({worker, name(task)});
     return true;
   }
-  void request_lease(std::uint64_t key, std::uint32_t backlog) override {
-    requests.emplace_back(key, backlog);
+  void request_lease(LeaseKey key, std::uint32_t backlog) override {
+    requests.push_back({key, backlog});
     returned_by_then = returned.size();
   }
-  void unused(std::uint64_t key) override { forgotten.insert(key); }
-  void return_lease(std::uint64_t lease) override { returned.push_back(lease); }
-  void recall(std::uint64_t worker) override { recalled.push_back(worker); }
+  void unused(LeaseKey key) override { forgotten.insert(key); }
+  void return_lease(LeaseId lease) override { returned.push_back(lease); }
+  void recall(ProcessIndex worker) override { recalled.push_back(worker); }
   void fail(Task& task, const Error& error) override {
     failed.push_back(name(task));
     last = error.code();
     outcomes.push_back(error.outcome());
   }
 };
-
-using Sent = std::vector<std::pair<std::uint64_t, int>>;
-using Requests = std::vector<std::pair<std::uint64_t, std::uint32_t>>;
 
 struct Tasks : testing::Test {
   Recorder out;
@@ -88,7 +100,7 @@ TEST_F(Tasks, AsksOnceThenWhenItDoublesAndWithdrawsWhenDrained) {
   tasks.granted(1, 10, 5, at(0ms));
   tasks.ended(5, 1, 1us, at(0ms));  // short, so the other calls follow without waiting
   EXPECT_EQ(out.sent.size(), 5u);
-  EXPECT_EQ(out.requests.back(), (std::pair<std::uint64_t, std::uint32_t>{1, 0}));
+  EXPECT_EQ(out.requests.back(), (LeaseRequest{1, 0}));
   EXPECT_EQ(tasks.queued(), 0u);
   EXPECT_EQ(tasks.live(), 4u);
 }
@@ -104,22 +116,22 @@ TEST_F(Tasks, DepthFollowsTheTimeOfTheCalls) {
 }
 
 TEST_F(Tasks, TheWayIsOpenExactlyWhenATaskWouldBeSentAtOnce) {
-  EXPECT_EQ(tasks.open_way(1), 0u);
+  EXPECT_EQ(tasks.open_way(1), ProcessIndex{});
   submit(1);
-  EXPECT_EQ(tasks.open_way(1), 0u) << "no lease";
+  EXPECT_EQ(tasks.open_way(1), ProcessIndex{}) << "no lease";
   tasks.granted(1, 10, 5, at(0ms));
-  EXPECT_EQ(tasks.open_way(1), 0u) << "one at a time until something is known";
+  EXPECT_EQ(tasks.open_way(1), ProcessIndex{}) << "one at a time until something is known";
   tasks.ended(5, 1, 1us, at(0ms));
-  EXPECT_EQ(tasks.open_way(1), 5u);
-  EXPECT_EQ(tasks.open_way(2), 0u);
+  EXPECT_EQ(tasks.open_way(1), ProcessIndex{5});
+  EXPECT_EQ(tasks.open_way(2), ProcessIndex{});
   out.full.insert(5);
   submit(2);
-  EXPECT_EQ(tasks.open_way(1), 0u) << "it would overtake one that waits";
+  EXPECT_EQ(tasks.open_way(1), ProcessIndex{}) << "it would overtake one that waits";
   out.full.clear();
   tasks.writable(5, at(0ms));
-  EXPECT_EQ(tasks.open_way(1), 5u);
+  EXPECT_EQ(tasks.open_way(1), ProcessIndex{5});
   tasks.reclaim(10, at(0ms));
-  EXPECT_EQ(tasks.open_way(1), 0u);
+  EXPECT_EQ(tasks.open_way(1), ProcessIndex{});
 }
 
 TEST_F(Tasks, WhatWasSentAheadIsInFlightLikeAnyOther) {
@@ -155,7 +167,7 @@ TEST_F(Tasks, ALostGrantIsAskedForAgain) {
 TEST_F(Tasks, ReclaimedWhileBusyGetsNothingNewAndGoesBackAtItsEnd) {
   stream(1, 2);
   tasks.reclaim(10, at(1ms));
-  EXPECT_EQ(out.recalled, std::vector<std::uint64_t>{5});
+  EXPECT_EQ(out.recalled, std::vector<ProcessIndex>{5});
   tasks.reclaim(10, at(1ms));
   EXPECT_EQ(out.recalled.size(), 1u) << "one recall is enough";
   submit(3);
@@ -163,9 +175,9 @@ TEST_F(Tasks, ReclaimedWhileBusyGetsNothingNewAndGoesBackAtItsEnd) {
   tasks.ended(5, 2, 1us, at(1ms));
   EXPECT_TRUE(out.returned.empty());
   tasks.ended(5, 3, 1us, at(1ms));
-  EXPECT_EQ(out.returned, std::vector<std::uint64_t>{10});
+  EXPECT_EQ(out.returned, std::vector<LeaseId>{10});
   EXPECT_FALSE(tasks.has_worker(5));
-  EXPECT_EQ(out.requests.back().second, 1u) << "the third waits for another lease";
+  EXPECT_EQ(out.requests.back().backlog, 1u) << "the third waits for another lease";
 }
 
 TEST_F(Tasks, ReclaimedWhileIdleGoesBackAtOnce) {
@@ -173,7 +185,7 @@ TEST_F(Tasks, ReclaimedWhileIdleGoesBackAtOnce) {
   tasks.reclaim(77, at(0ms));
   EXPECT_TRUE(out.returned.empty());
   tasks.reclaim(10, at(0ms));
-  EXPECT_EQ(out.returned, std::vector<std::uint64_t>{10});
+  EXPECT_EQ(out.returned, std::vector<LeaseId>{10});
 }
 
 TEST_F(Tasks, HandBackOfAReclaimedLeaseReturnsItAndKeepsOrder) {
@@ -181,7 +193,7 @@ TEST_F(Tasks, HandBackOfAReclaimedLeaseReturnsItAndKeepsOrder) {
   submit(4);
   tasks.reclaim(10, at(0ms));
   tasks.handed_back(5, 2, 4, at(0ms));
-  EXPECT_EQ(out.returned, std::vector<std::uint64_t>{10});
+  EXPECT_EQ(out.returned, std::vector<LeaseId>{10});
   EXPECT_EQ(tasks.queued(), 4u);
   out.sent.clear();
   tasks.granted(1, 11, 6, at(0ms));
@@ -192,7 +204,7 @@ TEST_F(Tasks, ARetryThatEmptiesAReclaimedLeaseReturnsIt) {
   stream(1, 1);
   tasks.reclaim(10, at(0ms));
   EXPECT_TRUE(tasks.retry(5, 2, at(0ms)));
-  EXPECT_EQ(out.returned, std::vector<std::uint64_t>{10});
+  EXPECT_EQ(out.returned, std::vector<LeaseId>{10});
   EXPECT_EQ(tasks.queued(), 1u);
 }
 
@@ -305,7 +317,7 @@ TEST_F(Tasks, RecallsOnlyWhenSomebodyElseCouldTakeTheWork) {
   tasks.granted(1, 11, 6, at(2ms));
   (void)tasks.tick(at(2ms));
   (void)tasks.tick(at(3ms));
-  EXPECT_EQ(out.recalled, std::vector<std::uint64_t>{5});
+  EXPECT_EQ(out.recalled, std::vector<ProcessIndex>{5});
   tasks.handed_back(5, 3, 2, at(3ms));
   EXPECT_EQ(out.sent, (Sent{{6, 2}, {6, 3}}));
 }
@@ -318,7 +330,7 @@ TEST_F(Tasks, AnIdleLeaseGoesBackAfterFiftyMilliseconds) {
   EXPECT_EQ(tasks.tick(at(59ms)), at(60ms));
   EXPECT_TRUE(out.returned.empty());
   EXPECT_EQ(tasks.tick(at(60ms)), Time::max());
-  EXPECT_EQ(out.returned, std::vector<std::uint64_t>{10});
+  EXPECT_EQ(out.returned, std::vector<LeaseId>{10});
 }
 
 TEST_F(Tasks, AnIdleLeaseGoesBackBeforeATaskOfAnotherDemandAsks) {
@@ -327,8 +339,8 @@ TEST_F(Tasks, AnIdleLeaseGoesBackBeforeATaskOfAnotherDemandAsks) {
   submit(2, 0, 3, 2, at(10ms) + 500us);
   EXPECT_TRUE(out.returned.empty()) << "demands that take turns keep their leases";
   submit(3, 0, 3, 3, at(11ms));
-  EXPECT_EQ(out.requests.back(), (std::pair<std::uint64_t, std::uint32_t>{3, 1}));
-  EXPECT_EQ(out.returned, std::vector<std::uint64_t>{10});
+  EXPECT_EQ(out.requests.back(), (LeaseRequest{3, 1}));
+  EXPECT_EQ(out.returned, std::vector<LeaseId>{10});
   EXPECT_EQ(out.returned_by_then, 1u);
   tasks.granted(3, 11, 6, at(12ms));
   submit(4, 0, 3, 4, at(20ms));
@@ -349,10 +361,10 @@ TEST_F(Tasks, InventedInputsChangeNothing) {
 TEST_F(Tasks, ATaskThatKilledThreeWorkersIsNotTriedAgain) {
   submit(1, 0, -1);
   submit(2, 0, -1);
-  std::uint64_t worker = 0;
+  ProcessIndex worker;
   const auto dies = [&](bool alone) {
     ++worker;
-    tasks.granted(1, 10 + worker, worker, at(0ms));
+    tasks.granted(1, LeaseId::of(10 + worker.value), worker, at(0ms));
     tasks.worker_died(worker, 1, died, alone, at(0ms));
   };
   dies(true);
@@ -363,7 +375,7 @@ TEST_F(Tasks, ATaskThatKilledThreeWorkersIsNotTriedAgain) {
   EXPECT_EQ(out.failed, std::vector<int>{1});
   EXPECT_EQ(out.last, Code::poison_task);
   tasks.granted(1, 20, 20, at(0ms));
-  EXPECT_EQ(out.sent.back(), (std::pair<std::uint64_t, int>{20, 2})) << "the other one goes on";
+  EXPECT_EQ(out.sent.back(), (SentTask{20, 2})) << "the other one goes on";
 }
 
 // An argument was lost. The task has not run, and runs when the argument is there again.
@@ -391,8 +403,9 @@ TEST_F(Tasks, KeysThatNobodyUsesAreForgottenButForTheLastOnes) {
     task->key = key;
     task->call.bytes.assign(1, std::byte{1});
     tasks.submit(std::move(task), now);
-    tasks.granted(key, key, key, now);
-    if (ends) tasks.ended(key, 1, 1ms, now);
+    const ProcessIndex worker = ProcessIndex::of(key);
+    tasks.granted(LeaseKey::of(key), LeaseId::of(key), worker, now);
+    if (ends) tasks.ended(worker, 1, 1ms, now);
   };
   run(1, false);  // goes on
   auto waits = std::make_unique<Task>();

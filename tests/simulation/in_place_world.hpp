@@ -32,7 +32,7 @@ class InPlaceWorld final : private TaskManager::Out {
 
   explicit InPlaceWorld(std::uint64_t seed, Mutant mutant = Mutant::none)
       : random_(seed), mutant_(mutant) {
-    for (std::size_t i = 0; i < workers_.size(); ++i) workers_[i].index = i + 1;
+    for (std::size_t i = 0; i < workers_.size(); ++i) workers_[i].index = ProcessIndex::of(i + 1);
   }
 
   /// Returns an empty string, or the first promise that was broken.
@@ -70,7 +70,7 @@ class InPlaceWorld final : private TaskManager::Out {
     std::uint64_t first = 0, count = 0;  ///< the range that is handed back
   };
   struct Worker {
-    std::uint64_t index = 0;
+    ProcessIndex index;
     bool leased = false;
     std::uint64_t sent = 0, started = 0, runs = 0;  ///< runs: sequence of the running call, or 0
     std::size_t job = 0;
@@ -79,17 +79,17 @@ class InPlaceWorld final : private TaskManager::Out {
   };
 
   // --- TaskManager::Out
-  bool send(std::uint64_t worker, Task& task) override {
-    Worker& to = workers_.at(worker - 1);
+  bool send(ProcessIndex worker, Task& task) override {
+    Worker& to = workers_.at(worker.value - 1);
     if (job_of(task) == jobs_.size()) broken_ = "a task is sent after its end";
     task.sequence = ++to.sent;
     to.ring.push_back({job_of(task), task.sequence, false});
     return true;
   }
-  void request_lease(std::uint64_t, std::uint32_t backlog) override { wanted_ = backlog; }
-  void return_lease(std::uint64_t lease) override { workers_.at(lease % 16 - 1).leased = false; }
-  void recall(std::uint64_t worker) override {
-    workers_.at(worker - 1).ring.push_back({0, 0, true});
+  void request_lease(LeaseKey, std::uint32_t backlog) override { wanted_ = backlog; }
+  void return_lease(LeaseId lease) override { workers_.at(lease.value % 16 - 1).leased = false; }
+  void recall(ProcessIndex worker) override {
+    workers_.at(worker.value - 1).ring.push_back({0, 0, true});
   }
   void fail(Task& task, const Error& error) override {
     if (error.code() != Code::poison_task) broken_ = "a task failed";
@@ -99,8 +99,8 @@ class InPlaceWorld final : private TaskManager::Out {
     job.task = nullptr;
     --open_;
   }
-  bool may_come_back(std::uint64_t worker, std::uint64_t sequence) override {
-    return workers_.at(worker - 1).started < sequence;
+  bool may_come_back(ProcessIndex worker, std::uint64_t sequence) override {
+    return workers_.at(worker.value - 1).started < sequence;
   }
 
   std::size_t job_of(const Task& task) const {
@@ -152,7 +152,7 @@ class InPlaceWorld final : private TaskManager::Out {
   void grant(Worker& worker) {
     if (worker.leased || wanted_ == 0) return;
     worker.leased = true;
-    tasks_.granted(1, ++leases_ * 16 + worker.index, worker.index, now_);
+    tasks_.granted(1, LeaseId::of(++leases_ * 16 + worker.index.value), worker.index, now_);
   }
   void arrive_there(Worker& worker) {
     if (worker.ring.empty()) return;
@@ -207,7 +207,7 @@ class InPlaceWorld final : private TaskManager::Out {
     }
     const Error died(Code::worker_died, "killed");
     const std::uint64_t started = worker.started;
-    const std::uint64_t index = worker.index;
+    const ProcessIndex index = worker.index;
     worker = {};
     worker.index = index;
     tasks_.worker_died(index, started, died, false, now_);

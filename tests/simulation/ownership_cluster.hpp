@@ -64,10 +64,11 @@ class OwnershipCluster final {
   const Seen& seen() const { return seen_; }
 
  private:
-  using Index = agent::ProcessIndex;
+  using Index = ProcessIndex;
   using Kind = wire::Value::Kind;
-  static constexpr Index kNodes = 100;  // node n has index kNodes + n; processes start at 1
-  static Index index_of(std::size_t node) { return kNodes + node; }
+  static constexpr std::uint64_t kNodes = 100;  // node n has index kNodes + n; processes start at 1
+  static Index index_of(std::size_t node) { return Index::of(kNodes + node); }
+  static std::size_t node_of(Index index) { return index.value - kNodes; }
 
   using Who = cluster::Who;
   using Entry = cluster::Entry;
@@ -78,7 +79,7 @@ class OwnershipCluster final {
   using Peer = cluster::Peer;
   enum class Phase { scan, settle, poll };
   using Call = cluster::Call;
-  static constexpr agent::JobNumber kJob = 1;
+  static constexpr JobNumber kJob = 1;
   struct Node final : agent::ReferenceTable::Out, agent::LineageCache::Out {
     Node(OwnershipCluster& w, std::size_t n) : world(w), self(n) {}
     OwnershipCluster& world;
@@ -97,7 +98,7 @@ class OwnershipCluster final {
     std::set<std::pair<ObjectId, std::uint64_t>> used;   // copies that a process was told of
     std::set<std::pair<ObjectId, std::uint64_t>> bytes;  // object, copy (0: the first)
 
-    Process& process(Index p) { return processes.at(p - 1); }
+    Process& process(Index p) { return processes.at(p.value - 1); }
     void ready(Index p, ObjectId object, const wire::Value& value, BlobView) override {
       world.on_ready(*this, p, object, value);
     }
@@ -105,16 +106,16 @@ class OwnershipCluster final {
     void unreferenced(ActorId) override { world.fail("there are no actors here"); }
     void peer_hold(Index to, ObjectId object, Index holder, std::int32_t delta) override {
       Peer m{Peer::Kind::hold, {}, {}, {}, object, 0, delta, {}};
-      m.holder = holder == agent::kSelf ? self : holder - kNodes;
-      world.send(*this, to - kNodes, m);
+      m.holder = holder == agent::kSelf ? self : node_of(holder);
+      world.send(*this, node_of(to), m);
     }
     void peer_await(Index owner, ObjectId object) override {
-      world.send(*this, owner - kNodes, {Peer::Kind::await, {}, {}, {}, object, 0, 0, {}});
+      world.send(*this, node_of(owner), {Peer::Kind::await, {}, {}, {}, object, 0, 0, {}});
     }
     void pull(Index owner, ObjectId object, std::uint64_t) override {
       ++world.seen_.pulls;
       if (pulling.insert(object).second)
-        world.send(*this, owner - kNodes, {Peer::Kind::pull, {}, {}, {}, object, 0, 0, {}});
+        world.send(*this, node_of(owner), {Peer::Kind::pull, {}, {}, {}, object, 0, 0, {}});
     }
     void rebuild(Index maker, ObjectId object, ObjectId lost) override {
       say(maker, {FromAgent::Kind::rebuild, object, {}, lost});
@@ -127,7 +128,7 @@ class OwnershipCluster final {
       say(maker, {FromAgent::Kind::over, object, {}});
     }
     void orphaned(ObjectId object, ObjectId lost) override { kept.orphaned(object, lost); }
-    std::optional<Index> find_process(agent::JobNumber) override {
+    std::optional<Index> find_process(JobNumber) override {
       const std::optional<Index> found = world.somebody(*this);
       wants_recompute = wants_recompute || !found;
       return found;
@@ -148,11 +149,11 @@ class OwnershipCluster final {
     void peer_rebuild(Index owner, ObjectId object, ObjectId lost) override {
       Peer m{Peer::Kind::rebuild, {}, {}, {}, object, 0, 0, {}};
       m.lost = lost;
-      world.send(*this, owner - kNodes, m);
+      world.send(*this, node_of(owner), m);
     }
   };
   static std::size_t owner_of(ObjectId id) { return id.high / 16; }
-  static Index creator_of(ObjectId id) { return id.high % 16; }
+  static Index creator_of(ObjectId id) { return Index::of(id.high % 16); }
   Process& at(Who who) { return nodes_[who.node]->process(who.process); }
 
   // --- a process
@@ -221,7 +222,7 @@ class OwnershipCluster final {
     filled_.insert(id);
   }
   void create(Who p) {
-    const ObjectId id{p.node * 16 + p.process, ++last_};
+    const ObjectId id{p.node * 16 + p.process.value, ++last_};
     Entry& entry = at(p).table[id];
     entry.handles = 1;
     at(p).user.push_back(id);
@@ -248,7 +249,7 @@ class OwnershipCluster final {
     Process& self = at(p);
     if (self.user.empty()) return;
     const std::size_t node = random_.chance(0.3) ? p.node : random_.below(nodes_.size());
-    const Who to{node, 1 + random_.below(nodes_[node]->processes.size())};
+    const Who to{node, Index::of(1 + random_.below(nodes_[node]->processes.size()))};
     if (to == p) return;
     self.sending_to = to;
     for (auto n = 1 + random_.below(3); n > 0; --n)
@@ -358,7 +359,7 @@ class OwnershipCluster final {
     return true;
   }
   void make_recompute_target(Who p, ObjectId id, ToAgent answer) {
-    const ObjectId made{p.node * 16 + p.process, ++last_};
+    const ObjectId made{p.node * 16 + p.process.value, ++last_};
     recompute_targets_[id] = made;
     Entry& entry = at(p).table[made];
     entry.handles = 1;
@@ -380,7 +381,7 @@ class OwnershipCluster final {
     Process& self = at(p);
     if (!self.table.at(id).forward || !kept_random_.chance(0.7)) return;
     wire::KeptCall call;
-    call.number = p.process << 32 | ++self.told;
+    call.number = p.process.value << 32 | ++self.told;
     call.retries_left = -1;
     for (auto n = kept_random_.below(3); n > 0; --n) {
       wire::Value argument;
@@ -477,7 +478,7 @@ class OwnershipCluster final {
   }
   std::optional<Index> somebody(Node& node) {
     std::vector<Index> able;
-    for (Index p = 1; p <= node.processes.size(); ++p)
+    for (Index p = 1; p.value <= node.processes.size(); ++p)
       if (!node.process(p).doomed && !node.process(p).buried) able.push_back(p);
     if (able.empty()) return std::nullopt;
     return able[kept_random_.below(able.size())];
@@ -554,7 +555,7 @@ class OwnershipCluster final {
     return {id, owner};
   }
   std::size_t node_at(const Node& node, Index owner) const {
-    return owner == agent::kSelf ? node.self : owner - kNodes;
+    return owner == agent::kSelf ? node.self : node_of(owner);
   }
   void read_one(Node& node, Index p) {
     const ToAgent m = node.process(p).ring.front();
@@ -669,10 +670,10 @@ class OwnershipCluster final {
         return;
       }
       case Phase::poll:
-        for (Index p = 1; p <= node.processes.size(); ++p) notice_death(node, p, calm);
+        for (Index p = 1; p.value <= node.processes.size(); ++p) notice_death(node, p, calm);
         node.phase = Phase::scan;
         node.unscanned.clear();
-        for (Index p = 1; p <= node.processes.size(); ++p) node.unscanned.push_back(p);
+        for (Index p = 1; p.value <= node.processes.size(); ++p) node.unscanned.push_back(p);
         return;
     }
   }
@@ -681,9 +682,9 @@ class OwnershipCluster final {
   void scan(Node& node, bool calm) {
     if (node.until_clean) {
       std::vector<Index> full;
-      for (Index p = 1; p <= node.processes.size(); ++p)
+      for (Index p = 1; p.value <= node.processes.size(); ++p)
         if (readable(node, p)) full.push_back(p);
-      const Index any = 1 + random_.below(node.processes.size());
+      const Index any = Index::of(1 + random_.below(node.processes.size()));
       if (!node.process(any).doomed) read_proxies(node, any, calm);
       if (full.empty()) return void(node.phase = Phase::settle);
       return read_one(node, full[random_.below(full.size())]);
@@ -754,8 +755,8 @@ class OwnershipCluster final {
   }
 
   void on_ready(Node& node, Index p, ObjectId object, const wire::Value& value) {
-    if (p >= kNodes) return answer_node(node, p - kNodes, object, value);
-    if (p == agent::kSelf || p > node.processes.size()) return fail("an answer to nobody");
+    if (p >= kNodes) return answer_node(node, node_of(p), object, value);
+    if (p == agent::kSelf || p.value > node.processes.size()) return fail("an answer to nobody");
     Process& process = node.process(p);
     if (++process.answers[object] > process.awaits[object]) fail("an await was answered twice");
     if (value.kind == Kind::shared) node.used.insert({object, value.location.generation});
@@ -847,7 +848,7 @@ class OwnershipCluster final {
       if (named_at(*node, id)) return true;
       for (const auto& link : node->links)
         for (const Peer& m : link)
-          if (m.kind == Peer::Kind::frame && node->processes[m.to.process - 1].alive)
+          if (m.kind == Peer::Kind::frame && node->process(m.to.process).alive)
             for (const Owned& ref : m.refs)
               if (ref.object == id) return true;
     }
@@ -862,7 +863,7 @@ class OwnershipCluster final {
     if (random_.chance(0.45))
       agent_move(node, false);
     else
-      act({node.self, 1 + random_.below(node.processes.size())});
+      act({node.self, Index::of(1 + random_.below(node.processes.size()))});
   }
 
   // --- the end: no more faults
@@ -870,7 +871,7 @@ class OwnershipCluster final {
   template <class F>
   void for_each_process(F&& f) {
     for (auto& node : nodes_)
-      for (Index p = 1; node->alive && p <= node->processes.size(); ++p)
+      for (Index p = 1; node->alive && p.value <= node->processes.size(); ++p)
         if (node->process(p).alive) f(Who{node->self, p});
   }
   bool round(bool let_go) {

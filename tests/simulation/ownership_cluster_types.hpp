@@ -14,7 +14,7 @@
 
 namespace troupe::simulation::cluster {
 
-using Index = agent::ProcessIndex;
+using Index = ProcessIndex;
 
 struct Seen {  // what the schedules did, to judge their coverage
   std::uint64_t frees = 0, pulls = 0, passed_on = 0, came_home = 0, nested_remote = 0, lost = 0;

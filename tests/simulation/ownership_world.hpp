@@ -47,8 +47,8 @@ class Ownership final : private agent::ReferenceTable::Out {
   std::uint64_t frees() const { return frees_; }
 
  private:
-  using Index = agent::ProcessIndex;
-  static constexpr Index kProcesses = 4;
+  using Index = ProcessIndex;
+  static constexpr std::uint64_t kProcesses = 4;
 
   struct Entry {  // an object in the process's own table
     int handles = 0;
@@ -80,11 +80,12 @@ class Ownership final : private agent::ReferenceTable::Out {
     std::map<ObjectId, int> awaits, answers;
   };
   enum class Phase { scan, settle, poll };
+  Process& at(Index p) { return processes_[p.value]; }
 
   // --- a process
 
   void release(Index p, ObjectId id) {
-    Process& self = processes_[p];
+    Process& self = at(p);
     const auto at = self.table.find(id);
     if (--at->second.handles != 0) return;
     const Entry gone = at->second;
@@ -94,7 +95,7 @@ class Ownership final : private agent::ReferenceTable::Out {
   }
   wire::Value value_of(Index p, ObjectId id) {
     wire::Value value;
-    const Entry entry = processes_[p].table.at(id);
+    const Entry entry = at(p).table.at(id);
     if (!entry.ready) return value;
     if (entry.forward) {
       value.kind = wire::Value::Kind::forwarded;
@@ -108,7 +109,7 @@ class Ownership final : private agent::ReferenceTable::Out {
     return value;
   }
   void promote(Index p, ObjectId id) {
-    Process& self = processes_[p];
+    Process& self = at(p);
     if (self.table.at(id).promoted) return;
     self.table.at(id).promoted = true;
     const wire::Value value = value_of(p, id);
@@ -116,10 +117,10 @@ class Ownership final : private agent::ReferenceTable::Out {
   }
   void share(Index p, ObjectId id, Index with) {
     promote(p, id);
-    processes_[p].ring.push_back({ToAgent::Kind::hold, id, {}, with, +1});
+    at(p).ring.push_back({ToAgent::Kind::hold, id, {}, with, +1});
   }
   void adopt(Index p, ObjectId id) {
-    Process& self = processes_[p];
+    Process& self = at(p);
     Entry& entry = self.table[id];
     const bool fresh = entry.handles++ == 0;
     if (fresh) entry.promoted = true;
@@ -127,7 +128,7 @@ class Ownership final : private agent::ReferenceTable::Out {
       self.ring.push_back({ToAgent::Kind::hold, id, {}, p, -1});
   }
   void fill(Index p, ObjectId id) {
-    Process& self = processes_[p];
+    Process& self = at(p);
     std::vector<ObjectId> nested;
     for (auto n = self.user.empty() ? 0 : random_.below(3); n > 0; --n) {
       const ObjectId inner = self.user[random_.below(self.user.size())];
@@ -142,8 +143,8 @@ class Ownership final : private agent::ReferenceTable::Out {
     filled_.insert(id);
   }
   void create(Index p) {
-    Process& self = processes_[p];
-    const ObjectId id{p, ++last_};
+    Process& self = at(p);
+    const ObjectId id{p.value, ++last_};
     Entry& entry = self.table[id];
     entry.handles = 1;
     self.user.push_back(id);
@@ -153,21 +154,21 @@ class Ownership final : private agent::ReferenceTable::Out {
   }
   void fulfil(Index p, ObjectId id) {
     fill(p, id);
-    processes_[p].table.at(id).mine = false;
-    if (processes_[p].table.at(id).promoted) {
+    at(p).table.at(id).mine = false;
+    if (at(p).table.at(id).promoted) {
       const wire::Value value = value_of(p, id);
-      processes_[p].ring.push_back({ToAgent::Kind::fulfil, id, value, p, 0});
+      at(p).ring.push_back({ToAgent::Kind::fulfil, id, value, p, 0});
     }
     release(p, id);
   }
   void fulfil_one(Index p) {
-    for (const auto& [id, entry] : processes_[p].table)
+    for (const auto& [id, entry] : at(p).table)
       if (entry.mine) return fulfil(p, id);
   }
   void begin_send(Index p) {
-    Process& self = processes_[p];
+    Process& self = at(p);
     if (self.user.empty()) return;
-    self.sending_to = 1 + random_.below(kProcesses);
+    self.sending_to = Index::of(1 + random_.below(kProcesses));
     if (self.sending_to == p) return void(self.sending_to = 0);
     for (auto n = 1 + random_.below(3); n > 0; --n)
       self.sending.push_back(self.user[random_.below(self.user.size())]);
@@ -177,17 +178,17 @@ class Ownership final : private agent::ReferenceTable::Out {
     }
   }
   void finish_send(Index p) {
-    Process& self = processes_[p];
-    const Index to = std::exchange(self.sending_to, 0);
+    Process& self = at(p);
+    const Index to = std::exchange(self.sending_to, Index{});
     const std::vector<ObjectId> sent = std::exchange(self.sending, {});
-    if (processes_[to].alive) processes_[to].inbox[p].push_back(sent);
+    if (at(to).alive) at(to).inbox[p].push_back(sent);
     if (mutant_ == Mutant::hold_after_message) late_holds_.push_back({p, to, sent});
     if (mutant_ != Mutant::hold_after_message)
       for (const ObjectId id : sent) release(p, id);
   }
   void receive(Index p) {
-    Process& self = processes_[p];
-    const auto from = 1 + random_.below(kProcesses);
+    Process& self = at(p);
+    const auto from = Index::of(1 + random_.below(kProcesses));
     auto& queue = self.inbox[from];
     if (queue.empty()) return;
     const std::vector<ObjectId> ids = queue.front();
@@ -199,11 +200,11 @@ class Ownership final : private agent::ReferenceTable::Out {
     }
   }
   void await(Index p) {
-    const std::vector<ObjectId>& user = processes_[p].user;
+    const std::vector<ObjectId>& user = at(p).user;
     if (!user.empty()) await(p, user[random_.below(user.size())]);
   }
   void await(Index p, ObjectId id) {
-    Process& self = processes_[p];
+    Process& self = at(p);
     Entry& entry = self.table.at(id);
     if (!entry.promoted || entry.ready || entry.mine || entry.awaited) return;
     entry.awaited = true;
@@ -211,7 +212,7 @@ class Ownership final : private agent::ReferenceTable::Out {
     self.ring.push_back({ToAgent::Kind::await, id, {}, p, 0});
   }
   void take_ready(Index p) {
-    Process& self = processes_[p];
+    Process& self = at(p);
     if (self.agent.empty()) return;
     const FromAgent message = self.agent.front();
     self.agent.pop_front();
@@ -233,7 +234,7 @@ class Ownership final : private agent::ReferenceTable::Out {
     for (const ObjectId id : inner) adopt(p, id);
   }
   void drop(Index p) {
-    Process& self = processes_[p];
+    Process& self = at(p);
     if (self.user.empty()) return;
     const auto at = random_.below(self.user.size());
     const ObjectId id = self.user[at];
@@ -241,7 +242,7 @@ class Ownership final : private agent::ReferenceTable::Out {
     release(p, id);
   }
   void die(Index p) {
-    Process& self = processes_[p];
+    Process& self = at(p);
     self.alive = false;
     self.table.clear();
     self.user.clear();
@@ -250,7 +251,7 @@ class Ownership final : private agent::ReferenceTable::Out {
     self.agent.clear();
   }
   void act(Index p) {
-    Process& self = processes_[p];
+    Process& self = at(p);
     if (!self.alive) return;
     for (auto at = late_holds_.begin(); at != late_holds_.end(); ++at)
       if (at->from == p) {
@@ -275,8 +276,8 @@ class Ownership final : private agent::ReferenceTable::Out {
   // --- the agent: Node::loop, one move at a time
 
   void read_one(Index p) {
-    const ToAgent m = processes_[p].ring.front();
-    processes_[p].ring.pop_front();
+    const ToAgent m = at(p).ring.front();
+    at(p).ring.pop_front();
     switch (m.kind) {
       case ToAgent::Kind::promote: references_.promote(p, m.object, m.value, {}); break;
       case ToAgent::Kind::fulfil: references_.fulfil(m.object, m.value, {}); break;
@@ -285,16 +286,18 @@ class Ownership final : private agent::ReferenceTable::Out {
     }
   }
   void read_all(Index p) {
-    while (!processes_[p].ring.empty()) read_one(p);
+    while (!at(p).ring.empty()) read_one(p);
   }
-  bool readable(Index p) const { return !processes_[p].doomed && !processes_[p].ring.empty(); }
+  bool readable(Index p) const {
+    return !processes_[p.value].doomed && !processes_[p.value].ring.empty();
+  }
   void agent_move() {
     switch (phase_) {
       case Phase::scan: return scan();
       case Phase::settle: {
         phase_ = Phase::poll;
         bool unread = false;
-        for (Index p = 1; p <= kProcesses; ++p) unread |= processes_[p].doomed;
+        for (Index p = 1; p <= kProcesses; ++p) unread |= at(p).doomed;
         if (unread && mutant_ != Mutant::settles_over_unread) return;
         references_.settle();
         if (mutant_ == Mutant::no_ageing) references_.settle();
@@ -327,7 +330,7 @@ class Ownership final : private agent::ReferenceTable::Out {
   /// The connection of a dead process closes first, and the process is reaped later. Its ring is
   /// not read in between.
   void notice_death(Index p) {
-    Process& process = processes_[p];
+    Process& process = at(p);
     if (process.alive || process.buried) return;
     if (!process.doomed && random_.chance(0.7)) return void(process.doomed = true);
     if (!random_.chance(0.15)) return;
@@ -340,9 +343,8 @@ class Ownership final : private agent::ReferenceTable::Out {
 
   void ready(Index p, ObjectId object, const wire::Value& value, BlobView) override {
     if (p == agent::kSelf || p > kProcesses) return fail("an answer to nobody");
-    if (++processes_[p].answers[object] > processes_[p].awaits[object])
-      fail("an await was answered twice");
-    if (processes_[p].alive) processes_[p].agent.push_back({object, value});
+    if (++at(p).answers[object] > at(p).awaits[object]) fail("an await was answered twice");
+    if (at(p).alive) at(p).agent.push_back({object, value});
   }
   void free(const wire::Location& location) override {
     ++frees_;
@@ -379,7 +381,7 @@ class Ownership final : private agent::ReferenceTable::Out {
     if (random_.chance(0.35))
       agent_move();
     else
-      act(1 + random_.below(kProcesses));
+      act(Index::of(1 + random_.below(kProcesses)));
   }
   void end() {
     for (int round = 0; round < 400 && broken_.empty(); ++round) {
@@ -396,7 +398,7 @@ class Ownership final : private agent::ReferenceTable::Out {
       if (process.alive && process.awaits != process.answers) fail("an await was not answered");
   }
   void wind_down(Index p) {
-    Process& self = processes_[p];
+    Process& self = at(p);
     if (!self.alive) return;
     while (self.sending_to != 0 || !late_holds_.empty()) {
       const auto before = late_holds_.size();

@@ -104,7 +104,7 @@ class PlayedNames final {
       names.host_.hold_named(self, object, delta);
     }
     void to_control(const control::NameObject& message) override { said.push_back(message); }
-    void answer(agent::ProcessIndex, const wire::NamedObject& answer,
+    void answer(ProcessIndex, const wire::NamedObject& answer,
                 const control::ObjectName& what) override {
       if (answer.object) names.host_.found(self, what);
     }

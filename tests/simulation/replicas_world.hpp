@@ -72,11 +72,13 @@ class ReplicasWorld : private PlayedNames::Host {
   const Seen& seen() const { return seen_; }
 
  private:
-  using Index = agent::ProcessIndex;
+  using Index = ProcessIndex;
   using Kind = wire::Value::Kind;
-  static constexpr Index kProcess = 1, kNodes = 100;
+  static constexpr Index kProcess = 1;
+  static constexpr std::uint64_t kNodes = 100;
   static constexpr Duration kRound = std::chrono::milliseconds(100);
-  static Index index_of(std::size_t node) { return kNodes + node; }
+  static Index index_of(std::size_t node) { return Index::of(kNodes + node); }
+  static std::size_t node_of(Index index) { return index.value - kNodes; }
   static NodeId id_of(std::size_t node) { return {7, node + 1}; }
   static std::size_t node_of(NodeId id) { return id.low - 1; }
   static std::size_t owner_of(ObjectId id) { return id.high - 1; }
@@ -118,24 +120,24 @@ class ReplicasWorld : private PlayedNames::Host {
     void ready(Index p, ObjectId object, const wire::Value& value, BlobView) override {
       if (p == agent::kSelf) return replicas.arrived(object, value);
       if (p == kProcess) return answers.emplace_back(object, value), void();
-      world.send(*this, p - kNodes, wire::PeerMessage(world.answer_of(*this, object, value)));
+      world.send(*this, node_of(p), wire::PeerMessage(world.answer_of(*this, object, value)));
     }
     void free(const wire::Location& at) override { world.on_free(*this, at.offset); }
     void unreferenced(ActorId) override { world.fail("there are no actors here"); }
     void peer_hold(Index to, ObjectId object, Index holder, std::int32_t delta) override {
-      const NodeId who = id_of(holder == agent::kSelf ? self : holder - kNodes);
-      world.send(*this, to - kNodes, wire::PeerMessage(wire::PeerHold{object, who, delta}));
+      const NodeId who = id_of(holder == agent::kSelf ? self : node_of(holder));
+      world.send(*this, node_of(to), wire::PeerMessage(wire::PeerHold{object, who, delta}));
     }
     void peer_await(Index owner, ObjectId object) override {
       if (references.is_dead(owner)) return replicas.look(owner, object);
-      world.send(*this, owner - kNodes, wire::PeerMessage(wire::PeerAwait{object}));
+      world.send(*this, node_of(owner), wire::PeerMessage(wire::PeerAwait{object}));
     }
     void pull(Index owner, ObjectId object, std::uint64_t size) override {
       if (references.is_dead(owner)) return replicas.fetch(owner, object, size);
-      pull_copy(id_of(owner - kNodes), object, size);
+      pull_copy(id_of(node_of(owner)), object, size);
     }
     void peer_rebuild(Index owner, ObjectId object, ObjectId lost) override {
-      world.send(*this, owner - kNodes, wire::PeerMessage(wire::PeerRebuild{object, lost}));
+      world.send(*this, node_of(owner), wire::PeerMessage(wire::PeerRebuild{object, lost}));
     }
     void copies_over(ObjectId object) override { replicas.over(object); }
     void met(ObjectId object) override { replicas.met(object); }
@@ -240,7 +242,7 @@ class ReplicasWorld : private PlayedNames::Host {
     for (const ObjectId id : ids) node.references.hold(id, index_of(to), +1, kProcess);
     for (const ObjectId id : ids) {
       const Index owner = node.references.export_to(id, index_of(to), kProcess);
-      frame.refs.push_back({id, id_of(owner == agent::kSelf ? node.self : owner - kNodes)});
+      frame.refs.push_back({id, id_of(owner == agent::kSelf ? node.self : node_of(owner))});
     }
     if (!ids.empty()) send(node, to, std::move(frame));
     for (const ObjectId id : ids)
@@ -283,7 +285,7 @@ class ReplicasWorld : private PlayedNames::Host {
       for (const auto& [id, entry] : node.table)
         if (entry.usable && random_.chance(0.3) && node.references.value_of(id) != nullptr) {
           const Index owner = node.references.owner_of(id).value_or(index_of(node.self));
-          return names_->detach(node.self, id, id_of(owner - kNodes));
+          return names_->detach(node.self, id, id_of(node_of(owner)));
         }
     } else if (dice < 48) {
       names_->reset(node.self);
@@ -346,7 +348,7 @@ class ReplicasWorld : private PlayedNames::Host {
     wire::PeerReady ready{object, value, {}};
     wire::for_each_ref(value, [&](ObjectId id) {
       const Index owner = node.references.owner_of(id).value_or(index_of(node.self));
-      ready.refs.push_back({id, id_of(owner - kNodes)});
+      ready.refs.push_back({id, id_of(node_of(owner))});
     });
     if (value.kind == Kind::shared) {
       ready.value.kind = Kind::remote;

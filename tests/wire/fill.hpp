@@ -107,6 +107,10 @@ struct Filler {
     value = static_cast<T>(random.below(static_cast<std::size_t>(last_of(value)) + 1));
   }
   template <class Tag>
+  void fill(Number<Tag>& number) {
+    fill(number.value);
+  }
+  template <class Tag>
   void fill(Id<Tag>& id) {
     if (tidy || !random.chance(0.2)) id = {random(), random()};
   }
@@ -234,6 +238,10 @@ struct Printer {
   template <class T>
   std::enable_if_t<std::is_integral_v<T> || std::is_enum_v<T>> print(T& n) {
     line(static_cast<std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>(n));
+  }
+  template <class Tag>
+  void print(Number<Tag>& number) {
+    print(number.value);
   }
   template <class Tag>
   void print(Id<Tag>& id) {

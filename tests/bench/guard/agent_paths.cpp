@@ -47,7 +47,7 @@ struct Leases {
 };
 
 struct Silent final : agent::ReferenceTable::Out {
-  void ready(agent::ProcessIndex, ObjectId, const wire::Value&, BlobView) override {}
+  void ready(ProcessIndex, ObjectId, const wire::Value&, BlobView) override {}
   void free(const wire::Location&) override {}
   void unreferenced(ActorId) override {}
 };
@@ -68,35 +68,34 @@ struct References {
 
 /// A node as RemoteTable sees it: all its processes live.
 struct Remote final : agent::RemoteTable::Out {
-  std::uint64_t next = 100;
+  ProcessIndex next = 100;
   std::vector<wire::PeerMessage> sent;
   agent::RemoteTable table{*this, [this] { return next++; }};
 
   void send(NodeId, const wire::PeerMessage& message) override { sent.push_back(message); }
-  bool is_alive(agent::ProcessIndex) override { return true; }
-  bool hosts(agent::ProcessIndex, ActorId, std::uint64_t) override { return true; }
-  void open_proxy(agent::ProcessIndex, agent::ProcessIndex, NodeId) override {}
-  void read(agent::ProcessIndex) override {}
-  void close_proxy(agent::ProcessIndex, agent::ProcessIndex, const std::string&,
-                   std::uint64_t) override {}
-  std::uint64_t started(agent::ProcessIndex, agent::ProcessIndex) override { return 0; }
-  void granted(agent::ProcessIndex, std::uint64_t, std::uint64_t, agent::ProcessIndex,
+  bool is_alive(ProcessIndex) override { return true; }
+  bool hosts(ProcessIndex, ActorId, std::uint64_t) override { return true; }
+  void open_proxy(ProcessIndex, ProcessIndex, NodeId) override {}
+  void read(ProcessIndex) override {}
+  void close_proxy(ProcessIndex, ProcessIndex, const std::string&, std::uint64_t) override {}
+  std::uint64_t started(ProcessIndex, ProcessIndex) override { return 0; }
+  void granted(ProcessIndex, LeaseKey, LeaseId, ProcessIndex,
                const std::vector<std::int32_t>&) override {}
-  void reclaim(agent::ProcessIndex, std::uint64_t) override {}
-  void spill_failed(agent::ProcessIndex, std::uint64_t, const wire::ResourceDemand&, std::uint32_t,
+  void reclaim(ProcessIndex, LeaseId) override {}
+  void spill_failed(ProcessIndex, LeaseKey, const wire::ResourceDemand&, std::uint32_t,
                     NodeId) override {}
   void gave_back(NodeId, const wire::ResourceDemand&) override {}
-  void request(agent::ProcessIndex, std::uint64_t, const wire::ResourceDemand&, std::uint32_t,
-               JobId) override {}
-  void returned(std::uint64_t) override {}
-  void owner_died(agent::ProcessIndex) override {}
+  void request(ProcessIndex, LeaseKey, const wire::ResourceDemand&, std::uint32_t, JobId) override {
+  }
+  void returned(LeaseId) override {}
+  void owner_died(ProcessIndex) override {}
 };
 
 /// A caller here and an actor's worker there, joined by a proxy channel on each side. A round is a
 /// plain call out of the caller's ring, over a batch, to the place of the worker's ring.
 struct Carriers {
   Remote here, there;
-  agent::ProcessIndex caller = 10, worker = 20, proxy = 0;
+  ProcessIndex caller = 10, worker = 20, proxy = 0;
   wire::PeerWriter writer;
   wire::PlainFrame plain;
   wire::PlainCall call;

@@ -28,9 +28,9 @@ constexpr char kPaths[] =
     "hot_task_core hot_actor_core hot_put hot_get hot_wire_plain hot_wire_general "
     "hot_ring hot_submit hot_call hot_collect hot_work";
 static_assert(kChunk == guard::kAgentChunk, "guard.sh divides all paths by one number");
-constexpr std::uint64_t kWorker = 20;
-constexpr std::uint64_t kHost = 21;
-constexpr std::uint64_t kLeased = 23;
+constexpr ProcessIndex kWorker = 20;
+constexpr ProcessIndex kHost = 21;
+constexpr ProcessIndex kLeased = 23;
 const ActorId kActor{3, 5};
 const detail::Callable kFunction{[](detail::Invocation&) {}, detail::CallableKind::function};
 const detail::Callable kMethod{[](detail::Invocation&) {}, detail::CallableKind::method};
@@ -47,11 +47,11 @@ detail::Call call_of(const detail::Callable& callable) {
 
 /// An output that numbers tasks and calls and sends nothing.
 struct Counting final : TaskManager::Out, ActorCalls::Out {
-  bool send(std::uint64_t, Task& task) override { return (task.sequence = ++tasks, true); }
-  bool send(std::uint64_t, ActorCall& call) override { return (call.sequence = ++calls, true); }
-  void request_lease(std::uint64_t, std::uint32_t) override {}
-  void return_lease(std::uint64_t) override {}
-  void recall(std::uint64_t) override {}
+  bool send(ProcessIndex, Task& task) override { return (task.sequence = ++tasks, true); }
+  bool send(ProcessIndex, ActorCall& call) override { return (call.sequence = ++calls, true); }
+  void request_lease(LeaseKey, std::uint32_t) override {}
+  void return_lease(LeaseId) override {}
+  void recall(ProcessIndex) override {}
   void watch(ActorId) override {}
   void fail(Task&, const Error&) override {}
   void fail(ActorCall&, const Error&) override {}
@@ -59,9 +59,9 @@ struct Counting final : TaskManager::Out, ActorCalls::Out {
 };
 
 /// The peer's side of calls, played between the counted parts.
-constexpr std::uint64_t kPeer = 22;
+constexpr ProcessIndex kPeer = 22;
 
-void answer(FakeAgent& agent, std::uint64_t peer, int calls) {
+void answer(FakeAgent& agent, ProcessIndex peer, int calls) {
   for (int i = 0; i < calls; ++i) {
     wire::PlainReply reply;
     reply.sequence = agent.next_from<wire::Call>(peer).message.sequence;

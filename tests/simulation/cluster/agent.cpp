@@ -62,12 +62,12 @@ void Agent::wake_agent() {
   arm(kPass, Duration(1'000 + random().below(40'000)) + late);
 }
 
-void Agent::wake(std::uint64_t process, Duration after) {
-  arm(kProcess + process, after);
+void Agent::wake(ProcessIndex process, Duration after) {
+  arm(kProcess + process.value, after);
 }
 
-void Agent::interrupt_at(std::uint64_t process, Time at) {
-  env_->set_timer(kAlarm + process, env_->now() + (at - env_->up_time()));
+void Agent::interrupt_at(ProcessIndex process, Time at) {
+  env_->set_timer(kAlarm + process.value, env_->now() + (at - env_->up_time()));
 }
 
 bool Agent::goes_on(std::uint64_t timer) const {
@@ -91,11 +91,11 @@ bool Agent::stands_still() const {
   return cluster_.world.stopped_alone(self_index_);
 }
 
-void Agent::exit_process(std::uint64_t process) {
+void Agent::exit_process(ProcessIndex process) {
   if (Proc* proc = find_proc(process)) kill_process(*proc, "exited");
 }
 
-void Agent::killed_in_a_frame(std::uint64_t process) {
+void Agent::killed_in_a_frame(ProcessIndex process) {
   Proc* proc = find_proc(process);
   if (proc == nullptr) return;
   ++truth().process_deaths;
@@ -180,9 +180,9 @@ void Agent::on_timer(sim::Env<Packet>& env, std::uint64_t id) {
     } else if (id == kJoin) {
       if (!joined_) join(env);
     } else if (id < kAlarm) {
-      step_process(id - kProcess);
+      step_process(ProcessIndex::of(id - kProcess));
     } else {
-      interrupt_process(id - kAlarm);
+      interrupt_process(ProcessIndex::of(id - kAlarm));
     }
   }
   if (over_) env.exit();
@@ -201,7 +201,7 @@ void Agent::interrupt_process(ProcessIndex index) {
   const bool stood = proc->process->stands_still();
   proc->process->interrupt();
   if (const bool stands = proc->process->stands_still(); cluster_.verbose() && stands != stood)
-    log("the actor in process " + std::to_string(index) + (stands ? " stands still" : " goes on"));
+    log("the actor in process " + index.str() + (stands ? " stands still" : " goes on"));
 }
 
 // --- one pass of the loop
@@ -299,9 +299,8 @@ void Agent::handle(Proc& from, wire::NodeMessage& message, BlobView payload) {
               const std::uint32_t elsewhere = remote_.outstanding(from.index, m.key);
               const std::uint32_t here = m.backlog - std::min(m.backlog, elsewhere);
               if (cluster_.verbose())
-                log("process " + std::to_string(from.index) + " asks for " +
-                    std::to_string(m.backlog) + " of " + std::to_string(m.key) + ", " +
-                    std::to_string(elsewhere) + " elsewhere");
+                log("process " + from.index.str() + " asks for " + std::to_string(m.backlog) +
+                    " of " + m.key.str() + ", " + std::to_string(elsewhere) + " elsewhere");
               leases_.request(from.index, m.key, agent::demand_of(m.demand), here, now,
                               {.spilled = false, .dedicated = false, .job = from.job_number});
               if (m.backlog == 0) remote_.withdrawn(from.index, m.key);
@@ -404,13 +403,13 @@ void Agent::connect(Proc& a, Proc& b) {
   b.process->connect(a.index, End(channel, 1), false, 0);
 }
 
-void Agent::start_worker(bool dedicated, scheduling::JobNumber number) {
+void Agent::start_worker(bool dedicated, JobNumber number) {
   if (jobs_.count(number) == 0) return leases_.worker_start_failed(env_->now(), dedicated, number);
   Job& job = jobs_.at(number);
   if (job.state != Job::State::ready) {
     job.waiting.push_back(dedicated);
     if (job.state == Job::State::unknown)
-      network_->send_control(control::GetJob{job.number, job.id});
+      network_->send_control(control::GetJob{job.number.value, job.id});
     job.state = Job::State::asked;
     return;
   }
@@ -503,14 +502,15 @@ void Agent::worker_gone(Proc& proc) {
 void Agent::bury(Proc& proc) {
   const ProcessIndex index = proc.index;
   const Time now = env_->now();
-  if (cluster_.verbose()) log("process " + std::to_string(index) + " is dead: " + proc.reason);
+  if (cluster_.verbose()) log("process " + index.str() + " is dead: " + proc.reason);
   proc.reaped_at.reset();  // find_proc() must see it while its last messages are read
   drain_ring(proc);
-  for (auto at = proxies_.lower_bound({index, 0});
+  for (auto at = proxies_.lower_bound({index, kSelf});
        at != proxies_.end() && at->first.first == index;)
     drain_proxy((at++)->second, true);
   check_unsent(proc);
-  closed_.erase(closed_.lower_bound({index, 0}), closed_.lower_bound({index + 1, 0}));
+  closed_.erase(closed_.lower_bound({index, kSelf}),
+                closed_.lower_bound({ProcessIndex::of(index.value + 1), kSelf}));
   proc.reaped_at = now;
   if (proc.driver) driver_gone(proc, false);
   ErrorInfo info;
@@ -549,11 +549,11 @@ void Agent::carry_out_leases() {
                        [&](scheduling::Granted& grant) {
                          Proc* worker = find_proc(grant.worker);
                          if (grant.owner == kSelf && worker == nullptr)
-                           return actors_.worker_ended_early(grant.key);
+                           return actors_.worker_ended_early(grant.key.value);
                          if (grant.owner == kSelf) {
-                           waiting_lives_.erase(grant.key);
-                           actor_leases_[grant.key] = grant.lease;
-                           return actors_.worker_ready(grant.key, grant.worker, grant.gpus);
+                           waiting_lives_.erase(grant.key.value);
+                           actor_leases_[grant.key.value] = grant.lease;
+                           return actors_.worker_ready(grant.key.value, grant.worker, grant.gpus);
                          }
                          if (worker == nullptr)  // the lease table learns of the death next
                            return remote_.request_again(grant.owner, grant.key);
@@ -567,7 +567,7 @@ void Agent::carry_out_leases() {
                        },
                        [&](scheduling::Refused& e) {
                          if (e.owner == kSelf)
-                           actors_.no_worker(e.key, Error(Code::infeasible, e.why));
+                           actors_.no_worker(e.key.value, Error(Code::infeasible, e.why));
                          else if (remote_.is_proxy_process(e.owner))
                            remote_.refused_here(e.owner, e.key, e.why);
                          else if (Proc* owner = find_proc(e.owner))
@@ -621,7 +621,7 @@ void Agent::keep_in_touch(Time now) {
 // --- jobs
 
 Agent::Job& Agent::job_of(JobId id) {
-  const auto [at, fresh] = job_numbers_.try_emplace(id, 0);
+  const auto [at, fresh] = job_numbers_.try_emplace(id);
   if (fresh) at->second = ++next_job_;
   Job& job = jobs_[at->second];
   job.id = id;
@@ -651,7 +651,7 @@ void Agent::start_job(Job& job) {
   job.described = true;
   if (network_->epoch() == 0) return;  // sent on registration instead
   job.record.epoch = network_->epoch();
-  network_->send_control(control::StartJob{id_, job.number, job.record});
+  network_->send_control(control::StartJob{id_, job.number.value, job.record});
 }
 
 void Agent::driver_gone(Proc& driver, bool finished) {
@@ -672,13 +672,14 @@ void Agent::driver_gone(Proc& driver, bool finished) {
 void Agent::on_registered() {
   for (auto& [number, job] : jobs_) {
     if (job.driver != 0 && job.described) start_job(job);
-    if (job.state == Job::State::asked) network_->send_control(control::GetJob{job.number, job.id});
+    if (job.state == Job::State::asked)
+      network_->send_control(control::GetJob{job.number.value, job.id});
   }
   for (const control::ToControl& end : driver_ends_) network_->send_control(end);
 }
 
 void Agent::on_job_info(const control::JobInfo& info) {
-  const auto at = jobs_.find(info.request);
+  const auto at = jobs_.find(JobNumber::of(info.request));
   if (at == jobs_.end() || at->second.state != Job::State::asked) return;
   Job& job = at->second;
   job.state = Job::State::ready;

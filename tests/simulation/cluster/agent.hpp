@@ -27,7 +27,6 @@
 namespace troupe::sim::cluster {
 
 using agent::kSelf;
-using agent::ProcessIndex;
 class Cluster;
 
 class Agent final : public sim::Node<Packet>,
@@ -90,13 +89,13 @@ class Agent final : public sim::Node<Packet>,
 
  private:
   struct Proc {
-    ProcessIndex index = 0;
+    ProcessIndex index;
     bool driver = false, dedicated = false;
     std::shared_ptr<Rings> rings = std::make_shared<Rings>();
     std::unique_ptr<Process> process;  ///< null: not started, or dead
     JobId job;
-    scheduling::JobNumber job_number = 0;
-    std::set<std::uint64_t> keys;  ///< of its lease requests
+    JobNumber job_number;
+    std::set<LeaseKey> keys;  ///< of its lease requests
     std::set<ProcessIndex> peers;
     std::optional<Time> starts_at;  ///< set while it is being forked
     bool start_fails = false;
@@ -107,10 +106,10 @@ class Agent final : public sim::Node<Packet>,
   };
   struct Job {
     JobId id;
-    scheduling::JobNumber number = 0;
+    JobNumber number;
     Time end_by = Time::max();
     bool ended = false;
-    ProcessIndex driver = 0;
+    ProcessIndex driver;
     bool described = false, welcome = false;
     /// Whether workers may be started: unknown, asked of control, or ready.
     enum class State : std::uint8_t { unknown, asked, ready } state = State::unknown;
@@ -118,8 +117,8 @@ class Agent final : public sim::Node<Packet>,
     control::JobRecord record;
   };
   struct ProxyChannel {
-    ProcessIndex holder = 0;  ///< local index of the other node, in the life it had then
-    ProcessIndex process = 0, proxy_process = 0;
+    ProcessIndex holder;  ///< local index of the other node, in the life it had then
+    ProcessIndex process, proxy_process;
     NodeId node;
     End end;
     std::uint64_t pushed = 0;
@@ -140,12 +139,12 @@ class Agent final : public sim::Node<Packet>,
   Store& store() override { return store_; }
   Truth& truth() override;
   void wake_agent() override;
-  void wake(std::uint64_t process, Duration after) override;
-  void interrupt_at(std::uint64_t process, Time at) override;
+  void wake(ProcessIndex process, Duration after) override;
+  void interrupt_at(ProcessIndex process, Time at) override;
   std::int64_t actor_lease_word() const override { return said_; }
   bool stands_still() const override;
-  void exit_process(std::uint64_t process) override;
-  void killed_in_a_frame(std::uint64_t process) override;
+  void exit_process(ProcessIndex process) override;
+  void killed_in_a_frame(ProcessIndex process) override;
   NodeId node() const override { return id_; }
   std::vector<NodeId> nodes() const override;
   bool faulting() const override;
@@ -170,7 +169,7 @@ class Agent final : public sim::Node<Packet>,
   void bury(Proc& proc);
   void worker_gone(Proc& proc);
   void carry_out_leases();
-  void start_worker(bool dedicated, scheduling::JobNumber job);
+  void start_worker(bool dedicated, JobNumber job);
   void count_processes();
   void start_due();
   void kill_process(Proc& proc, const std::string& why, bool fault = false);
@@ -236,15 +235,15 @@ class Agent final : public sim::Node<Packet>,
   void close_proxy(ProcessIndex process, ProcessIndex proxy_process, const std::string& reason,
                    std::uint64_t started) override;
   std::uint64_t started(ProcessIndex process, ProcessIndex proxy_process) override;
-  void granted(ProcessIndex process, std::uint64_t key, std::uint64_t lease, ProcessIndex worker,
+  void granted(ProcessIndex process, LeaseKey key, LeaseId lease, ProcessIndex worker,
                const std::vector<std::int32_t>& gpus) override;
-  void reclaim(ProcessIndex process, std::uint64_t lease) override;
-  void spill_failed(ProcessIndex process, std::uint64_t key, const wire::ResourceDemand& demand,
+  void reclaim(ProcessIndex process, LeaseId lease) override;
+  void spill_failed(ProcessIndex process, LeaseKey key, const wire::ResourceDemand& demand,
                     std::uint32_t count, NodeId node) override;
   void gave_back(NodeId node, const wire::ResourceDemand& demand) override;
-  void request(ProcessIndex proxy_process, std::uint64_t key, const wire::ResourceDemand& demand,
+  void request(ProcessIndex proxy_process, LeaseKey key, const wire::ResourceDemand& demand,
                std::uint32_t backlog, JobId job) override;
-  void returned(std::uint64_t lease) override;
+  void returned(LeaseId lease) override;
   void owner_died(ProcessIndex proxy_process) override;
   // BulkMoves::Out
   void send_peer(NodeId to, const wire::PeerMessage& message, BlobView payload) override;
@@ -300,11 +299,11 @@ class Agent final : public sim::Node<Packet>,
   bool holds_answers_ = false, halts_actors_ = false;
   std::int64_t said_ = client::kServesAlways;  ///< actor lease word on its doorbell
   SleepClock sleep_;
-  std::map<scheduling::JobNumber, Job> jobs_;
-  std::map<JobId, scheduling::JobNumber> job_numbers_;
-  scheduling::JobNumber next_job_ = 0;
-  std::map<std::uint64_t, scheduling::JobNumber> waiting_lives_;
-  std::map<std::uint64_t, std::uint64_t> actor_leases_;
+  std::map<JobNumber, Job> jobs_;
+  std::map<JobId, JobNumber> job_numbers_;
+  JobNumber next_job_;
+  std::map<std::uint64_t, JobNumber> waiting_lives_;
+  std::map<std::uint64_t, LeaseId> actor_leases_;
   std::deque<control::ToControl> driver_ends_;
   std::vector<wire::Location> frees_;
   agent::InFlightRefs in_flight_refs_;

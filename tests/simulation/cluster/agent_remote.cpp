@@ -80,7 +80,7 @@ void Agent::on_control(control::FromControl& message) {
               actors_.located(m, now());
             },
             [&](control::JobReply& m) {
-              const auto at = jobs_.find(m.request);
+              const auto at = jobs_.find(JobNumber::of(m.request));
               if (at == jobs_.end() || at->second.welcome) return;
               Proc* driver = find_proc(at->second.driver);
               if (driver == nullptr) return;
@@ -269,7 +269,7 @@ void Agent::drop_written_since(ProxyKey key) {
 void Agent::check_unsent(const Proc& proc) {
   std::int64_t refs = 0;
   for (const ProxyChannels* proxies : {&proxies_, &closed_})
-    for (auto at = proxies->lower_bound({proc.index, 0});
+    for (auto at = proxies->lower_bound({proc.index, kSelf});
          at != proxies->end() && at->first.first == proc.index; ++at)
       at->second.end.each_unread([&](const Frame& frame) {
         wire::for_each_ref(frame.message, [&](ObjectId) { ++refs; });
@@ -427,16 +427,16 @@ bool Agent::is_alive(ProcessIndex process) {
 bool Agent::hosts(ProcessIndex worker, ActorId actor, std::uint64_t incarnation) {
   return find_proc(worker) != nullptr && actors_.hosts(worker, actor, incarnation);
 }
-void Agent::granted(ProcessIndex process, std::uint64_t key, std::uint64_t lease,
-                    ProcessIndex worker, const std::vector<std::int32_t>& gpus) {
+void Agent::granted(ProcessIndex process, LeaseKey key, LeaseId lease, ProcessIndex worker,
+                    const std::vector<std::int32_t>& gpus) {
   truth().mark(Mark::remote_grant);
   if (Proc* owner = find_proc(process)) send(*owner, wire::LeaseGranted{key, lease, worker, gpus});
 }
-void Agent::reclaim(ProcessIndex process, std::uint64_t lease) {
+void Agent::reclaim(ProcessIndex process, LeaseId lease) {
   if (Proc* owner = find_proc(process)) send(*owner, wire::LeaseReclaim{lease});
 }
-void Agent::spill_failed(ProcessIndex process, std::uint64_t key,
-                         const wire::ResourceDemand& demand, std::uint32_t count, NodeId node) {
+void Agent::spill_failed(ProcessIndex process, LeaseKey key, const wire::ResourceDemand& demand,
+                         std::uint32_t count, NodeId node) {
   truth().mark(Mark::spill_failed);
   if (Proc* owner = find_proc(process))
     leases_.spill_failed(process, key, agent::demand_of(demand), count, env_->now(),
@@ -445,13 +445,13 @@ void Agent::spill_failed(ProcessIndex process, std::uint64_t key,
 void Agent::gave_back(NodeId node, const wire::ResourceDemand& demand) {
   leases_.returned_there(node, agent::demand_of(demand), env_->now());
 }
-void Agent::request(ProcessIndex proxy_process, std::uint64_t key,
-                    const wire::ResourceDemand& demand, std::uint32_t backlog, JobId job) {
+void Agent::request(ProcessIndex proxy_process, LeaseKey key, const wire::ResourceDemand& demand,
+                    std::uint32_t backlog, JobId job) {
   if (backlog > 0) kill_an_idle_worker();
   leases_.request(proxy_process, key, agent::demand_of(demand), backlog, env_->now(),
                   {.spilled = true, .dedicated = false, .job = job_of(job).number});
 }
-void Agent::returned(std::uint64_t lease) {
+void Agent::returned(LeaseId lease) {
   leases_.returned(lease, env_->now());
 }
 void Agent::owner_died(ProcessIndex proxy_process) {
@@ -516,9 +516,9 @@ void Agent::rebuild(ProcessIndex, ObjectId, ObjectId) {
 // --- ActorHost::Out
 
 void Agent::need_worker(std::uint64_t life, const scheduling::ResourceDemand& demand, JobId id) {
-  const scheduling::JobNumber job = job_of(id).number;
+  const JobNumber job = job_of(id).number;
   waiting_lives_[life] = job;
-  leases_.request(kSelf, life, demand, 1, env_->now(),
+  leases_.request(kSelf, LeaseKey::of(life), demand, 1, env_->now(),
                   {.spilled = false, .dedicated = true, .job = job});
 }
 
@@ -528,7 +528,8 @@ void Agent::release_worker(std::uint64_t life) {
     leases_.returned(lease->second, env_->now());
     actor_leases_.erase(lease);
   } else {
-    leases_.request(kSelf, life, {}, 0, env_->now(), {.spilled = false, .dedicated = true});
+    leases_.request(kSelf, LeaseKey::of(life), {}, 0, env_->now(),
+                    {.spilled = false, .dedicated = true});
   }
 }
 

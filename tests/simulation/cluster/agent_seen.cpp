@@ -9,11 +9,11 @@ std::string Agent::why_busy() const {
   std::string text;
   for (const auto& [index, proc] : processes_)
     if (proc->driver)
-      text += proc->process ? " driver " + std::to_string(index) + " waits for " +
-                                  proc->process->program().waits_for()
-                            : " driver " + std::to_string(index) + " is not welcome";
+      text += proc->process
+                  ? " driver " + index.str() + " waits for " + proc->process->program().waits_for()
+                  : " driver " + index.str() + " is not welcome";
     else if (proc->process)
-      text += " [" + std::to_string(index) + " " + proc->process->describe() + "]";
+      text += " [" + index.str() + " " + proc->process->describe() + "]";
     else
       text += proc->starts_at ? " [starting]" : proc->reaped_at ? " [dead]" : " [none]";
   return text + requests();
@@ -23,11 +23,11 @@ std::string Agent::why_busy() const {
 std::string Agent::requests() const {
   std::string text;
   for (const auto& [index, proc] : processes_)
-    for (const std::uint64_t key : proc->keys) {
+    for (const LeaseKey key : proc->keys) {
       const auto here = leases_.wanted(index, key), there = remote_.outstanding(index, key);
       if (here + there == 0) continue;
-      text += " {" + std::to_string(index) + " wants " + std::to_string(here) + " here, " +
-              std::to_string(there) + " elsewhere of " + std::to_string(key) + ": " +
+      text += " {" + index.str() + " wants " + std::to_string(here) + " here, " +
+              std::to_string(there) + " elsewhere of " + key.str() + ": " +
               leases_.explain(index, key) + "}";
     }
   return text;
@@ -60,13 +60,11 @@ std::string Agent::seen_records() const {
   references_.each([&](const agent::ReferenceTable::Seen& seen) {
     if (++count > 4) return;
     text += " (" + seen.object.str().substr(0, 6) + ":" + std::to_string(seen.object.low) +
-            (seen.owner == kSelf ? " made by " + std::to_string(seen.producer)
-                                 : " of " + std::to_string(seen.owner)) +
+            (seen.owner == kSelf ? " made by " + seen.producer.str() : " of " + seen.owner.str()) +
             ", kind " + std::to_string(static_cast<int>(seen.value.kind)) + ", held by";
     for (const auto& [holder, count] : seen.holders) {
       const auto node = remote_.node_of(holder);
-      text += " " + std::to_string(holder) +
-              (node ? "=n" + std::to_string(node->low) : std::string()) + ":" +
+      text += " " + holder.str() + (node ? "=n" + std::to_string(node->low) : std::string()) + ":" +
               std::to_string(count);
     }
     text += ")";

@@ -114,14 +114,14 @@ class Store {
   using Key = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>;
   struct Object {
     std::uint64_t content = 0;
-    std::uint64_t creator = 0;  ///< process; 0: the agent
+    ProcessIndex creator;  ///< process; 0: the agent
     bool adopted = false;
   };
   static Key key_of(const wire::Location& at) { return {at.segment, at.slot, at.generation}; }
 
-  wire::Location add(std::uint64_t creator, std::uint64_t content, std::uint64_t bytes) {
+  wire::Location add(ProcessIndex creator, std::uint64_t content, std::uint64_t bytes) {
     wire::Location at;
-    at.segment = static_cast<std::uint32_t>(creator + 1);
+    at.segment = static_cast<std::uint32_t>(creator.value + 1);
     at.slot = static_cast<std::uint32_t>(next_ % 64);
     at.generation = ++next_;
     at.length = bytes;
@@ -139,7 +139,7 @@ class Store {
   }
   bool free(const wire::Location& at) { return objects_.erase(key_of(at)) != 0; }
   /// Removes the objects that only the dead process knew.
-  void process_died(std::uint64_t process) {
+  void process_died(ProcessIndex process) {
     std::erase_if(objects_, [&](const auto& entry) {
       return entry.second.creator == process && !entry.second.adopted;
     });

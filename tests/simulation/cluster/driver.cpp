@@ -162,7 +162,7 @@ void Program::submit_one() {
   spec.fanout = static_cast<std::uint8_t>(1 + random.below(kind == K::bundle ? 4 : 3));
   if (kind == K::throwing) process_.machine().truth().mark(Mark::task_throws);
   if (kind == K::flaky) process_.machine().truth().mark(Mark::flaky_task);
-  const std::uint64_t key = some_key();
+  const LeaseKey key = some_key();
   const bool safe = kind != K::throwing;  // its error would hide those of other objects
   const std::uint64_t tries = random.below(10);
   const int retries = tries < 5 ? 3 : tries < 8 ? -1 : 0;
@@ -174,10 +174,10 @@ void Program::submit_one() {
     objects_.erase(objects_.begin() + static_cast<std::ptrdiff_t>(random.below(objects_.size())));
 }
 
-std::uint64_t Program::some_key() {
+LeaseKey Program::some_key() {
   Random& random = process_.machine().random();
   const std::uint64_t dice = random.below(100);
-  if (dice < 60) return random.below(3);
+  if (dice < 60) return LeaseKey::of(random.below(3));
   if (dice < 80) {
     const std::vector<NodeId> nodes = process_.machine().nodes();
     return process_.key_of(nodes[random.below(nodes.size())], random.chance(0.5));
@@ -194,7 +194,7 @@ void Program::call_one() {
 
 void Program::call(KnownActor& actor, bool plain) {
   Spec spec = new_spec(Spec::Kind::method);
-  spec.caller = mixed(number_, process_.index());
+  spec.caller = mixed(number_, process_.index().value);
   spec.number = ++actor.number;
   std::vector<ObjectHandle> arguments;
   if (!plain) arguments = some_objects(1, false);

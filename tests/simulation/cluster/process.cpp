@@ -46,7 +46,7 @@ Spec spec_of(BlobView bytes) {
   return spec;
 }
 
-Process::Process(Machine& machine, std::shared_ptr<Rings> rings, std::uint64_t index, bool driver,
+Process::Process(Machine& machine, std::shared_ptr<Rings> rings, ProcessIndex index, bool driver,
                  std::uint64_t high)
     : machine_(machine), rings_(std::move(rings)), index_(index), driver_(driver), high_(high) {
   own_objects();
@@ -100,7 +100,7 @@ void Process::turn() {
   const Time now = machine_.now();
   drain_agent();
   for (auto at = peers_.begin(); at != peers_.end();) {
-    const std::uint64_t process = at->first;
+    const ProcessIndex process = at->first;
     drain_peer(at->second);
     at = peers_.upper_bound(process);  // the peer may be gone
   }
@@ -144,7 +144,7 @@ bool Process::may_go_on() {
   return !stands_still_;
 }
 
-void Process::connect(std::uint64_t peer, End end, bool remote, std::uint64_t holder) {
+void Process::connect(ProcessIndex peer, End end, bool remote, ProcessIndex holder) {
   Peer& made = peers_[peer];
   made.process = peer;
   made.remote = remote;
@@ -171,7 +171,7 @@ void Process::drain_agent() {
 }
 
 void Process::drain_peer(Peer& peer) {
-  const std::uint64_t process = peer.process;
+  const ProcessIndex process = peer.process;
   if (peer.end.waiting() > 0 && peer.end.flush()) {
     tasks_.writable(process, machine_.now());
     actors_.writable(process);
@@ -183,7 +183,7 @@ void Process::drain_peer(Peer& peer) {
   }
 }
 
-Process::Peer* Process::peer_of(std::uint64_t process) {
+Process::Peer* Process::peer_of(ProcessIndex process) {
   const auto found = peers_.find(process);
   return found == peers_.end() ? nullptr : &found->second;
 }
@@ -238,7 +238,7 @@ void Process::on_actor_update(const wire::ActorUpdate& update) {
   }
   actors_.update(update);
   if (update.state != wire::ActorState::alive) return;
-  const std::uint64_t before = std::exchange(homes_[update.actor], update.worker);
+  const ProcessIndex before = std::exchange(homes_[update.actor], update.worker);
   if (before != update.worker && peer_of(before) != nullptr && driver_ &&
       machine_.next_life_waits())
     program_->kill_now(update.actor);
@@ -288,7 +288,7 @@ void Process::on_peer_died(const wire::PeerDied& message) {
 // --- peers' messages
 
 void Process::on_frame(Peer& peer, Frame& frame) {
-  const std::uint64_t process = peer.process;
+  const ProcessIndex process = peer.process;
   std::visit(Cases{[&](wire::Call& m) {
                      const bool unwanted = blocked_ && m.actor_low == 0;
                      incoming_.push_back({process, std::move(m), std::move(frame.payload)});
@@ -345,7 +345,7 @@ void Process::on_reply(Peer& peer, const wire::Reply& reply, BlobView payload) {
 }
 
 void Process::hand_back_unstarted() {
-  std::map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>> ranges;
+  std::map<ProcessIndex, std::pair<std::uint64_t, std::uint64_t>> ranges;
   std::deque<Incoming> kept;
   for (auto& call : incoming_) {
     if (call.call.actor_low != 0) {
@@ -364,7 +364,7 @@ void Process::hand_back_unstarted() {
 
 // --- TaskManager::Out, ActorCalls::Out
 
-bool Process::send_call(std::uint64_t worker, const detail::Call& call, std::uint64_t actor_low,
+bool Process::send_call(ProcessIndex worker, const detail::Call& call, std::uint64_t actor_low,
                         std::uint32_t attempt, std::uint32_t results, std::uint64_t& sequence) {
   Peer* peer = peer_of(worker);
   TROUPE_ASSERT(peer != nullptr, "a call goes to a worker with a channel");
@@ -380,14 +380,14 @@ bool Process::send_call(std::uint64_t worker, const detail::Call& call, std::uin
   return true;
 }
 
-bool Process::send(std::uint64_t worker, client::Task& task) {
+bool Process::send(ProcessIndex worker, client::Task& task) {
   if (task.had_second_attempt) machine_.truth().second_attempt(spec_of(task.call));
   return send_call(worker, task.call, 0, task.attempt, 1, task.sequence);
 }
-bool Process::send(std::uint64_t worker, client::ActorCall& call) {
+bool Process::send(ProcessIndex worker, client::ActorCall& call) {
   return send_call(worker, call.call, call.actor.low, 1, 1, call.sequence);
 }
-void Process::request_lease(std::uint64_t key, std::uint32_t backlog) {
+void Process::request_lease(LeaseKey key, std::uint32_t backlog) {
   wire::ResourceDemand demand;
   if (key == 1) demand.cpus = 5'000;
   if (key == 2) demand.placement = 2;  // spread
@@ -395,23 +395,23 @@ void Process::request_lease(std::uint64_t key, std::uint32_t backlog) {
   if (key >= kNodeKeys) {
     demand.cpus = 2'000;
     demand.placement = static_cast<std::uint8_t>(scheduling::Placement::node);
-    std::tie(demand.node, demand.soft) = node_keys_.at(key - kNodeKeys);
+    std::tie(demand.node, demand.soft) = node_keys_.at(key.value - kNodeKeys);
   }
   tell(wire::RequestLease{key, backlog, demand});
   next_tick_ = std::min(next_tick_, machine_.now() + client::TaskManager::kAskAgain);
 }
-std::uint64_t Process::key_of(NodeId node, bool soft) {
+LeaseKey Process::key_of(NodeId node, bool soft) {
   machine_.truth().mark(Mark::placed_on_node);
   const std::pair<NodeId, bool> wanted{node, soft};
   const auto at = std::find(node_keys_.begin(), node_keys_.end(), wanted);
-  const auto key = kNodeKeys + static_cast<std::uint64_t>(at - node_keys_.begin());
+  const auto key = LeaseKey::of(kNodeKeys + static_cast<std::uint64_t>(at - node_keys_.begin()));
   if (at == node_keys_.end()) node_keys_.push_back(wanted);
   return key;
 }
-void Process::return_lease(std::uint64_t lease) {
+void Process::return_lease(LeaseId lease) {
   tell(wire::LeaseReturned{lease});
 }
-void Process::recall(std::uint64_t worker) {
+void Process::recall(ProcessIndex worker) {
   machine_.truth().mark(Mark::recalled);
   if (Peer* peer = peer_of(worker)) peer->end.send({wire::Recall{}, {}});
 }
@@ -475,7 +475,7 @@ detail::Call call_of(const Spec& spec, std::vector<ObjectHandle> arguments,
 }  // namespace
 
 ObjectHandle Process::submit(const Spec& spec, std::vector<ObjectHandle> arguments,
-                             std::vector<ObjectHandle> refs, std::uint64_t key, int retries) {
+                             std::vector<ObjectHandle> refs, LeaseKey key, int retries) {
   auto owned = std::make_unique<client::Task>();
   client::Task* task = owned.get();
   auto request = std::make_unique<detail::Request>();
@@ -495,7 +495,7 @@ ObjectHandle Process::submit(const Spec& spec, std::vector<ObjectHandle> argumen
     return result;
   }
   task->results.push_back(result);
-  task->key = static_cast<std::uint32_t>(key);
+  task->key = static_cast<std::uint32_t>(key.value);
   task->waiting = watch_arguments(task->call, [this, task](Entry& entry) {
     if (entry.kind == Kind::error)
       tasks_.argument_failed(*task, Error(*entry.error));
@@ -503,7 +503,7 @@ ObjectHandle Process::submit(const Spec& spec, std::vector<ObjectHandle> argumen
       tasks_.argument_ready(*task, machine_.now());
   });
   // As in the engine, a call that waits for nothing is sent before a record of it is kept.
-  const std::uint64_t worker = task->waiting == 0 ? tasks_.open_way(key) : 0;
+  const ProcessIndex worker = task->waiting == 0 ? tasks_.open_way(key) : 0;
   if (worker != 0 && send(worker, *task))
     tasks_.sent(std::move(owned), worker, machine_.now());
   else
@@ -532,7 +532,7 @@ ObjectHandle Process::call(ActorId actor, const ObjectHandle& lifetime, const Sp
     else
       actors_.argument_ready(*pending);
   });
-  const std::uint64_t worker =
+  const ProcessIndex worker =
       pending->waiting == 0 && !pending->doomed ? actors_.open_way(actor) : 0;
   if (worker != 0 && send(worker, *pending))
     actors_.sent(std::move(owned));

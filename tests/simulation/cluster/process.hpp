@@ -68,18 +68,18 @@ class Machine {
   virtual Truth& truth() = 0;
   /// Tells the agent that it has something to read.
   virtual void wake_agent() = 0;
-  virtual void wake(std::uint64_t process, Duration after) = 0;
+  virtual void wake(ProcessIndex process, Duration after) = 0;
   /// Interrupts the thread of the process's actor at that time, by up_time().
-  virtual void interrupt_at(std::uint64_t process, Time at) = 0;
+  virtual void interrupt_at(ProcessIndex process, Time at) = 0;
   /// Returns until when actors here may serve, as the agent published last
   /// (client/actor_lease_timer.hpp).
   virtual std::int64_t actor_lease_word() const = 0;
   /// Returns whether the agent is stopped while the processes of its node run on.
   virtual bool stands_still() const = 0;
   /// Ends the process by its own exit after this step.
-  virtual void exit_process(std::uint64_t process) = 0;
+  virtual void exit_process(ProcessIndex process) = 0;
   /// Ends the process by a fault while it writes a frame. It does nothing more.
-  virtual void killed_in_a_frame(std::uint64_t process) = 0;
+  virtual void killed_in_a_frame(ProcessIndex process) = 0;
   virtual NodeId node() const = 0;
   /// Returns the nodes that this node knows, itself included.
   virtual std::vector<NodeId> nodes() const = 0;
@@ -103,7 +103,7 @@ struct Opened {
   std::vector<ObjectHandle> nested;
 };
 struct Incoming {
-  std::uint64_t from = 0;
+  ProcessIndex from;
   wire::Call call;
   Blob payload;
 };
@@ -118,7 +118,7 @@ struct Outgoing {
 
 class Process final : private client::TaskManager::Out, private client::ActorCalls::Out {
  public:
-  Process(Machine& machine, std::shared_ptr<Rings> rings, std::uint64_t index, bool driver,
+  Process(Machine& machine, std::shared_ptr<Rings> rings, ProcessIndex index, bool driver,
           std::uint64_t high);
   ~Process() override;
   /// Makes handles that are released from here on count as objects of simulated processes.
@@ -136,11 +136,11 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
   Time serves_until() const noexcept {
     return stands_still_ || alarm_ == Time::max() ? Time{} : alarm_;
   }
-  void connect(std::uint64_t peer, End end, bool remote, std::uint64_t holder);
+  void connect(ProcessIndex peer, End end, bool remote, ProcessIndex holder);
 
   // For the program.
   ObjectHandle submit(const Spec& spec, std::vector<ObjectHandle> arguments,
-                      std::vector<ObjectHandle> refs, std::uint64_t key, int retries);
+                      std::vector<ObjectHandle> refs, LeaseKey key, int retries);
   ObjectHandle call(ActorId actor, const ObjectHandle& lifetime, const Spec& spec,
                     std::vector<ObjectHandle> arguments);
   struct Spawn {
@@ -156,7 +156,7 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
   void kill(ActorId actor, bool may_restart);
   ObjectHandle put(std::uint64_t content, std::uint64_t bytes, std::vector<ObjectHandle> refs);
   /// Returns the key for submit() of a demand that requires this node, or with `soft` prefers it.
-  std::uint64_t key_of(NodeId node, bool soft);
+  LeaseKey key_of(NodeId node, bool soft);
   void need(Entry& entry, bool bytes);
   bool is_here(const Entry& entry) const;
   bool fetch_failed(const Entry& entry) const;
@@ -168,7 +168,7 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
   void block(bool on);
   bool is_blocked() const noexcept { return blocked_; }
   void drop_refs(const wire::Call& call);
-  std::uint64_t index() const noexcept { return index_; }
+  ProcessIndex index() const noexcept { return index_; }
   bool driver() const noexcept { return driver_; }
   Machine& machine() noexcept { return machine_; }
   Program& program() noexcept { return *program_; }
@@ -188,7 +188,7 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
  private:
   friend class Program;
   struct Peer {
-    std::uint64_t process = 0, holder = 0;
+    ProcessIndex process, holder;
     bool remote = false;
     End end;
     std::uint64_t sent = 0, started = 0;
@@ -204,12 +204,12 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
     }
   };
   // TaskManager::Out, ActorCalls::Out
-  bool send(std::uint64_t worker, client::Task& task) override;
-  void request_lease(std::uint64_t key, std::uint32_t backlog) override;
-  void return_lease(std::uint64_t lease) override;
-  void recall(std::uint64_t worker) override;
+  bool send(ProcessIndex worker, client::Task& task) override;
+  void request_lease(LeaseKey key, std::uint32_t backlog) override;
+  void return_lease(LeaseId lease) override;
+  void recall(ProcessIndex worker) override;
   void fail(client::Task& task, const Error& error) override;
-  bool send(std::uint64_t worker, client::ActorCall& call) override;
+  bool send(ProcessIndex worker, client::ActorCall& call) override;
   void watch(ActorId actor) override;
   void fail(client::ActorCall& call, const Error& error) override;
 
@@ -233,7 +233,7 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
   void grant(const wire::LeaseGranted& granted);
   void on_actor_update(const wire::ActorUpdate& update);
   void hand_back_unstarted();
-  Peer* peer_of(std::uint64_t process);
+  Peer* peer_of(ProcessIndex process);
 
   ObjectHandle create();
   ObjectHandle adopt(ObjectId id, bool& fresh);
@@ -256,24 +256,24 @@ class Process final : private client::TaskManager::Out, private client::ActorCal
   wire::Value outgoing(const Outgoing& value, const Peer& to, Blob& payload);
   wire::Value outgoing_forward(const ObjectHandle& handle, const Peer& to);
   wire::Call encode_call(const detail::Call& call, const Peer& to, Blob& payload);
-  bool send_call(std::uint64_t worker, const detail::Call& call, std::uint64_t actor_low,
+  bool send_call(ProcessIndex worker, const detail::Call& call, std::uint64_t actor_low,
                  std::uint32_t attempt, std::uint32_t results, std::uint64_t& sequence);
   std::uint32_t watch_arguments(const detail::Call& call, std::function<void(Entry&)> waiter);
 
   Machine& machine_;
   std::shared_ptr<Rings> rings_;
-  std::uint64_t index_;
+  ProcessIndex index_;
   bool driver_;
   std::uint64_t high_, low_ = 0, next_actor_ = 0, next_request_ = 0;
   bool dying_ = false, collecting_ = false, gives_ = false;
   std::uint64_t counts_left_ = 0;  ///< 0: no fault kills the process in a frame
   std::vector<std::pair<NodeId, bool>> node_keys_;
-  std::map<ActorId, std::uint64_t> homes_;  ///< the worker in which each actor lived last
+  std::map<ActorId, ProcessIndex> homes_;  ///< the worker in which each actor lived last
   std::vector<Entry*> released_;
   std::size_t live_ = 0;
   std::map<ObjectId, Entry*> table_;
-  std::map<std::uint64_t, Peer> peers_;
-  std::set<std::uint64_t> dead_peers_;
+  std::map<ProcessIndex, Peer> peers_;
+  std::set<ProcessIndex> dead_peers_;
   std::vector<wire::LeaseGranted> pending_grants_;
   std::vector<wire::ActorUpdate> pending_updates_;
   std::deque<Incoming> incoming_;

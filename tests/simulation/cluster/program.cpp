@@ -168,7 +168,7 @@ void Program::act() {
     process_.machine().truth().lives(
         actor_, incarnation_,
         mixed(process_.machine().node().high * 1'000'003 + process_.machine().node().low,
-              process_.index()));
+              process_.index().value));
     process_.created(actor_, incarnation_, nullptr);
     return end_call();
   }
@@ -237,8 +237,8 @@ std::string Program::describe() const {
 }
 
 /// Returns the demand of a child. A third of all children prefer a node of their own.
-std::uint64_t Program::key_of_child(const Spec& child) {
-  if (child.id / 100 % 3 != 0) return child.id / 300 % 2;
+LeaseKey Program::key_of_child(const Spec& child) {
+  if (child.id / 100 % 3 != 0) return LeaseKey::of(child.id / 300 % 2);
   const std::vector<NodeId> nodes = process_.machine().nodes();
   return process_.key_of(nodes[child.id / 600 % nodes.size()], true);
 }

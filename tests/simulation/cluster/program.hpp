@@ -115,8 +115,8 @@ class Program {
   void find_one();
   void share_one();
   void linger(Time now);
-  std::uint64_t some_key();
-  std::uint64_t key_of_child(const Spec& child);
+  LeaseKey some_key();
+  LeaseKey key_of_child(const Spec& child);
   void check_results();
   void judge(Result& result);
   void wind_up();

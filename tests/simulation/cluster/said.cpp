@@ -27,6 +27,10 @@ template <class Number>
 std::string text(Number number) {
   return " " + std::to_string(static_cast<std::int64_t>(number));
 }
+template <class Tag>
+std::string text(troupe::Number<Tag> number) {
+  return text(number.value);
+}
 /// Describes a life: the epoch of the control that gave it, and its number.
 std::string life(std::uint64_t incarnation) {
   return " life " + std::to_string(incarnation >> 32) + "." +
