@@ -320,8 +320,8 @@ class Supervisor : private GangRanks::Host {
   }
 
   static std::string without_room(const std::string& message) {
-    constexpr std::string_view room = "train: ";
-    return message.starts_with(room) ? message.substr(room.size()) : message;
+    constexpr std::string_view kRoom = "train: ";
+    return message.starts_with(kRoom) ? message.substr(kRoom.size()) : message;
   }
 
   Context ctx_;

@@ -35,9 +35,9 @@ float linear_rate(const RateSchedule& s, std::int64_t step) {
 
 float cosine_rate(const RateSchedule& s, std::int64_t step) {
   if (warming(s, step)) return warm(s, step);
-  constexpr double pi = 3.141592653589793;
+  constexpr double kPi = 3.141592653589793;
   return s.floor +
-         (s.peak - s.floor) * static_cast<float>(0.5 * (1.0 + std::cos(pi * progress(s, step))));
+         (s.peak - s.floor) * static_cast<float>(0.5 * (1.0 + std::cos(kPi * progress(s, step))));
 }
 
 }  // namespace troupe::train

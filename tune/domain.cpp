@@ -15,7 +15,7 @@ namespace {
 }
 
 /// Up to this number a double holds every whole number exactly.
-constexpr double most_steps = 0x1p53;
+constexpr double kMostSteps = 0x1p53;
 
 Domain bounded(const char* name, Domain::Kind kind, double low, double high, double step,
                bool log) {
@@ -33,7 +33,7 @@ Domain bounded(const char* name, Domain::Kind kind, double low, double high, dou
   if (!(step >= 0) || !std::isfinite(step)) reject(what, "the step must be a positive number");
   if (!std::isfinite(high - low)) reject(what, "the range is wider than a double can hold");
   if (step > high - low && high > low) reject(what, "the step is larger than the range");
-  if (kind == Domain::Kind::real && step > 0 && (high - low) / step > most_steps)
+  if (kind == Domain::Kind::real && step > 0 && (high - low) / step > kMostSteps)
     reject(what, "the step " + number(step) + " is too small: more than 2^53 values");
   if (step > 0) {  // lower `high` to the last multiple, so that no draw falls above it
     const double last = low + std::floor((high - low) / step * (1 + 1e-12)) * step;
@@ -45,8 +45,8 @@ Domain bounded(const char* name, Domain::Kind kind, double low, double high, dou
 /// Makes a whole-number domain. Checks the bounds as integers, since a double rounds integers
 /// beyond 2^53.
 Domain whole(const char* name, long long low, long long high, bool log) {
-  constexpr auto most = static_cast<long long>(most_steps);
-  if (std::min(low, high) < -most || std::max(low, high) > most)
+  constexpr auto kMost = static_cast<long long>(kMostSteps);
+  if (std::min(low, high) < -kMost || std::max(low, high) > kMost)
     reject("tune::" + std::string(name) + "(" + std::to_string(low) + ", " + std::to_string(high) +
                ")",
            "whole numbers beyond 2^53 are not told apart");
@@ -60,7 +60,7 @@ double rounded(const Domain& d, double value) {
   if (d.kind == Domain::Kind::integer) return std::clamp(std::round(value), d.low, d.high);
   if (d.kind == Domain::Kind::normal) {
     const double k = value / d.step;
-    return std::abs(k) < most_steps ? std::round(k) * d.step : value;
+    return std::abs(k) < kMostSteps ? std::round(k) * d.step : value;
   }
   const double last = std::floor((d.high - d.low) / d.step * (1 + 1e-12));
   const double k = std::clamp(std::round((value - d.low) / d.step), 0.0, last);
@@ -70,28 +70,28 @@ double rounded(const Domain& d, double value) {
 /// Inverse of the normal distribution function (Acklam's rational approximation, relative error
 /// below 1.2e-9).
 double normal_quantile(double p) {
-  static constexpr double a[] = {-3.969683028665376e+01, 2.209460984245205e+02,
-                                 -2.759285104469687e+02, 1.383577518672690e+02,
-                                 -3.066479806614716e+01, 2.506628277459239e+00};
-  static constexpr double b[] = {-5.447609879822406e+01, 1.615858368580409e+02,
-                                 -1.556989798598866e+02, 6.680131188771972e+01,
-                                 -1.328068155288572e+01};
-  static constexpr double c[] = {-7.784894002430293e-03, -3.223964580411365e-01,
-                                 -2.400758277161838e+00, -2.549732539343734e+00,
-                                 4.374664141464968e+00,  2.938163982698783e+00};
-  static constexpr double d[] = {7.784695709041462e-03, 3.224671290700398e-01,
-                                 2.445134137142996e+00, 3.754408661907416e+00};
+  static constexpr double kA[] = {-3.969683028665376e+01, 2.209460984245205e+02,
+                                  -2.759285104469687e+02, 1.383577518672690e+02,
+                                  -3.066479806614716e+01, 2.506628277459239e+00};
+  static constexpr double kB[] = {-5.447609879822406e+01, 1.615858368580409e+02,
+                                  -1.556989798598866e+02, 6.680131188771972e+01,
+                                  -1.328068155288572e+01};
+  static constexpr double kC[] = {-7.784894002430293e-03, -3.223964580411365e-01,
+                                  -2.400758277161838e+00, -2.549732539343734e+00,
+                                  4.374664141464968e+00,  2.938163982698783e+00};
+  static constexpr double kD[] = {7.784695709041462e-03, 3.224671290700398e-01,
+                                  2.445134137142996e+00, 3.754408661907416e+00};
   p = std::clamp(p, 1e-300, 1 - 1e-16);
   if (p < 0.02425 || p > 1 - 0.02425) {
     const double q = std::sqrt(-2 * std::log(std::min(p, 1 - p)));
-    const double x = (((((c[0] * q + c[1]) * q + c[2]) * q + c[3]) * q + c[4]) * q + c[5]) /
-                     ((((d[0] * q + d[1]) * q + d[2]) * q + d[3]) * q + 1);
+    const double x = (((((kC[0] * q + kC[1]) * q + kC[2]) * q + kC[3]) * q + kC[4]) * q + kC[5]) /
+                     ((((kD[0] * q + kD[1]) * q + kD[2]) * q + kD[3]) * q + 1);
     return p < 0.5 ? x : -x;
   }
   const double q = p - 0.5;
   const double r = q * q;
-  return (((((a[0] * r + a[1]) * r + a[2]) * r + a[3]) * r + a[4]) * r + a[5]) * q /
-         (((((b[0] * r + b[1]) * r + b[2]) * r + b[3]) * r + b[4]) * r + 1);
+  return (((((kA[0] * r + kA[1]) * r + kA[2]) * r + kA[3]) * r + kA[4]) * r + kA[5]) * q /
+         (((((kB[0] * r + kB[1]) * r + kB[2]) * r + kB[3]) * r + kB[4]) * r + 1);
 }
 
 std::size_t distinct_values(const Domain& d) {
@@ -133,7 +133,7 @@ Domain normal(double mean, double deviation, double step) {
   }
   if (!(step >= 0) || !std::isfinite(step))
     reject("tune::normal", "the step must be a number that is not negative");
-  if (step > 0 && (std::abs(mean) + 40 * deviation) / step > most_steps)
+  if (step > 0 && (std::abs(mean) + 40 * deviation) / step > kMostSteps)
     reject("tune::normal", "the step " + number(step) + " is too small: more than 2^53 values");
   Domain domain;
   domain.kind = Domain::Kind::normal;

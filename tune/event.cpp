@@ -12,7 +12,7 @@ namespace {
 
 using Kind = Event::Kind;
 
-constexpr std::array<std::string_view, 25> kind_names = {
+constexpr std::array<std::string_view, 25> kKindNames = {
     "begin",     "report",  "save",    "restore", "end",       "tick",     "cancel",
     "interrupt", "created", "started", "exploit", "copied",    "mismatch", "held",
     "yielded",   "paused",  "resumed", "stopped", "completed", "retry",    "failed",
@@ -51,7 +51,7 @@ Fields fields_of(Kind kind) {
 }
 
 /// 100 years in seconds: a log with later times is damaged.
-constexpr double longest = 100.0 * 365 * 24 * 3600;
+constexpr double kLongest = 100.0 * 365 * 24 * 3600;
 
 /// Reads a whole number that T can hold, and throws otherwise. Json's own conversions would
 /// truncate the number silently.
@@ -66,7 +66,7 @@ T whole_in(const Json& j) {
 
 std::int64_t micros_in(const Json& j) {
   const auto seconds = j.get<double>();
-  if (!(seconds >= 0 && seconds <= longest))
+  if (!(seconds >= 0 && seconds <= kLongest))
     throw InvalidArgument(Code::invalid_argument, j.dump() + " is no time of an experiment");
   return std::llround(seconds * 1e6);
 }
@@ -139,7 +139,7 @@ std::string short_hash(const std::string& hash) {
 
 std::string_view name_of(Event::Kind kind) noexcept {
   const auto i = static_cast<std::size_t>(kind);
-  return i < kind_names.size() ? kind_names[i] : "?";
+  return i < kKindNames.size() ? kKindNames[i] : "?";
 }
 
 std::string to_json(const Event& e) {
@@ -174,8 +174,8 @@ Result<Event> event_from_json(std::string_view line) {
   try {
     const auto j = Json::parse(line);
     const auto name = j.at("event").get<std::string>();
-    for (std::size_t i = 0; i < kind_names.size(); ++i) {
-      if (kind_names[i] == name) return read_fields(j, static_cast<Kind>(i));
+    for (std::size_t i = 0; i < kKindNames.size(); ++i) {
+      if (kKindNames[i] == name) return read_fields(j, static_cast<Kind>(i));
     }
     return Error(Code::invalid_argument, "no experiment event: unknown kind " + name);
   } catch (const Json::exception& e) {

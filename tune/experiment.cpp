@@ -34,9 +34,9 @@ void check(const SearchSpace& space, const ExperimentOptions& o) {
 }  // namespace
 
 std::string_view name_of(TrialState state) noexcept {
-  static constexpr std::string_view names[] = {"waiting", "running",   "holding", "leaving",
-                                               "paused",  "completed", "stopped", "failed"};
-  return names[static_cast<std::size_t>(state)];
+  static constexpr std::string_view kNames[] = {"waiting", "running",   "holding", "leaving",
+                                                "paused",  "completed", "stopped", "failed"};
+  return kNames[static_cast<std::size_t>(state)];
 }
 
 Experiment::Core::Core(SearchSpace space, ExperimentOptions o) : options(std::move(o)) {
@@ -87,7 +87,7 @@ std::string Experiment::Core::header() const {
 
 std::int64_t Experiment::Core::micros(Time time) {
   const auto since = std::chrono::duration_cast<std::chrono::microseconds>(time - epoch).count();
-  return std::max(std::min<std::int64_t>(since, never), now);  // times in the log never decrease
+  return std::max(std::min<std::int64_t>(since, kNever), now);  // times in the log never decrease
 }
 
 Experiment::Experiment(SearchSpace space, ExperimentOptions options)

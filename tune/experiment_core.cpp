@@ -8,8 +8,8 @@ namespace {
 
 using Kind = Event::Kind;
 using Action = Decision::Action;
-constexpr std::size_t history_limit = 4096;
-constexpr std::size_t event_limit = 1000;
+constexpr std::size_t kHistoryLimit = 4096;
+constexpr std::size_t kEventLimit = 1000;
 
 }  // namespace
 
@@ -24,7 +24,7 @@ void Experiment::Core::record(const Event& event) {
   if (plain_words(event, board.space, board.metric).empty()) return;
   ++board.events_seen;
   board.events.push_back(event);
-  if (board.events.size() > event_limit) board.events.pop_front();
+  if (board.events.size() > kEventLimit) board.events.pop_front();
 }
 
 /// Makes an event with the present time; the caller fills it and then records it.
@@ -68,7 +68,7 @@ std::optional<std::int64_t> Experiment::Core::next_tick() const {
   }
   if (options.time_limit > Duration::zero() && begun_ && !ending_) {
     const auto limit = std::chrono::ceil<std::chrono::microseconds>(options.time_limit).count();
-    if (limit < never) at = std::min(at.value_or(limit), limit);
+    if (limit < kNever) at = std::min(at.value_or(limit), limit);
   }
   return at;
 }
@@ -134,7 +134,7 @@ void Experiment::Core::apply(const Event& e) {
 
 void Experiment::Core::add_sample(TrialInfo& t, const Event& e) {
   t.history.push_back({e.step, e.score, e.seconds(), e.attempt});
-  if (t.history.size() > history_limit) {
+  if (t.history.size() > kHistoryLimit) {
     std::size_t kept = 0;
     for (std::size_t i = 0; i < t.history.size(); i += 2) t.history[kept++] = t.history[i];
     if (t.history.size() % 2 == 0) t.history[kept++] = t.history.back();

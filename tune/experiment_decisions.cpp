@@ -184,8 +184,8 @@ void Experiment::Core::leave(int trial, Next next, std::string why) {
   c.next = next;
   c.why = std::move(why);
   const auto grace = std::chrono::ceil<std::chrono::microseconds>(options.stop_grace).count();
-  c.kill_at = grace < never ? now + grace : never;
-  if (grace < never) timers_.emplace(c.kill_at, trial);
+  c.kill_at = grace < kNever ? now + grace : kNever;
+  if (grace < kNever) timers_.emplace(c.kill_at, trial);
   if (c.in_report) reply(trial, false);
 }
 

@@ -8,18 +8,18 @@ namespace {
 using Kind = Event::Kind;
 
 // Pauses before a retry, in microseconds.
-constexpr std::int64_t first_pause = 100'000;
-constexpr std::int64_t longest_pause = 30'000'000;
-constexpr std::int64_t longest_by_chance = 1'000'000;
-constexpr int alike_limit = 3;  ///< equal failures in a row that make a `repeated` event
+constexpr std::int64_t kFirstPause = 100'000;
+constexpr std::int64_t kLongestPause = 30'000'000;
+constexpr std::int64_t kLongestByChance = 1'000'000;
+constexpr int kAlikeLimit = 3;  ///< equal failures in a row that make a `repeated` event
 
 /// Returns how long a retry waits after so many attempts in a row that came no further than those
 /// before them. The pause doubles each time. Its limit is lower if the last attempt reported, since
 /// such an attempt may have failed by chance.
 std::int64_t pause_after(int fruitless, bool reported) {
   if (fruitless == 0) return 0;
-  return std::min(first_pause << std::min(fruitless - 1, 20),
-                  reported ? longest_by_chance : longest_pause);
+  return std::min(kFirstPause << std::min(fruitless - 1, 20),
+                  reported ? kLongestByChance : kLongestPause);
 }
 
 }  // namespace
@@ -154,7 +154,7 @@ void Experiment::Core::attempt_failed(int trial, const std::string& error) {
     c.alike = error == c.last_error ? c.alike + 1 : 1;
     c.last_error = error;
   }
-  if (c.alike == alike_limit && !c.advanced) {
+  if (c.alike == kAlikeLimit && !c.advanced) {
     Event same = note(Kind::repeated, trial);
     same.text = "failed " + std::to_string(c.alike) + " times in a row " +
                 (c.last_step == 0 ? "before its first report" : "without getting further") +

@@ -7,8 +7,8 @@
 namespace troupe::tune {
 namespace {
 
-constexpr long default_horizon = 100;
-constexpr int most_rungs = 1000;
+constexpr long kDefaultHorizon = 100;
+constexpr int kMostRungs = 1000;
 
 Decision stop(int trial, std::string why) {
   Decision decision{.trial = trial, .action = Decision::Action::stop};
@@ -20,7 +20,7 @@ Decision stop(int trial, std::string why) {
 /// rung less.
 double rungs_of(const AsyncHyperBand& o) {
   const double range =
-      static_cast<double>(o.max_steps.value_or(default_horizon)) / static_cast<double>(o.grace);
+      static_cast<double>(o.max_steps.value_or(kDefaultHorizon)) / static_cast<double>(o.grace);
   return std::log(range) / std::log(o.eta) + 1;
 }
 
@@ -54,16 +54,16 @@ AsyncHyperBandScheduler::AsyncHyperBandScheduler(const AsyncHyperBand& options,
                                                  const SchedulerSetup& setup)
     : options_(options), goal_(setup.goal), random_(setup.seed) {
   if (!options.max_steps)
-    options_.max_steps = setup.max_steps > 0 ? setup.max_steps : default_horizon;
+    options_.max_steps = setup.max_steps > 0 ? setup.max_steps : kDefaultHorizon;
   if (*options_.max_steps < 1) refuse("AsyncHyperBand", "max_steps must be at least 1");
   if (options.grace < 1 || options.grace > *options_.max_steps) {
     refuse("AsyncHyperBand", "grace must be from 1 to max_steps");
   }
   if (!(options.eta > 1)) refuse("AsyncHyperBand", "eta must be above 1");
-  if (rungs_of(options_) > most_rungs)
+  if (rungs_of(options_) > kMostRungs)
     refuse("AsyncHyperBand",
            "eta " + number(options.eta) + " makes more than 1000 rungs; take a larger one");
-  if (options.brackets < 1 || options.brackets > most_rungs)
+  if (options.brackets < 1 || options.brackets > kMostRungs)
     refuse("AsyncHyperBand", "brackets must be from 1 to 1000");
   for (int b = 0; b < options.brackets; ++b) {
     std::vector<RungState> rungs;

@@ -20,7 +20,7 @@ namespace troupe::tune::internal {
 namespace {
 
 constexpr const char* kLog = "/experiment.jsonl";
-constexpr std::size_t note_limit = 10'000;
+constexpr std::size_t kNoteLimit = 10'000;
 /// How often the live view is updated when no trial reports.
 constexpr Duration kRepaint = std::chrono::milliseconds(100);
 
@@ -228,7 +228,7 @@ class Runner {
   void add_note(std::string note) {
     if (options_.show) view_.note(note);
     notes_.push_back(std::move(note));
-    if (notes_.size() > note_limit) notes_.pop_front();
+    if (notes_.size() > kNoteLimit) notes_.pop_front();
   }
 
   /// Writes pictures and tables. A failure becomes a note and no exception, so that the caller

@@ -8,16 +8,16 @@
 namespace troupe::tune {
 namespace {
 
-constexpr double eps = 1e-12;
+constexpr double kEps = 1e-12;
 /// A kernel this many of its deviations away is skipped: its density there, exp(-50) relative to
 /// its height, is nothing beside the prior's.
-constexpr double far_away = 10;
+constexpr double kFarAway = 10;
 
 /// Returns P(a < Z <= b) of a standard normal variable, accurate in both tails.
 double normal_mass(double a, double b) {
-  constexpr double root_half = 0.70710678118654752440;
-  if (a > 0) return 0.5 * (std::erfc(a * root_half) - std::erfc(b * root_half));
-  return 0.5 * (std::erfc(-b * root_half) - std::erfc(-a * root_half));
+  constexpr double kRootHalf = 0.70710678118654752440;
+  if (a > 0) return 0.5 * (std::erfc(a * kRootHalf) - std::erfc(b * kRootHalf));
+  return 0.5 * (std::erfc(-b * kRootHalf) - std::erfc(-a * kRootHalf));
 }
 
 /// Returns weights by age: 1 for the latest 25, falling linearly to 1/n for the oldest.
@@ -109,12 +109,12 @@ void ParzenEstimator::build_kernels(const std::vector<double>& observations) {
     sigmas_[order[i]] = std::clamp(std::max(left, right), floor_sigma, range);
   }
   centers_.push_back(std::midpoint(low_, high_));  // the prior: centred, sigma the whole range
-  constexpr double root_two_pi = 2.50662827463100050242;
+  constexpr double kRootTwoPi = 2.50662827463100050242;
   for (std::size_t k = 0; k <= n; ++k) {
     const double s = sigmas_[k];
     const double mass = normal_mass((low_ - centers_[k]) / s, (high_ - centers_[k]) / s);
-    factors_.push_back(weights_[k] / std::max(mass, eps) /
-                       (domain_.step > 0 ? 1 : s / range * root_two_pi));
+    factors_.push_back(weights_[k] / std::max(mass, kEps) /
+                       (domain_.step > 0 ? 1 : s / range * kRootTwoPi));
   }
 }
 
@@ -166,11 +166,11 @@ double ParzenEstimator::log_pdf(double value) const {
     if (discrete) {
       const double from_z = (a - centers_[k]) / s;
       const double to_z = (b - centers_[k]) / s;
-      if (from_z < far_away && to_z > -far_away)
-        sum += factors_[k] * std::max(normal_mass(from_z, to_z), eps * eps);
+      if (from_z < kFarAway && to_z > -kFarAway)
+        sum += factors_[k] * std::max(normal_mass(from_z, to_z), kEps * kEps);
     } else {
       const double z = (at - centers_[k]) / s;
-      if (std::abs(z) < far_away) sum += factors_[k] * std::exp(-0.5 * z * z);
+      if (std::abs(z) < kFarAway) sum += factors_[k] * std::exp(-0.5 * z * z);
     }
   }
   return std::log(sum) - (discrete ? 0 : std::log(high_ - low_));

@@ -63,7 +63,7 @@ class RandomSearcher final : public Searcher {
 class GridSearcher final : public Searcher {
  public:
   GridSearcher(const SearchSpace& space, int points) {
-    if (points < 1 || points > most_points) {
+    if (points < 1 || points > kMostPoints) {
       throw InvalidArgument(Code::invalid_argument,
                             "tune::GridSearch: points must be from 1 to 1,000,000");
     }
@@ -80,7 +80,7 @@ class GridSearcher final : public Searcher {
   void tell(const Ended&) override {}
 
  private:
-  static constexpr int most_points = 1'000'000;
+  static constexpr int kMostPoints = 1'000'000;
   std::vector<std::vector<double>> values_;
   std::size_t count_ = 0;
   std::size_t next_ = 0;
@@ -89,9 +89,9 @@ class GridSearcher final : public Searcher {
 class HaltonSearcher final : public Searcher {
  public:
   HaltonSearcher(const SearchSpace& space, std::uint64_t seed) : space_(space) {
-    if (space_.size() > primes.size()) {
+    if (space_.size() > kPrimes.size()) {
       throw InvalidArgument(Code::invalid_argument,
-                            "tune::Halton: at most " + std::to_string(primes.size()) +
+                            "tune::Halton: at most " + std::to_string(kPrimes.size()) +
                                 " parameters, and best below 10; use RandomSearch");
     }
     Random random(seed);
@@ -101,7 +101,7 @@ class HaltonSearcher final : public Searcher {
     ++index_;
     Point point;
     for (std::size_t i = 0; i < space_.size(); ++i) {
-      double u = radical_inverse(index_, primes[i]) + shifts_[i];
+      double u = radical_inverse(index_, kPrimes[i]) + shifts_[i];
       point.push_back(at_quantile(space_.parameters[i].domain, u < 1 ? u : u - 1));
     }
     return point;
@@ -110,8 +110,8 @@ class HaltonSearcher final : public Searcher {
   void tell(const Ended&) override {}
 
  private:
-  static constexpr std::array<unsigned, 20> primes = {2,  3,  5,  7,  11, 13, 17, 19, 23, 29,
-                                                      31, 37, 41, 43, 47, 53, 59, 61, 67, 71};
+  static constexpr std::array<unsigned, 20> kPrimes = {2,  3,  5,  7,  11, 13, 17, 19, 23, 29,
+                                                       31, 37, 41, 43, 47, 53, 59, 61, 67, 71};
   /// Mirrors the digits of n in this base at the radix point: the van der Corput sequence.
   static double radical_inverse(std::uint64_t n, unsigned base) {
     double value = 0;

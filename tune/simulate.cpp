@@ -9,8 +9,8 @@ namespace {
 
 /// Returns the time so many seconds later, or Time::max() if that is beyond 100 years.
 Time later(Time from, double seconds) {
-  constexpr Time end = Time{} + std::chrono::hours(24 * 365 * 100);
-  if (!(seconds < std::chrono::duration<double>(end - from).count())) return Time::max();
+  constexpr Time kEnd = Time{} + std::chrono::hours(24 * 365 * 100);
+  if (!(seconds < std::chrono::duration<double>(kEnd - from).count())) return Time::max();
   return from + Duration(static_cast<std::int64_t>(std::max(seconds, 0.0) * 1e9));
 }
 

@@ -80,8 +80,8 @@ M member_value(double value) {
     if (value <= static_cast<double>(std::numeric_limits<M>::min()))
       return std::numeric_limits<M>::min();
   } else if constexpr (sizeof(M) < sizeof(double)) {
-    constexpr auto top = static_cast<double>(std::numeric_limits<M>::max());
-    if (!std::isnan(value)) value = std::min(std::max(value, -top), top);
+    constexpr auto kTop = static_cast<double>(std::numeric_limits<M>::max());
+    if (!std::isnan(value)) value = std::min(std::max(value, -kTop), kTop);
   }
   return static_cast<M>(value);
 }

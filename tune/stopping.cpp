@@ -17,7 +17,7 @@ Decision verdict(int trial, bool stopped, const std::string& why) {
   return decision;
 }
 
-constexpr double worst = -std::numeric_limits<double>::infinity();
+constexpr double kWorst = -std::numeric_limits<double>::infinity();
 
 }  // namespace
 
@@ -31,7 +31,7 @@ void MedianScheduler::reported(const Report& report, std::vector<Decision>& out)
   std::vector<Sample>& mine = history_[report.trial];
   // After a restore the trial reports earlier steps again: the new reports replace the old ones.
   while (!mine.empty() && mine.back().step >= report.step) mine.pop_back();
-  Sample now = mine.empty() ? Sample{.best = worst} : mine.back();
+  Sample now = mine.empty() ? Sample{.best = kWorst} : mine.back();
   now.step = report.step;
   if (const double gain = goal_.gain(report.score); !std::isnan(gain)) {
     now.best = std::max(now.best, gain);
@@ -123,14 +123,14 @@ void PatienceScheduler::reported(const Report& report, std::vector<Decision>& ou
   std::map<long, Point>& points = points_[report.trial];
   // After a restore the trial reports earlier steps again: the new reports replace the old ones.
   points.erase(points.lower_bound(report.step), points.end());
-  const double gain = std::isnan(report.score) ? worst : goal_.gain(report.score);
+  const double gain = std::isnan(report.score) ? kWorst : goal_.gain(report.score);
   const double best = points.empty() ? gain : std::max(points.rbegin()->second.best, gain);
   points.emplace_hint(points.end(), report.step, Point{gain, best});
   const auto window = static_cast<std::size_t>(options_.patience) + 1;
   bool stopped = false;
   if (points.size() > window) {
     const auto split = std::prev(points.end(), static_cast<std::ptrdiff_t>(window));
-    double lately = worst;
+    double lately = kWorst;
     for (auto it = split; it != points.end(); ++it) lately = std::max(lately, it->second.gain);
     stopped = std::prev(split)->second.best - options_.min_delta > lately;
   }

@@ -19,13 +19,13 @@ void combine_row(const CombineStats& o, std::int64_t r) {
   const auto at = [&](std::int64_t part, std::int64_t which) {
     return internal::pointer<T>(o.in)[(3 * part + which) * o.rows + r];
   };
-  constexpr T none = -std::numeric_limits<T>::infinity();
-  T top = none, target = none, sum = 0;
+  constexpr T kNone = -std::numeric_limits<T>::infinity();
+  T top = kNone, target = kNone, sum = 0;
   for (int p = 0; p < o.parts; ++p) {
     top = greater(top, at(p, 0));
     target = greater(target, at(p, 2));
   }
-  const T base = top == none ? T(0) : top;  // -infinity minus -infinity would be NaN
+  const T base = top == kNone ? T(0) : top;  // -infinity minus -infinity would be NaN
   for (int p = 0; p < o.parts; ++p) sum += at(p, 1) * std::exp(at(p, 0) - base);
   T* out = internal::pointer<T>(o.out) + r;
   out[0] = top;

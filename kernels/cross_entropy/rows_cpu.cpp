@@ -43,10 +43,10 @@ TROUPE_INLINE std::int64_t local_target(const CrossEntropy& o, std::int64_t r) {
 /// `keep` the part is the whole row, and its powers replace the logits.
 template <bool keep, class T>
 TROUPE_INLINE Stats<T> row_stats(T* row, std::int64_t classes, std::int64_t target) {
-  constexpr T none = -std::numeric_limits<T>::infinity();
-  if (classes == 0) return {none, T(0), none};
+  constexpr T kNone = -std::numeric_limits<T>::infinity();
+  if (classes == 0) return {kNone, T(0), kNone};
   const T top = internal::maximum(row, classes), base = offset(top);
-  const T at_target = target < 0 ? none : row[target];
+  const T at_target = target < 0 ? kNone : row[target];
   if constexpr (!keep)
     return {top,
             internal::sum<T>(classes, [=](std::int64_t c) { return internal::exp(row[c] - base); }),

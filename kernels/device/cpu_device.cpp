@@ -30,8 +30,8 @@ void* take_zeroed(std::size_t bytes) noexcept {
     ::madvise(pages, bytes, MADV_HUGEPAGE);
     return pages;
   }
-  constexpr std::size_t alignment = 256;
-  void* memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  constexpr std::size_t kAlignment = 256;
+  void* memory = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
   if (memory != nullptr) std::memset(memory, 0, bytes);
   return memory;
 }
@@ -107,10 +107,10 @@ class CpuDevice final : public DeviceState {
 };
 
 void CpuDevice::copy(Queue& queue, void* to, const void* from, std::size_t bytes) {
-  constexpr std::int64_t grain = 1 << 18;
+  constexpr std::int64_t kGrain = 1 << 18;
   if (bytes == 0 || to == from) return;
   queue.parallel(
-      static_cast<std::int64_t>(bytes), grain, [=](std::int64_t first, std::int64_t end) {
+      static_cast<std::int64_t>(bytes), kGrain, [=](std::int64_t first, std::int64_t end) {
         std::memcpy(static_cast<char*>(to) + first, static_cast<const char*>(from) + first,
                     static_cast<std::size_t>(end - first));
       });

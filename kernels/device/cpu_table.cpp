@@ -31,7 +31,7 @@ void any_type(Queue& queue, const O& o) {
 }  // namespace
 
 const Kernels& cpu_kernels() noexcept {
-  static constexpr Kernels table{
+  static constexpr Kernels kTable{
       .gemm = any_type<Gemm, cpu::gemm, half::gemm>,
       .activate = any_type<Activate, cpu::activate, half::activate>,
       .activate_backward =
@@ -71,7 +71,7 @@ const Kernels& cpu_kernels() noexcept {
       .sgd = cpu::sgd,
       .chunk_squares = cpu::chunk_squares,
   };
-  return table;
+  return kTable;
 }
 
 }  // namespace troupe::kernels::internal

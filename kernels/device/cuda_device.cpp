@@ -77,7 +77,7 @@ class CudaEvent final : public EventState {
 };
 
 const Kernels& cuda_kernels() noexcept {
-  static constexpr Kernels table{
+  static constexpr Kernels kTable{
 #define TROUPE_CUDA_ENTRY(name, Type)                        \
   .name = [](Queue& queue, const Type& o) {                  \
     check(cuda_table()->name(context_of(queue), &o), #name); \
@@ -85,7 +85,7 @@ const Kernels& cuda_kernels() noexcept {
       TROUPE_CUDA_OPERATIONS(TROUPE_CUDA_ENTRY)
 #undef TROUPE_CUDA_ENTRY
   };
-  return table;
+  return kTable;
 }
 
 class CudaDevice final : public DeviceState {
@@ -126,16 +126,16 @@ class CudaDevice final : public DeviceState {
 };
 
 void* CudaDevice::take(std::size_t bytes, Where where) {
-  constexpr int no_memory = 2;  // cudaErrorMemoryAllocation
+  constexpr int kNoMemory = 2;  // cudaErrorMemoryAllocation
   void* memory = nullptr;
   if (where != Where::host) {
     const int error = cuda_table()->allocate(index_, &memory, bytes, where == Where::pinned);
-    if (error == no_memory) return nullptr;
+    if (error == kNoMemory) return nullptr;
     check(error, "allocate");
     return memory;
   }
-  constexpr std::size_t alignment = 256;
-  memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  constexpr std::size_t kAlignment = 256;
+  memory = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
   if (memory != nullptr) std::memset(memory, 0, bytes);
   return memory;
 }

@@ -72,15 +72,15 @@ void onednn_gemm(Op a_op, Op b_op, std::int64_t m, std::int64_t n, std::int64_t 
 void openblas_gemm(Op a_op, Op b_op, std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
                    std::int64_t lda, const float* b, std::int64_t ldb, float beta, float* c,
                    std::int64_t ldc) {
-  constexpr std::int64_t limit = 0x7fffffff;  // its integers have 32 bits
-  if (m > limit || n > limit || k > limit || lda > limit || ldb > limit || ldc > limit)
+  constexpr std::int64_t kLimit = 0x7fffffff;  // its integers have 32 bits
+  if (m > kLimit || n > kLimit || k > kLimit || lda > kLimit || ldb > kLimit || ldc > kLimit)
     return builtin_gemm(a_op, b_op, m, n, k, a, lda, b, ldb, beta, c, ldc);
-  constexpr int row_major = 101, no_transpose = 111, transpose = 112;
+  constexpr int kRowMajor = 101, kNoTranspose = 111, kTranspose = 112;
   const OneThread one;
-  cblas_sgemm(row_major, a_op == Op::none ? no_transpose : transpose,
-              b_op == Op::none ? no_transpose : transpose, static_cast<int>(m), static_cast<int>(n),
-              static_cast<int>(k), 1.0f, a, static_cast<int>(lda), b, static_cast<int>(ldb), beta,
-              c, static_cast<int>(ldc));
+  cblas_sgemm(kRowMajor, a_op == Op::none ? kNoTranspose : kTranspose,
+              b_op == Op::none ? kNoTranspose : kTranspose, static_cast<int>(m),
+              static_cast<int>(n), static_cast<int>(k), 1.0f, a, static_cast<int>(lda), b,
+              static_cast<int>(ldb), beta, c, static_cast<int>(ldc));
 }
 
 /// Sets an environment variable for the lifetime of the object, unless the user has set it.
@@ -116,16 +116,16 @@ const char* openblas_core() {
 /// Compares a small product with that of builtin_gemm(). The product also makes the library finish
 /// its lazy initialisation.
 bool multiplies_rightly(Sgemm gemm) {
-  constexpr std::int64_t size = 24;
-  std::vector<float> a(size * size), b(size * size), c(size * size, 1.0f), expected(c);
+  constexpr std::int64_t kSize = 24;
+  std::vector<float> a(kSize * kSize), b(kSize * kSize), c(kSize * kSize, 1.0f), expected(c);
   for (std::size_t i = 0; i < a.size(); ++i) {
     a[i] = static_cast<float>(static_cast<int>(i * 7 % 11) - 5);
     b[i] = static_cast<float>(static_cast<int>(i * 5 % 13) - 6);
   }
-  gemm(Op::none, Op::transpose, size, size, size, a.data(), size, b.data(), size, 1, c.data(),
-       size);
-  builtin_gemm(Op::none, Op::transpose, size, size, size, a.data(), size, b.data(), size, 1,
-               expected.data(), size);
+  gemm(Op::none, Op::transpose, kSize, kSize, kSize, a.data(), kSize, b.data(), kSize, 1, c.data(),
+       kSize);
+  builtin_gemm(Op::none, Op::transpose, kSize, kSize, kSize, a.data(), kSize, b.data(), kSize, 1,
+               expected.data(), kSize);
   return c == expected;  // small integers: every order of summation is exact
 }
 
@@ -136,7 +136,7 @@ struct Library {
   std::array<const char*, 3> files;
 };
 // In order of preference.
-constexpr std::array<Library, 2> libraries = {{
+constexpr std::array<Library, 2> kLibraries = {{
     {Blas::onednn, "oneDNN", "dnnl_sgemm", {"libdnnl.so.3", "libdnnl.so.2", "libdnnl.so"}},
     {Blas::openblas,
      "OpenBLAS",
@@ -177,7 +177,7 @@ struct State {
   bool chosen = false;
   Blas kind = Blas::builtin;
   std::string description = "built-in";
-  std::array<std::optional<std::string>, libraries.size()> files;
+  std::array<std::optional<std::string>, kLibraries.size()> files;
 };
 State& state() {
   static State s;
@@ -192,11 +192,11 @@ bool use_locked(State& s, Blas which) {
     s.description = "built-in";
     current.store(builtin_gemm, std::memory_order_release);
   }
-  for (std::size_t i = 0; i < libraries.size(); ++i) {
-    if (libraries[i].kind != which) continue;
-    if (!s.files[i]) s.files[i] = open(libraries[i]);
+  for (std::size_t i = 0; i < kLibraries.size(); ++i) {
+    if (kLibraries[i].kind != which) continue;
+    if (!s.files[i]) s.files[i] = open(kLibraries[i]);
     if (!s.files[i]) return false;
-    s.description = std::string(libraries[i].name) + " (" + *s.files[i] + ")";
+    s.description = std::string(kLibraries[i].name) + " (" + *s.files[i] + ")";
     current.store(which == Blas::onednn ? onednn_gemm : openblas_gemm, std::memory_order_release);
   }
   s.kind = which;

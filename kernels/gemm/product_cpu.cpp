@@ -104,13 +104,13 @@ struct Division {
   std::int64_t cut, unit, units, grain;
 
   Division(const Gemm& o, int threads) {
-    constexpr std::int64_t worth = 1 << 20;  // multiplications that are worth another thread
+    constexpr std::int64_t kWorth = 1 << 20;  // multiplications that are worth another thread
     by_rows = o.m >= o.n || o.m >= std::int64_t{64} * threads;
     cut = by_rows ? o.m : o.n;
     unit = std::min<std::int64_t>(16, cut);
     units = (cut + unit - 1) / unit;
     const std::int64_t work = unit * (by_rows ? o.n : o.m) * (o.k + 8);
-    grain = std::max(worth / std::max<std::int64_t>(1, work), o.batch * units / threads);
+    grain = std::max(kWorth / std::max<std::int64_t>(1, work), o.batch * units / threads);
   }
   Tile tile(const Gemm& o, std::int64_t first, std::int64_t end) const {
     const std::int64_t from = first * unit, size = std::min(end * unit, cut) - from;

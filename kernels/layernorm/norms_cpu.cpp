@@ -96,16 +96,16 @@ struct Pair {
 /// Returns the sums of f(i) and of f(i) * g(i), in the order of internal::sum.
 template <class W, class F, class G>
 TROUPE_INLINE Pair<W> sum_pair(std::int64_t n, F f, G g) {
-  constexpr std::int64_t lanes = internal::kLanes;
-  W first[lanes] = {}, second[lanes] = {};
+  constexpr std::int64_t kLanes = internal::kLanes;
+  W first[kLanes] = {}, second[kLanes] = {};
   const auto add = [&](std::int64_t i, std::int64_t j) {
     const W value = f(i + j);
     first[j] += value;
     second[j] += value * g(i + j);
   };
   std::int64_t i = 0;
-  for (; i + lanes <= n; i += lanes)
-    for (std::int64_t j = 0; j < lanes; ++j) add(i, j);
+  for (; i + kLanes <= n; i += kLanes)
+    for (std::int64_t j = 0; j < kLanes; ++j) add(i, j);
   for (std::int64_t j = 0; i + j < n; ++j) add(i, j);
   return {internal::sum_lanes(first), internal::sum_lanes(second)};
 }

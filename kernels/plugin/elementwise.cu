@@ -100,14 +100,14 @@ __device__ float clamp_finite(float x, float limit) {
 }
 
 __device__ void adamw_element(const kernels::AdamW& o, const Factors& f, int64_t i) {
-  constexpr float largest = 3.402823466e+38f;
+  constexpr float kLargest = 3.402823466e+38f;
   const float g = clamp_finite(__fmul_rn(o.gradients[i], f.scale), f.limit);
   const float square = __fmul_rn(g, g);
   const float part =
-      square <= largest ? __fmul_rn(f.rest2, square) : __fmul_rn(__fmul_rn(f.rest2, g), g);
+      square <= kLargest ? __fmul_rn(f.rest2, square) : __fmul_rn(__fmul_rn(f.rest2, g), g);
   const float m = __fadd_rn(__fmul_rn(f.beta1, o.m[i]), __fmul_rn(f.rest1, g));
   const float sum = __fadd_rn(__fmul_rn(f.beta2, o.v[i]), part);
-  const float v = sum > largest ? largest : sum;
+  const float v = sum > kLargest ? kLargest : sum;
   o.m[i] = m;
   o.v[i] = v;
   const float divisor = __fadd_rn(__fdiv_rn(__fsqrt_rn(v), f.root2), f.epsilon);

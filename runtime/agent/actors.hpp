@@ -173,7 +173,7 @@ class ActorHost {
     std::uint32_t said = 0;    ///< how often it was sent
     bool may_be_lost = false;  ///< control was lost since it was sent
     bool replied = false;
-    ProcessIndex process;   ///< gets the FoundActor,
+    ProcessIndex process;       ///< gets the FoundActor,
     std::uint64_t request = 0;  ///< ... with this number; 0: it got it, or wants none
   };
   /// A KillActor that control may refuse.

@@ -189,10 +189,10 @@ BulkOut::~BulkOut() {
 std::size_t BulkOut::Item::piece() const noexcept {
   const std::uint64_t end = std::min<std::uint64_t>(limit, bytes.size());
   if (end <= sent) return 0;
-  const std::uint64_t size = std::min<std::uint64_t>(net::bulk_chunk, end - sent);
+  const std::uint64_t size = std::min<std::uint64_t>(net::kBulkChunk, end - sent);
   // Whole pieces only, except for the last, so that an object is cut alike however often it is
   // passed on.
-  return size == net::bulk_chunk || end == bytes.size() ? size : 0;
+  return size == net::kBulkChunk || end == bytes.size() ? size : 0;
 }
 
 BulkOut::Item* BulkOut::find(std::uint64_t number) {

@@ -28,7 +28,6 @@
 
 namespace troupe::agent {
 
-
 class LineageCache {
  public:
   /// The effects. An implementation must not call into LineageCache.

@@ -259,10 +259,10 @@ struct Network::Impl {
   void send(Peer& peer, Talk talk, BlobView frame) {
     peer.touched = true;  // also if the message is dropped, so that a reset reports that
     if (!peer.doom.empty()) return;
-    if (wire::batched_size(frame.size()) > net::max_payload_size)
+    if (wire::batched_size(frame.size()) > net::kMaxPayloadSize)
       return doom(peer, "a message of " + std::to_string(frame.size()) +
                             " bytes for it fits no Link, which takes " +
-                            std::to_string(net::max_payload_size));
+                            std::to_string(net::kMaxPayloadSize));
     const std::size_t most = &peer == head ? options.max_control_backlog : options.max_backlog;
     if (peer.out.bytes() + frame.size() > most)
       return doom(peer, "it takes nothing: " + std::to_string(peer.out.bytes()) +
@@ -587,11 +587,11 @@ void Network::send(NodeId to, const wire::PeerMessage& message, BlobView payload
 
 std::optional<Error> Network::send_control(const control::ToControl& message) {
   const Blob frame = encode(message);
-  if (wire::batched_size(frame.size()) > net::max_payload_size)
+  if (wire::batched_size(frame.size()) > net::kMaxPayloadSize)
     return Error(Code::invalid_argument, "a message for control of " +
                                              std::to_string(frame.size()) +
                                              " bytes is not sent: it takes " +
-                                             std::to_string(net::max_payload_size) + " at most");
+                                             std::to_string(net::kMaxPayloadSize) + " at most");
   // Parts of it come from programs unchecked. Control drops a node whose message it cannot decode.
   if (const auto read = control::decode_to_control(frame); !read)
     return Error(

@@ -329,7 +329,8 @@ void Node::poll_once(Time until) {
   if (ready <= 0) return;
   for (std::size_t i = first_zygote; i < first_zygote_life; ++i)
     if (set.ready(i))
-      if (const auto job = jobs_.find(JobNumber::of(set.whose(i))); job != jobs_.end()) on_zygote(job->second);
+      if (const auto job = jobs_.find(JobNumber::of(set.whose(i))); job != jobs_.end())
+        on_zygote(job->second);
   for (std::size_t i = first_zygote_life; i < first_life; ++i)
     if (set.ready(i))
       if (const auto job = jobs_.find(JobNumber::of(set.whose(i))); job != jobs_.end())

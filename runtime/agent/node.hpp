@@ -96,25 +96,25 @@ class Node final : private ReferenceTable::Out,
     os::LocalSocket socket;
     std::shared_ptr<ring::Doorbell> bell;
     ring::Channel channel;
-    std::uint32_t slot = 0;                ///< of its channel, in this agent's doorbell
-    DoorbellSlots slots{2};                ///< in its doorbell: 0 is the socket, 1 this agent
-    std::uint32_t store_index = 0;         ///< in the object store; 0: it has no tables there
-    JobId job;                             ///< the job that it works for
-    JobNumber job_number;  ///< this node's number of that job
-    std::vector<Fd> waiting;     ///< a driver's doorbell, until its job is known to control
-    bool introduced = false;     ///< it got its Welcome; before, send() drops messages to it
-    pid_t pid = 0;               ///< a worker's, once its zygote has reported the fork; else 0
-    Fd life;                     ///< readable when a driver or observer has ended
-    std::uint32_t told_pid = 0;  ///< the pid in its Hello: for reports and for /proc
-    std::string sentence;        ///< why it ends, if that is decided here; replaces its exit status
-    Time heard{};                ///< when its last message was read
-    bool at_limit = false;       ///< it ends since the node or the system has no room for it
-    bool doomed = false;         ///< bury() follows after this pass
-    bool killed = false;         ///< SIGKILL was sent, or follows once its pid is known
-    bool leaving = false;        ///< it was sent Shutdown and ends by itself
-    bool said_end = false;       ///< a driver: its program has ended, well or not
-    bool hung_up = false;        ///< it closed its socket, for sending at least
-    bool halted = false;         ///< stopped by SIGSTOP: see halt_actors()
+    std::uint32_t slot = 0;         ///< of its channel, in this agent's doorbell
+    DoorbellSlots slots{2};         ///< in its doorbell: 0 is the socket, 1 this agent
+    std::uint32_t store_index = 0;  ///< in the object store; 0: it has no tables there
+    JobId job;                      ///< the job that it works for
+    JobNumber job_number;           ///< this node's number of that job
+    std::vector<Fd> waiting;        ///< a driver's doorbell, until its job is known to control
+    bool introduced = false;        ///< it got its Welcome; before, send() drops messages to it
+    pid_t pid = 0;                  ///< a worker's, once its zygote has reported the fork; else 0
+    Fd life;                        ///< readable when a driver or observer has ended
+    std::uint32_t told_pid = 0;     ///< the pid in its Hello: for reports and for /proc
+    std::string sentence;   ///< why it ends, if that is decided here; replaces its exit status
+    Time heard{};           ///< when its last message was read
+    bool at_limit = false;  ///< it ends since the node or the system has no room for it
+    bool doomed = false;    ///< bury() follows after this pass
+    bool killed = false;    ///< SIGKILL was sent, or follows once its pid is known
+    bool leaving = false;   ///< it was sent Shutdown and ends by itself
+    bool said_end = false;  ///< a driver: its program has ended, well or not
+    bool hung_up = false;   ///< it closed its socket, for sending at least
+    bool halted = false;    ///< stopped by SIGSTOP: see halt_actors()
     Talker speaks_as = Talker::stranger;
     std::uint64_t objections = 0;                 ///< messages of it that Authority has refused
     std::string reason;                           ///< why it is doomed
@@ -134,7 +134,7 @@ class Node final : private ReferenceTable::Out,
     bool ended = false;         ///< the job is over; kept for what still runs, as detached actors
     Time end_by = Time::max();  ///< set when its driver has ended: end_job() follows at this time
     os::LocalSocket farewell;   ///< of that driver, which waits until the job's end closes it
-    ProcessIndex driver;    ///< 0: not a process of this node, or it has ended
+    ProcessIndex driver;        ///< 0: not a process of this node, or it has ended
     control::JobRecord record;  ///< what StartJob tells control, for a driver of this node
     bool described = false;     ///< the record is complete
     std::vector<bool> waiting;  ///< workers to start when the program is here → dedicated
@@ -156,9 +156,9 @@ class Node final : private ReferenceTable::Out,
   };
   /// A channel between a local process and a proxy process. This agent is its other side.
   struct ProxyChannel {
-    ProcessIndex process, proxy_process = 0;
+    ProcessIndex process, proxy_process;
     NodeId node;
-    ProcessIndex holder;     ///< index of `node` when this was opened: holder of carried refs
+    ProcessIndex holder;         ///< index of `node` when this was opened: holder of carried refs
     std::uint32_t slot = 0;      ///< in this agent's doorbell
     std::uint32_t its_slot = 0;  ///< in the process's doorbell
     ring::Channel channel;
@@ -174,7 +174,7 @@ class Node final : private ReferenceTable::Out,
   /// The ring behind a slot of this agent's doorbell: a process's, or that of a proxy channel. No
   /// process: the slot is free.
   struct Slot {
-    ProcessIndex process, proxy_process = 0;
+    ProcessIndex process, proxy_process;
   };
   /// The descriptors that one pass of the loop waits for.
   class PollSet {
@@ -409,8 +409,7 @@ class Node final : private ReferenceTable::Out,
   void zygote_process_ended(Job& job);
   void worker_forked(Job& job, ProcessIndex index, pid_t pid);
   void worker_gone(ProcessIndex index, const std::string& reason);
-  void start_failed(bool dedicated, JobNumber job, const std::string& why,
-                    bool at_limit = false);
+  void start_failed(bool dedicated, JobNumber job, const std::string& why, bool at_limit = false);
   bool is_zygote(pid_t pid) const;
   void end_orphans();
   void go_down(const std::string& why);
@@ -598,7 +597,7 @@ class Node final : private ReferenceTable::Out,
   std::vector<EndingZygote> ending_zygotes_;
   Time orphans_due_ = Time::max();  ///< when end_orphans() looks for children of dead zygotes
   std::map<std::uint64_t, JobNumber> waiting_lives_;  ///< that have no worker yet
-  std::deque<control::ToControl> driver_ends_;  ///< sent again at each registration
+  std::deque<control::ToControl> driver_ends_;        ///< sent again at each registration
   /// By life of an actor. A life is also the key of its lease request, whose owner is kSelf.
   std::map<std::uint64_t, LeaseId> actor_leases_;
   ProcessIndex next_process_ = 1;

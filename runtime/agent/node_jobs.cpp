@@ -174,8 +174,7 @@ void Node::job_failed(Job& job, const std::string& why) {
       send(*process, wire::Shutdown{why});
       continue;
     }
-    for (const LeaseKey key : leases_.keys_of(index))
-      send(*process, wire::LeaseRefused{key, why});
+    for (const LeaseKey key : leases_.keys_of(index)) send(*process, wire::LeaseRefused{key, why});
   }
   leases_.job_ended(job.number, now);
   lineage_cache_.job_over(job.number, why);

@@ -171,7 +171,8 @@ void Node::release_worker(std::uint64_t life) {
     leases_.returned(lease->second, steady_now());
     actor_leases_.erase(lease);
   } else {
-    leases_.request(kSelf, LeaseKey::of(life), {}, 0, steady_now(), {.spilled = false, .dedicated = true});
+    leases_.request(kSelf, LeaseKey::of(life), {}, 0, steady_now(),
+                    {.spilled = false, .dedicated = true});
   }
 }
 

@@ -319,8 +319,8 @@ bool Node::hosts(ProcessIndex worker, ActorId actor, std::uint64_t incarnation) 
   return find(worker) != nullptr && actors_.hosts(worker, actor, incarnation);
 }
 
-void Node::granted(ProcessIndex process, LeaseKey key, LeaseId lease,
-                   ProcessIndex worker, const std::vector<std::int32_t>& gpus) {
+void Node::granted(ProcessIndex process, LeaseKey key, LeaseId lease, ProcessIndex worker,
+                   const std::vector<std::int32_t>& gpus) {
   if (Process* owner = find(process)) send(*owner, wire::LeaseGranted{key, lease, worker, gpus});
 }
 
@@ -339,8 +339,8 @@ void Node::gave_back(NodeId node, const wire::ResourceDemand& demand) {
   leases_.returned_there(node, demand_of(demand), steady_now());
 }
 
-void Node::request(ProcessIndex proxy_process, LeaseKey key,
-                   const wire::ResourceDemand& demand, std::uint32_t backlog, JobId job) {
+void Node::request(ProcessIndex proxy_process, LeaseKey key, const wire::ResourceDemand& demand,
+                   std::uint32_t backlog, JobId job) {
   leases_.request(proxy_process, key, demand_of(demand), backlog, steady_now(),
                   {.spilled = true, .dedicated = false, .job = job_of(job).number});
 }

@@ -248,8 +248,7 @@ void Node::zygote_gone(Job& job) {
 /// Tells the lease table that a worker could not be started. At a limit of processes, memory or
 /// descriptors, only the requests that wait for the worker are refused, after a while. Another
 /// failure may pass; ten in a row end the job on this node, or a private node.
-void Node::start_failed(bool dedicated, JobNumber number, const std::string& why,
-                        bool at_limit) {
+void Node::start_failed(bool dedicated, JobNumber number, const std::string& why, bool at_limit) {
   if (at_limit)
     return leases_.worker_start_refused(steady_now(), dedicated, number,
                                         "a worker could not be started: " + why);

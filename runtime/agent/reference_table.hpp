@@ -261,7 +261,7 @@ class ReferenceTable {
     ObjectId object;
     const wire::Value& value;
     bool ready = false;
-    ProcessIndex owner = kSelf, producer = 0;
+    ProcessIndex owner = kSelf, producer;
     const std::map<ProcessIndex, std::int64_t>& holders;
   };
   /// Visits each known object, in order of their ids; skips lifetime objects. O(records).

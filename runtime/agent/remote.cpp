@@ -239,8 +239,8 @@ void RemoteTable::on_withdraw(NodeId from, const wire::PeerLeaseWithdraw& messag
   forget_if_unused(index);
 }
 
-void RemoteTable::granted_here(ProcessIndex index, LeaseKey key, LeaseId lease,
-                               ProcessIndex worker, const std::vector<std::int32_t>& gpus) {
+void RemoteTable::granted_here(ProcessIndex index, LeaseKey key, LeaseId lease, ProcessIndex worker,
+                               const std::vector<std::int32_t>& gpus) {
   const auto at = proxy_processes_.find(index);
   if (at == proxy_processes_.end()) return out_.returned(lease);
   ProxyProcess& proxy_process = at->second;

@@ -52,8 +52,8 @@ class RemoteTable {
     /// the proxy is closed.
     virtual std::uint64_t started(ProcessIndex process, ProcessIndex proxy_process) = 0;
     // leases that other nodes gave to our processes
-    virtual void granted(ProcessIndex process, LeaseKey key, LeaseId lease,
-                         ProcessIndex worker, const std::vector<std::int32_t>& gpus) = 0;
+    virtual void granted(ProcessIndex process, LeaseKey key, LeaseId lease, ProcessIndex worker,
+                         const std::vector<std::int32_t>& gpus) = 0;
     virtual void reclaim(ProcessIndex process, LeaseId lease) = 0;
     /// That node does not grant `count` of the leases that were asked for under this key.
     virtual void spill_failed(ProcessIndex process, LeaseKey key,
@@ -81,8 +81,8 @@ class RemoteTable {
 
   // --- from this node
   /// Asks that node for one lease of this key (`PeerLeaseRequest`).
-  void spilled(ProcessIndex process, LeaseKey key, NodeId node,
-               const wire::ResourceDemand& demand, JobId job);
+  void spilled(ProcessIndex process, LeaseKey key, NodeId node, const wire::ResourceDemand& demand,
+               JobId job);
   /// Leases of this key that other nodes were asked for and have not answered.
   std::uint32_t outstanding(ProcessIndex process, LeaseKey key) const;
   /// The process wants no more leases of this key.
@@ -94,8 +94,8 @@ class RemoteTable {
   /// process that does not have the lease changes nothing.
   bool lease_returned(ProcessIndex process, LeaseId lease);
   /// Grants a lease of this node's lease table to a proxy process.
-  void granted_here(ProcessIndex proxy_process, LeaseKey key, LeaseId lease,
-                    ProcessIndex worker, const std::vector<std::int32_t>& gpus);
+  void granted_here(ProcessIndex proxy_process, LeaseKey key, LeaseId lease, ProcessIndex worker,
+                    const std::vector<std::int32_t>& gpus);
   void refused_here(ProcessIndex proxy_process, LeaseKey key, const std::string& why);
   /// Repeats the request of a proxy process, which the lease table served with a worker that has
   /// just died. (A local process asks again by itself. Another node takes a request that was not
@@ -155,7 +155,7 @@ class RemoteTable {
  private:
   struct ProxyProcess {
     Target target;
-    std::set<ProcessIndex> proxies;                ///< local processes with a proxy to it
+    std::set<ProcessIndex> proxies;           ///< local processes with a proxy to it
     std::map<LeaseKey, std::uint32_t> asked;  ///< key → leases asked for and not granted
     std::map<LeaseKey, std::pair<wire::ResourceDemand, JobId>> demands;
   };
@@ -171,7 +171,7 @@ class RemoteTable {
   };
   /// A lease of another node that a local process has.
   struct Taken {
-    ProcessIndex process, worker = 0;
+    ProcessIndex process, worker;
     NodeId node;
     LeaseId lease;  ///< its number there
     wire::ResourceDemand demand;

@@ -173,8 +173,8 @@ class Replicas {
     Time until{};
   };
   struct Kept {
-    NodeId owner;            ///< zero if the owner was lost before this copy was asked for
-    NodeId from;             ///< the node that asked for this copy
+    NodeId owner;        ///< zero if the owner was lost before this copy was asked for
+    NodeId from;         ///< the node that asked for this copy
     ProcessIndex index;  ///< of `from`
     std::uint32_t copies = 2;
     bool here = false;

@@ -760,9 +760,9 @@ void ClientEngine::refuse(wire::Call& message) {
   message.arguments = {std::move(refused)};
 }
 
-bool ClientEngine::send_call(ProcessIndex worker, const detail::Call& call,
-                             std::uint64_t actor_low, std::uint32_t attempt, std::uint32_t results,
-                             std::uint64_t& sequence, bool& plain) {
+bool ClientEngine::send_call(ProcessIndex worker, const detail::Call& call, std::uint64_t actor_low,
+                             std::uint32_t attempt, std::uint32_t results, std::uint64_t& sequence,
+                             bool& plain) {
   Peer* peer = peer_of(worker);
   TROUPE_ASSERT(peer != nullptr, "a call goes to a worker with a channel");
   if (peer->channel.waiting() > 0) return false;

@@ -47,7 +47,7 @@ namespace troupe::client {
 /// A call that has arrived and has not begun. Views of a plain call's arguments keep this record
 /// alive.
 struct Incoming {
-  ProcessIndex from;   ///< process index of the caller
+  ProcessIndex from;        ///< process index of the caller
   wire::Call call;          ///< without the arguments if the call is plain
   std::uint32_t count = 0;  ///< plain: number of arguments, whose bytes are in `payload`
   std::array<wire::PlainRange, wire::kPlainArguments> ranges;
@@ -197,7 +197,7 @@ class ClientEngine final : public detail::Engine,
   friend class WakeLater;
   /// The receiver for which a value is encoded.
   struct Receiver {
-    ProcessIndex holder;   ///< the holder that its refs are counted for
+    ProcessIndex holder;        ///< the holder that its refs are counted for
     bool by_reference = false;  ///< on another node: locations in memory mean nothing to it
     /// It looks for lost bytes itself. Forwarded values then name objects that can be computed
     /// again.
@@ -209,9 +209,9 @@ class ClientEngine final : public detail::Engine,
   static Receiver for_agent() noexcept { return {.holder = kAgentProcess}; }
   struct Peer {
     ProcessIndex process;
-    ProcessIndex holder;  ///< the holder that refs sent there are counted for
-    bool remote = false;       ///< lives on another node; the agent carries its frames
-    std::uint32_t slot = 0;    ///< slot on our doorbell
+    ProcessIndex holder;     ///< the holder that refs sent there are counted for
+    bool remote = false;     ///< lives on another node; the agent carries its frames
+    std::uint32_t slot = 0;  ///< slot on our doorbell
     ring::Channel channel;
     /// The receiver of the next frame.
     Receiver receiver() const noexcept {
@@ -522,7 +522,7 @@ class ClientEngine final : public detail::Engine,
   Peer* heard_ = nullptr;                        ///< the last peer to send since watch_peer()
   Peer* last_peer_ = nullptr;                    ///< the last peer to send, if it is not dead
   std::uint32_t heard_others_ = 0;               ///< how often that was not the watched peer
-  std::set<ProcessIndex> dead_peers_;           ///< died before their channel arrived
+  std::set<ProcessIndex> dead_peers_;            ///< died before their channel arrived
   std::deque<PendingChannel> pending_channels_;  ///< in order of arrival, for each slot
   std::vector<PendingGrant> pending_grants_;
   std::vector<wire::ActorUpdate> pending_updates_;

@@ -30,7 +30,8 @@ LeaseKey SchedulingClasses::place(LeaseKey key, const Nearest& most, NodeId here
   const bool worth_it = most.node() && most.bytes() >= kWorthIt;
   LeaseKey chosen = plain;
   if (worth_it && most.node() != here) {
-    const auto [at_node, is_new] = near_.try_emplace({plain, most.node()}, LeaseKey::of(last_.value + 1));
+    const auto [at_node, is_new] =
+        near_.try_emplace({plain, most.node()}, LeaseKey::of(last_.value + 1));
     if (is_new) {
       Class& cls = others_[++last_];
       cls.demand = at(plain).demand;

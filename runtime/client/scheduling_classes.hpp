@@ -37,7 +37,7 @@ class SchedulingClasses {
     wire::ResourceDemand demand;
     NodeId near{};             ///< node with the arguments of the task that was placed last
     std::uint64_t bytes = 0;   ///< how many bytes are there; 0: anywhere
-    LeaseKey plain;   ///< key of the class with this demand and no node
+    LeaseKey plain;            ///< key of the class with this demand and no node
     NodeId node{};             ///< node of its tasks; none: a plain class
     std::uint32_t nearby = 0;  ///< of a plain class: number of its classes with a node
     bool unused = false;       ///< of a plain class: only those still need it
@@ -67,7 +67,7 @@ class SchedulingClasses {
 
   Class first_;
   std::map<LeaseKey, Class> others_;
-  LeaseKey last_;                                          ///< last key that was given out
+  LeaseKey last_;                                         ///< last key that was given out
   std::map<std::pair<LeaseKey, NodeId>, LeaseKey> near_;  ///< plain key and node → key
   std::vector<NodeId> nodes_;
 };

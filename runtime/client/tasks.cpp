@@ -104,7 +104,8 @@ void TaskManager::submit(std::unique_ptr<Task>&& owned, const LazyTime& now) {
   }
   const std::uint32_t before = task->key;
   out_.placed(*task);
-  if (task->key != before) pools_.try_emplace(LeaseKey::of(before));  // so that forget_unused() reports it, too
+  if (task->key != before)
+    pools_.try_emplace(LeaseKey::of(before));  // so that forget_unused() reports it, too
   Pool& pool = pools_[lease_key(*task)];
   pool.ready.push_back(*task);
   ++pool.tasks;

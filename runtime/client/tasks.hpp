@@ -248,7 +248,7 @@ class TaskManager {
   Out& out_;
   std::map<LeaseKey, Pool> pools_;
   std::map<ProcessIndex, std::unique_ptr<Lease>> leases_;  ///< by worker
-  Lease* lately_ = nullptr;                                 ///< cache of lease_on()
+  Lease* lately_ = nullptr;                                ///< cache of lease_on()
   Task* first_ = nullptr;
   std::size_t live_count_ = 0;
   std::size_t queued_ = 0;

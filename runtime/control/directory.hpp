@@ -91,7 +91,7 @@ struct SpawnActor {
 struct HostedActor {
   ActorSpec spec;
   std::uint64_t incarnation = 0;
-  ProcessIndex worker;    ///< 0: it is being made; ActorStarted or ActorStartFailed follows
+  ProcessIndex worker;         ///< 0: it is being made; ActorStarted or ActorStartFailed follows
   std::uint32_t restarts = 0;  ///< so far, within its window
   /// The process of this life is gone, and the agent has not heard what followed. Its ActorGone
   /// comes again.

@@ -123,7 +123,7 @@ struct Server::Impl : Service::Out {
   }
 
   static bool fits(BlobView frame) {
-    return wire::batched_size(frame.size()) <= net::max_payload_size;
+    return wire::batched_size(frame.size()) <= net::kMaxPayloadSize;
   }
 
   /// Returns a smaller answer that fits, or an answer with an error, so that the asker never waits

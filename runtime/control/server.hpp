@@ -34,7 +34,7 @@ struct ServerOptions {
   std::vector<net::PeerInfo> admitted;
   /// Public halves of join tokens. Each admits one node until it expires.
   std::vector<net::PublicKey> join_keys;
-  Duration join_keys_last = net::join_token_life;
+  Duration join_keys_last = net::kJoinTokenLife;
   std::string build_id;
   net::LinkOptions link;
   /// How long a broken connection may heal by itself before it counts as closed.

@@ -12,9 +12,9 @@
 namespace troupe::net {
 namespace {
 
-constexpr std::size_t header_size = 40;
-constexpr std::size_t tag_size = 16;
-constexpr std::size_t nonce_size = 12;
+constexpr std::size_t kHeaderSize = 40;
+constexpr std::size_t kTagSize = 16;
+constexpr std::size_t kNonceSize = 12;
 
 void put_u64(std::byte* at, std::uint64_t value) noexcept {
   for (int i = 0; i < 8; ++i) at[i] = static_cast<std::byte>(value >> (8 * i));
@@ -26,7 +26,7 @@ std::uint64_t take_u64(const std::byte* at) noexcept {
 }
 
 /// 16 bytes object, 8 offset, 4 length, 1 last, 3 zero, 8 stamp.
-void encode_header(const BulkHeader& header, std::byte (&out)[header_size]) noexcept {
+void encode_header(const BulkHeader& header, std::byte (&out)[kHeaderSize]) noexcept {
   std::memset(out, 0, sizeof out);
   put_u64(out, header.object.high);
   put_u64(out + 8, header.object.low);
@@ -34,7 +34,7 @@ void encode_header(const BulkHeader& header, std::byte (&out)[header_size]) noex
   put_u64(out + 24, header.length | static_cast<std::uint64_t>(header.last) << 32);
   put_u64(out + 32, header.stamp);
 }
-BulkHeader decode_header(const std::byte (&in)[header_size]) noexcept {
+BulkHeader decode_header(const std::byte (&in)[kHeaderSize]) noexcept {
   const std::uint64_t packed = take_u64(in + 24);
   return {.object = {take_u64(in), take_u64(in + 8)},
           .offset = take_u64(in + 16),
@@ -128,27 +128,27 @@ class Cipher {
   Cipher(const Cipher&) = delete;
   Cipher& operator=(const Cipher&) = delete;
 
-  void begin(const std::byte (&header)[header_size]) {
+  void begin(const std::byte (&header)[kHeaderSize]) {
     TROUPE_ASSERT(count_ + 1 != 0, "a bulk key has served its last frame");
-    std::byte nonce[nonce_size] = {};
+    std::byte nonce[kNonceSize] = {};
     put_u64(nonce + 4, count_++);
     int ignored = 0;
     EVP_CipherInit_ex(context_, nullptr, nullptr, nullptr, raw(nonce), -1);
-    EVP_CipherUpdate(context_, nullptr, &ignored, raw(header), header_size);
+    EVP_CipherUpdate(context_, nullptr, &ignored, raw(header), kHeaderSize);
   }
   void update(const std::byte* in, std::byte* out, std::size_t size) {
     int written = 0;
     EVP_CipherUpdate(context_, raw(out), &written, raw(in), static_cast<int>(size));
   }
-  void seal(std::byte (&tag)[tag_size]) {
+  void seal(std::byte (&tag)[kTagSize]) {
     int written = 0;
     EVP_CipherFinal_ex(context_, nullptr, &written);
-    EVP_CIPHER_CTX_ctrl(context_, EVP_CTRL_GCM_GET_TAG, tag_size, tag);
+    EVP_CIPHER_CTX_ctrl(context_, EVP_CTRL_GCM_GET_TAG, kTagSize, tag);
   }
-  bool open(std::byte (&tag)[tag_size]) {
+  bool open(std::byte (&tag)[kTagSize]) {
     int written = 0;
     unsigned char rest[16];
-    EVP_CIPHER_CTX_ctrl(context_, EVP_CTRL_GCM_SET_TAG, tag_size, tag);
+    EVP_CIPHER_CTX_ctrl(context_, EVP_CTRL_GCM_SET_TAG, kTagSize, tag);
     return EVP_CipherFinal_ex(context_, rest, &written) == 1;
   }
 
@@ -181,24 +181,24 @@ Result<void> BulkSender::start(Time by) {
 }
 
 Result<void> BulkSender::send(const BulkHeader& given, BlobView chunk, Time by) {
-  if (chunk.size() > max_bulk_chunk)
+  if (chunk.size() > kMaxBulkChunk)
     return Error(Code::invalid_argument, "a bulk chunk of more than 1 MiB");
   BulkHeader header = given;
   header.length = static_cast<std::uint32_t>(chunk.size());
-  std::byte head[header_size], tag[tag_size];
+  std::byte head[kHeaderSize], tag[kTagSize];
   encode_header(header, head);
   if (impl_->sealed.size() < chunk.size()) impl_->sealed.resize(chunk.size());
   impl_->cipher.begin(head);
   if (!chunk.empty()) impl_->cipher.update(chunk.data(), impl_->sealed.data(), chunk.size());
   impl_->cipher.seal(tag);
-  iovec parts[3] = {{head, header_size}, {impl_->sealed.data(), chunk.size()}, {tag, tag_size}};
+  iovec parts[3] = {{head, kHeaderSize}, {impl_->sealed.data(), chunk.size()}, {tag, kTagSize}};
   return write_all(impl_->fd, parts, 3, by);
 }
 
 Result<void> BulkSender::send_object(ObjectId object, BlobView bytes, Time by) {
   std::size_t offset = 0;
   do {
-    const std::size_t size = std::min(bulk_chunk, bytes.size() - offset);
+    const std::size_t size = std::min(kBulkChunk, bytes.size() - offset);
     const BulkHeader header{object, offset, 0, offset + size == bytes.size()};
     if (Result<void> sent = send(header, bytes.subspan(offset, size), by); !sent) return sent;
     offset += size;
@@ -211,7 +211,7 @@ struct BulkReceiver::Impl {
   Cipher cipher;
   Time first_by;
   std::vector<std::byte> sealed{};
-  std::byte head[header_size] = {};
+  std::byte head[kHeaderSize] = {};
   std::uint32_t length = 0;
   bool in_frame = false, proven = false, forged = false;
 
@@ -221,16 +221,16 @@ struct BulkReceiver::Impl {
   /// to stay in the cache, so that the caller's memory is touched once. It decrypts whole cipher
   /// blocks only, because OpenSSL is slow with parts of a block.
   Result<void> decrypt(std::span<std::byte> into, Time by) {
-    constexpr std::size_t piece = std::size_t{128} << 10, block = 16;
-    if (!into.empty() && sealed.empty()) sealed.resize(piece);
+    constexpr std::size_t kPiece = std::size_t{128} << 10, kBlock = 16;
+    if (!into.empty() && sealed.empty()) sealed.resize(kPiece);
     std::size_t done = 0, have = 0;
     while (done < into.size()) {
-      const std::size_t want = std::min(piece, into.size() - done) - have;
+      const std::size_t want = std::min(kPiece, into.size() - done) - have;
       const Result<std::size_t> n = read_some(fd, sealed.data() + have, want, by);
       if (!n) return n.error();
       have += *n;
       const bool all = done + have == into.size();
-      const std::size_t size = all ? have : have - have % block;
+      const std::size_t size = all ? have : have - have % kBlock;
       cipher.update(sealed.data(), into.data() + done, size);
       done += size;
       have -= size;
@@ -257,10 +257,10 @@ Result<void> BulkReceiver::start(Time by) {
 
 Result<BulkHeader> BulkReceiver::next(Time by) {
   TROUPE_ASSERT(!impl_->in_frame, "the bytes of the last bulk frame were not read");
-  if (Result<void> got = read_all(impl_->fd, impl_->head, header_size, impl_->limit(by)); !got)
+  if (Result<void> got = read_all(impl_->fd, impl_->head, kHeaderSize, impl_->limit(by)); !got)
     return got.error();
   const BulkHeader header = decode_header(impl_->head);
-  if (header.length > max_bulk_chunk || (!impl_->proven && header.length != 0)) {
+  if (header.length > kMaxBulkChunk || (!impl_->proven && header.length != 0)) {
     impl_->forged = true;
     return closed("a frame of " + std::to_string(header.length) + " bytes is not allowed here");
   }
@@ -276,8 +276,8 @@ Result<void> BulkReceiver::read(std::span<std::byte> into, Time by) {
   by = impl_->limit(by);
   impl_->cipher.begin(impl_->head);
   if (Result<void> got = impl_->decrypt(into, by); !got) return got;
-  std::byte tag[tag_size];
-  if (Result<void> got = read_all(impl_->fd, tag, tag_size, by); !got) return got;
+  std::byte tag[kTagSize];
+  if (Result<void> got = read_all(impl_->fd, tag, kTagSize, by); !got) return got;
   if (!impl_->cipher.open(tag)) {
     impl_->forged = true;
     return closed("a frame is not authentic (altered, repeated, or under another key)");

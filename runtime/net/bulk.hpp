@@ -38,11 +38,11 @@ namespace troupe::net {
 using BulkKey = Secret<32>;
 using BulkId = Id<struct BulkTag>;  ///< names a connection; random, not secret, used once
 
-inline constexpr std::size_t bulk_chunk = std::size_t{256} << 10;    ///< chunks of send_object()
-inline constexpr std::size_t max_bulk_chunk = std::size_t{1} << 20;  ///< larger ones are refused
-inline constexpr Duration bulk_first_frame{std::chrono::seconds(5)};
+inline constexpr std::size_t kBulkChunk = std::size_t{256} << 10;   ///< chunks of send_object()
+inline constexpr std::size_t kMaxBulkChunk = std::size_t{1} << 20;  ///< larger ones are refused
+inline constexpr Duration kBulkFirstFrame{std::chrono::seconds(5)};
 /// How long the door accepts nothing after it found no descriptor left.
-inline constexpr Duration bulk_door_rest{std::chrono::milliseconds(100)};
+inline constexpr Duration kBulkDoorRest{std::chrono::milliseconds(100)};
 
 /// Makes a fresh key from getrandom(2). Errors: Unavailable.
 Result<BulkKey> fresh_bulk_key();
@@ -71,7 +71,7 @@ class BulkSender {
 
   /// Sends the first frame, which proves the key. It must be the first call.
   Result<void> start(Time by);
-  /// Sends one chunk of at most max_bulk_chunk bytes. The cipher makes the only copy.
+  /// Sends one chunk of at most kMaxBulkChunk bytes. The cipher makes the only copy.
   Result<void> send(const BulkHeader& header, BlobView chunk, Time by);
   /// Sends a whole object in chunks, the last one marked.
   Result<void> send_object(ObjectId object, BlobView bytes, Time by);
@@ -88,14 +88,14 @@ class BulkSender {
 class BulkReceiver {
  public:
   /// `first_by`: the time by which the first frame must have authenticated: the time of accept +
-  /// bulk_first_frame.
+  /// kBulkFirstFrame.
   BulkReceiver(int fd, BulkKey key, Time first_by);
   ~BulkReceiver();
   BulkReceiver(BulkReceiver&&) noexcept;
 
   /// Waits for the first frame, which proves the key. It must be the first call.
   Result<void> start(Time by);
-  /// Receives the header of the next frame. Its length is checked against max_bulk_chunk; the
+  /// Receives the header of the next frame. Its length is checked against kMaxBulkChunk; the
   /// header is not authenticated yet.
   Result<BulkHeader> next(Time by);
   /// Receives the bytes of that frame, decrypts them straight into `into`, and authenticates the
@@ -114,7 +114,7 @@ class BulkReceiver {
 };
 
 /// Accepts bulk connections in an event loop: reads the id of each and returns the expected ones.
-/// It closes other connections at once, and silent ones after bulk_first_frame. At most 128
+/// It closes other connections at once, and silent ones after kBulkFirstFrame. At most 128
 /// connections wait for their id.
 class BulkDoor {
  public:

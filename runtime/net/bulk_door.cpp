@@ -13,8 +13,8 @@
 namespace troupe::net {
 namespace {
 
-constexpr std::size_t most_waiting = 128;
-constexpr int backlog = 256;
+constexpr std::size_t kMostWaiting = 128;
+constexpr int kBacklog = 256;
 
 Result<sockaddr_in> address_of(const std::string& host, std::uint16_t port) {
   sockaddr_in address{};
@@ -101,7 +101,7 @@ Result<std::unique_ptr<BulkDoor>> BulkDoor::open(const std::string& host, std::u
   event.events = EPOLLIN;
   event.data.fd = listener.get();
   if (!listener || !epoll || bind(listener.get(), raw, size) != 0 ||
-      listen(listener.get(), backlog) != 0 || getsockname(listener.get(), raw, &size) != 0 ||
+      listen(listener.get(), kBacklog) != 0 || getsockname(listener.get(), raw, &size) != 0 ||
       epoll_ctl(epoll.get(), EPOLL_CTL_ADD, listener.get(), &event) != 0)
     return Error(Code::unavailable,
                  "cannot listen on " + name(host, port) + ": " + std::strerror(errno));
@@ -116,12 +116,12 @@ void BulkDoor::accept_new(Time now) {
       const bool none_left =
           errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
       // No descriptor is left. The connection stays in the listener's queue, which keeps the
-      // listener readable; so the door stops watching it for bulk_door_rest.
+      // listener readable; so the door stops watching it for kBulkDoorRest.
       if (none_left && epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr) == 0)
-        deaf_until_ = now + bulk_door_rest;
+        deaf_until_ = now + kBulkDoorRest;
       return;
     }
-    if (waiting_.size() >= most_waiting) {
+    if (waiting_.size() >= kMostWaiting) {
       // Close the connection that has waited longest, so that many silent strangers cannot keep
       // expected connections out.
       const auto oldest =
@@ -138,7 +138,7 @@ void BulkDoor::accept_new(Time now) {
     const int key = fd.get();
     Waiting& waiting = waiting_[key];
     waiting.fd = std::move(fd);
-    waiting.by = now + bulk_first_frame;
+    waiting.by = now + kBulkFirstFrame;
   }
 }
 
@@ -169,7 +169,7 @@ std::vector<BulkDoor::Arrived> BulkDoor::poll(Time now) {
     event.events = EPOLLIN;
     event.data.fd = listener_.get();
     const bool hears = epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), &event) == 0;
-    deaf_until_ = hears ? Time::max() : now + bulk_door_rest;
+    deaf_until_ = hears ? Time::max() : now + kBulkDoorRest;
   }
   epoll_event events[64];
   const int n = epoll_wait(epoll_.get(), events, 64, 0);

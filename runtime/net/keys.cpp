@@ -16,11 +16,11 @@
 namespace troupe::net {
 namespace {
 
-constexpr std::string_view key_file_head = "troupe-key-1 ";
-constexpr std::size_t key_file_size = key_file_head.size() + 64 + 1;
-constexpr std::string_view token_head = "troupe1-";
-constexpr std::size_t max_door = 256;
-constexpr std::size_t checksum_size = 8;
+constexpr std::string_view kKeyFileHead = "troupe-key-1 ";
+constexpr std::size_t kKeyFileSize = kKeyFileHead.size() + 64 + 1;
+constexpr std::string_view kTokenHead = "troupe1-";
+constexpr std::size_t kMaxDoor = 256;
+constexpr std::size_t kChecksumSize = 8;
 
 Error refuse(const std::string& what) {
   return Error(Code::invalid_argument, what);
@@ -30,11 +30,11 @@ std::string reason() {
 }
 
 void to_hex(const std::byte* data, std::size_t size, char* out) noexcept {
-  constexpr char digits[] = "0123456789abcdef";
+  constexpr char kDigits[] = "0123456789abcdef";
   for (std::size_t i = 0; i < size; ++i) {
     const auto value = static_cast<unsigned>(data[i]);
-    *out++ = digits[value >> 4];
-    *out++ = digits[value & 15];
+    *out++ = kDigits[value >> 4];
+    *out++ = kDigits[value & 15];
   }
 }
 int from_digit(char c) noexcept {
@@ -68,10 +68,10 @@ Result<void> write_key_file(const std::string& path, const Secret<32>& key) {
   if (!file && errno == EEXIST)
     return refuse("key file " + path + " exists already; a key is never overwritten");
   if (!file) return refuse("cannot create key file " + path + ": " + reason());
-  char text[key_file_size];
-  std::memcpy(text, key_file_head.data(), key_file_head.size());
-  to_hex(key.data(), key.size(), text + key_file_head.size());
-  text[key_file_size - 1] = '\n';
+  char text[kKeyFileSize];
+  std::memcpy(text, kKeyFileHead.data(), kKeyFileHead.size());
+  to_hex(key.data(), key.size(), text + kKeyFileHead.size());
+  text[kKeyFileSize - 1] = '\n';
   // A umask may have removed rights that the owner needs; fchmod restores them.
   const bool written = fchmod(file.get(), 0600) == 0 &&
                        write(file.get(), text, sizeof text) == static_cast<ssize_t>(sizeof text) &&
@@ -98,23 +98,22 @@ Result<Secret<32>> read_key_file(const std::string& path) {
   if ((info.st_mode & 077) != 0)
     return refuse("key file " + path + " can be used by group or world; run: chmod 600 " + path);
   if (info.st_size == 0) return refuse("key file " + path + " is empty");
-  char text[key_file_size + 1];
+  char text[kKeyFileSize + 1];
   const ssize_t size = read(file.get(), text, sizeof text);
   Secret<32> key;
-  const bool good = size == static_cast<ssize_t>(key_file_size) &&
-                    text[key_file_size - 1] == '\n' &&
-                    std::string_view(text, key_file_head.size()) == key_file_head &&
-                    from_hex(std::string_view(text + key_file_head.size(), 64), key.data());
+  const bool good = size == static_cast<ssize_t>(kKeyFileSize) && text[kKeyFileSize - 1] == '\n' &&
+                    std::string_view(text, kKeyFileHead.size()) == kKeyFileHead &&
+                    from_hex(std::string_view(text + kKeyFileHead.size(), 64), key.data());
   wipe(text, sizeof text);
   if (!good) return refuse("key file " + path + " does not hold a troupe key");
   return key;
 }
 
-std::array<std::byte, checksum_size> checksum(const std::vector<std::byte>& data) {
+std::array<std::byte, kChecksumSize> checksum(const std::vector<std::byte>& data) {
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned size = 0;
   EVP_Digest(data.data(), data.size(), digest, &size, EVP_sha256(), nullptr);
-  std::array<std::byte, checksum_size> out;
+  std::array<std::byte, kChecksumSize> out;
   std::memcpy(out.data(), digest, out.size());
   return out;
 }
@@ -187,43 +186,43 @@ Result<CurveKeys> load_node_keys(const std::string& path) {
 }
 
 std::string encode(const JoinToken& token) {
-  TROUPE_ASSERT(token.door.size() <= max_door, "a door address of more than 256 characters");
+  TROUPE_ASSERT(token.door.size() <= kMaxDoor, "a door address of more than 256 characters");
   std::vector<std::byte> raw(token.head.bytes.begin(), token.head.bytes.end());
   raw.insert(raw.end(), token.one_time.data(), token.one_time.data() + token.one_time.size());
   const auto* door = reinterpret_cast<const std::byte*>(token.door.data());
   raw.insert(raw.end(), door, door + token.door.size());
   const auto sum = checksum(raw);
   raw.insert(raw.end(), sum.begin(), sum.end());
-  std::string text(token_head);
-  text.resize(token_head.size() + 2 * raw.size());
-  to_hex(raw.data(), raw.size(), text.data() + token_head.size());
+  std::string text(kTokenHead);
+  text.resize(kTokenHead.size() + 2 * raw.size());
+  to_hex(raw.data(), raw.size(), text.data() + kTokenHead.size());
   wipe(raw.data(), raw.size());
   return text;
 }
 
 bool is_join_token(std::string_view text) {
-  return text.substr(0, token_head.size()) == token_head;
+  return text.substr(0, kTokenHead.size()) == kTokenHead;
 }
 
 Result<JoinToken> decode_join_token(std::string_view text) {
   const Error bad = refuse(
       "this is not a whole join token: it begins with troupe1- and is one word; copy it again");
-  if (text.substr(0, token_head.size()) != token_head) return bad;
-  text.remove_prefix(token_head.size());
-  constexpr std::size_t fixed = 32 + 32 + checksum_size;
-  if (text.size() % 2 != 0 || text.size() / 2 < fixed || text.size() / 2 > fixed + max_door)
+  if (text.substr(0, kTokenHead.size()) != kTokenHead) return bad;
+  text.remove_prefix(kTokenHead.size());
+  constexpr std::size_t kFixed = 32 + 32 + kChecksumSize;
+  if (text.size() % 2 != 0 || text.size() / 2 < kFixed || text.size() / 2 > kFixed + kMaxDoor)
     return bad;
   std::vector<std::byte> raw(text.size() / 2);
   JoinToken token;
   bool good = from_hex(text, raw.data());
   if (good) {
-    std::array<std::byte, checksum_size> sum;
-    std::memcpy(sum.data(), raw.data() + raw.size() - checksum_size, checksum_size);
+    std::array<std::byte, kChecksumSize> sum;
+    std::memcpy(sum.data(), raw.data() + raw.size() - kChecksumSize, kChecksumSize);
     std::memcpy(token.head.bytes.data(), raw.data(), 32);
     std::memcpy(token.one_time.data(), raw.data() + 32, 32);
-    wipe(raw.data() + raw.size() - checksum_size, checksum_size);
-    std::vector<std::byte> body(raw.begin(), raw.end() - checksum_size);
-    good = equal_in_constant_time(checksum(body).data(), sum.data(), checksum_size);
+    wipe(raw.data() + raw.size() - kChecksumSize, kChecksumSize);
+    std::vector<std::byte> body(raw.begin(), raw.end() - kChecksumSize);
+    good = equal_in_constant_time(checksum(body).data(), sum.data(), kChecksumSize);
     token.door.assign(reinterpret_cast<const char*>(body.data()) + 64, body.size() - 64);
     wipe(body.data(), body.size());
   }

@@ -96,7 +96,7 @@ struct JoinToken {
   PublicKey head;      ///< the head's key (the pin), which a man in the middle does not have
   SecretKey one_time;  ///< its public half is admitted for Role::join only
 };
-inline constexpr std::chrono::hours join_token_life{24};
+inline constexpr std::chrono::hours kJoinTokenLife{24};
 
 /// Encodes the token as one word of text without spaces.
 std::string encode(const JoinToken& token);

@@ -10,16 +10,16 @@
 namespace troupe::net {
 namespace {
 
-constexpr std::uint16_t frame_magic = 0x4c74;  // "tL"
-constexpr std::uint8_t flag_want_reply = 1;  // in a hello: the sender has not adopted the receiver
-constexpr std::uint8_t flag_want_ack = 2;    // asks for an ack frame at once
-constexpr std::uint8_t flag_bye = 4;         // in an ack: the sender closes an idle connection
-constexpr std::size_t max_build_id = 64;
-constexpr std::size_t hello_fixed_size = 4 + 8 + 8 + 1;
-constexpr std::size_t resend_burst = 64;
-constexpr unsigned most_discounts = 3;  // standstills in a row, without a frame between them
-constexpr Duration min_between_gap_resends = std::chrono::milliseconds(20);
-constexpr Duration min_between_hellos = std::chrono::milliseconds(10);
+constexpr std::uint16_t kFrameMagic = 0x4c74;  // "tL"
+constexpr std::uint8_t kFlagWantReply = 1;  // in a hello: the sender has not adopted the receiver
+constexpr std::uint8_t kFlagWantAck = 2;    // asks for an ack frame at once
+constexpr std::uint8_t kFlagBye = 4;        // in an ack: the sender closes an idle connection
+constexpr std::size_t kMaxBuildId = 64;
+constexpr std::size_t kHelloFixedSize = 4 + 8 + 8 + 1;
+constexpr std::size_t kResendBurst = 64;
+constexpr unsigned kMostDiscounts = 3;  // standstills in a row, without a frame between them
+constexpr Duration kMinBetweenGapResends = std::chrono::milliseconds(20);
+constexpr Duration kMinBetweenHellos = std::chrono::milliseconds(10);
 
 static_assert(std::endian::native == std::endian::little, "frames are little-endian");
 
@@ -38,9 +38,9 @@ T take(const std::byte*& at) noexcept {
 
 }  // namespace
 
-void encode_header(const Frame& frame, std::byte (&out)[frame_header_size]) noexcept {
+void encode_header(const Frame& frame, std::byte (&out)[kFrameHeaderSize]) noexcept {
   std::byte* at = out;
-  put(at, frame_magic);
+  put(at, kFrameMagic);
   put(at, static_cast<std::uint8_t>(frame.kind));
   put(at, frame.flags);
   put(at, static_cast<std::uint32_t>(frame.payload != nullptr ? frame.payload->size() : 0));
@@ -54,7 +54,7 @@ void encode_header(const Frame& frame, std::byte (&out)[frame_header_size]) noex
 }
 
 Blob encode(const Frame& frame) {
-  std::byte header[frame_header_size];
+  std::byte header[kFrameHeaderSize];
   encode_header(frame, header);
   Blob bytes;
   bytes.reserve(sizeof header + (frame.payload != nullptr ? frame.payload->size() : 0));
@@ -66,17 +66,17 @@ Blob encode(const Frame& frame) {
 
 Result<Frame> decode(BlobView bytes) {
   auto bad = [](const char* why) { return Error(Code::invalid_argument, why); };
-  if (bytes.size() < frame_header_size) return bad("a frame shorter than its header");
-  if (bytes.size() > max_frame_size) return bad("a frame larger than 1 MiB");
+  if (bytes.size() < kFrameHeaderSize) return bad("a frame shorter than its header");
+  if (bytes.size() > kMaxFrameSize) return bad("a frame larger than 1 MiB");
   const std::byte* at = bytes.data();
-  if (take<std::uint16_t>(at) != frame_magic) return bad("not a Link frame");
+  if (take<std::uint16_t>(at) != kFrameMagic) return bad("not a Link frame");
   Frame frame;
   const auto kind = take<std::uint8_t>(at);
   if (kind < 1 || kind > 4) return bad("a frame of unknown kind");
   frame.kind = static_cast<FrameKind>(kind);
   frame.flags = take<std::uint8_t>(at);
   const auto size = take<std::uint32_t>(at);
-  if (size != bytes.size() - frame_header_size) return bad("a frame whose length is a lie");
+  if (size != bytes.size() - kFrameHeaderSize) return bad("a frame whose length is a lie");
   frame.sequence = take<std::uint64_t>(at);
   frame.ack = take<std::uint64_t>(at);
   frame.epoch = take<std::uint64_t>(at);
@@ -85,7 +85,7 @@ Result<Frame> decode(BlobView bytes) {
   frame.to.high = take<std::uint64_t>(at);
   frame.to.low = take<std::uint64_t>(at);
   if (!frame.from) return bad("a frame without a session");
-  const BlobView payload = bytes.subspan(frame_header_size);
+  const BlobView payload = bytes.subspan(kFrameHeaderSize);
   frame.payload = std::make_shared<Blob>(payload.begin(), payload.end());
   return frame;
 }
@@ -100,7 +100,7 @@ Link::Link(LinkOptions options, SessionId mine, Time now)
   TROUPE_ASSERT(static_cast<bool>(mine), "a Link needs a session id");
   std::uint64_t seed = mine.low;
   nonce_ = splitmix64(seed) | 1;  // never 0, which stands for "no echo" in a hello
-  options_.build_id.resize(std::min(options_.build_id.size(), max_build_id));
+  options_.build_id.resize(std::min(options_.build_id.size(), kMaxBuildId));
 }
 
 Frame Link::make(FrameKind kind) const {
@@ -118,8 +118,8 @@ void Link::push_hello(SessionId to, std::uint64_t echo, LinkOutput& out) {
   frame.to = to;
   const bool known = peer_ && to == peer_;
   if (!known) frame.ack = 0;  // what we received came from another session
-  frame.flags = known ? flag_want_ack : flag_want_reply;
-  Blob payload(hello_fixed_size + options_.build_id.size());
+  frame.flags = known ? kFlagWantAck : kFlagWantReply;
+  Blob payload(kHelloFixedSize + options_.build_id.size());
   std::byte* at = payload.data();
   put(at, options_.protocol);
   put(at, nonce_);
@@ -133,13 +133,13 @@ void Link::push_hello(SessionId to, std::uint64_t echo, LinkOutput& out) {
 
 bool Link::parse_hello(const Frame& frame, Hello& hello) {
   const Blob& payload = *frame.payload;
-  if (payload.size() < hello_fixed_size) return false;
+  if (payload.size() < kHelloFixedSize) return false;
   const std::byte* at = payload.data();
   hello.protocol = take<std::uint32_t>(at);
   hello.nonce = take<std::uint64_t>(at);
   hello.echo = take<std::uint64_t>(at);
   const auto size = take<std::uint8_t>(at);
-  if (size > max_build_id || payload.size() != hello_fixed_size + size) return false;
+  if (size > kMaxBuildId || payload.size() != kHelloFixedSize + size) return false;
   for (std::size_t i = 0; i < size; ++i) {
     const char c = static_cast<char>(*at++);
     hello.build += c >= ' ' && c <= '~' ? c : '?';  // messages for people show it
@@ -167,17 +167,17 @@ void Link::push_fenced(SessionId to, LinkOutput& out) {
 }
 
 bool Link::can_send(std::size_t size) const noexcept {
-  return !ended_ && size <= max_payload_size && window_.size() < options_.window_messages &&
+  return !ended_ && size <= kMaxPayloadSize && window_.size() < options_.window_messages &&
          (window_.empty() || window_used_ + size <= options_.window_bytes);
 }
 
 Result<Ticket> Link::send(Blob payload, Time now, LinkOutput& out) {
   if (ended_)
     return Error(Code::unavailable, "the connection to this peer has ended and takes no messages");
-  if (payload.size() > max_payload_size)
+  if (payload.size() > kMaxPayloadSize)
     return Error(Code::invalid_argument,
                  "a message of " + std::to_string(payload.size()) + " bytes exceeds the limit of " +
-                     std::to_string(max_payload_size) + "; send it as an object");
+                     std::to_string(kMaxPayloadSize) + "; send it as an object");
   if (!can_send(payload.size()) || TROUPE_BUGGIFY(0.05))
     return Error(Code::overloaded, "the resend window of this peer is full (" +
                                        std::to_string(window_.size()) + " messages, " +
@@ -216,7 +216,7 @@ void Link::transmit_new(Time now, LinkOutput& out) {
 void Link::resend(std::uint64_t first, std::uint64_t last, Time now, LinkOutput& out) {
   if (!connected_ || !confirmed_ || ended_) return;
   first = std::max(first, acked_ + 1);
-  last = std::min({last, sent_, first + resend_burst - 1});
+  last = std::min({last, sent_, first + kResendBurst - 1});
   for (std::uint64_t sequence = first; sequence <= last; ++sequence) {
     transmit(sequence, now, out);
     ++stats_.resent;
@@ -227,7 +227,7 @@ void Link::resend(std::uint64_t first, std::uint64_t last, Time now, LinkOutput&
 /// acknowledgement (take_ack()).
 void Link::recover(Time now, LinkOutput& out) {
   last_gap_resend_ = now;
-  recover_next_ = std::min(acked_ + resend_burst, sent_) + 1;
+  recover_next_ = std::min(acked_ + kResendBurst, sent_) + 1;
   recover_through_ = sent_;
   resend(acked_ + 1, sent_, now, out);
 }
@@ -292,9 +292,9 @@ void Link::on_frame(BlobView bytes, Time now, LinkOutput& out) {
 }
 
 /// Answers a frame of an unknown session, or for a former session of ours, with a hello; at most
-/// one in min_between_hellos.
+/// one in kMinBetweenHellos.
 void Link::ask_for_hello(SessionId from, Time now, LinkOutput& out) {
-  if (!connected_ || now < last_hello_ + min_between_hellos) return;
+  if (!connected_ || now < last_hello_ + kMinBetweenHellos) return;
   last_hello_ = now;
   push_hello(from, 0, out);
 }
@@ -306,7 +306,7 @@ void Link::on_hello(const Frame& frame, Time now, LinkOutput& out) {
   Hello hello;
   if (!parse_hello(frame, hello)) return violation("a malformed hello", out);
   if (hello.protocol != options_.protocol) {
-    if ((frame.flags & flag_want_reply) != 0) push_hello(frame.from, hello.nonce, out);
+    if ((frame.flags & kFlagWantReply) != 0) push_hello(frame.from, hello.nonce, out);
     if (!window_.empty()) out.events.push_back(drop_window());
     ended_ = true;
     out.events.push_back(Incompatible{Error(
@@ -321,16 +321,16 @@ void Link::on_hello(const Frame& frame, Time now, LinkOutput& out) {
   if (frame.from != peer_ && (echoes || TROUPE_MUTANT("link.adopt_without_echo")))
     adopt(frame, hello, now, out);
   if (frame.from == peer_ && frame.to == mine_ && !take_ack(frame.ack, now, out)) return;
-  if ((frame.flags & flag_want_reply) != 0) {
+  if ((frame.flags & kFlagWantReply) != 0) {
     push_hello(frame.from, hello.nonce, out);
-  } else if (frame.from == peer_ && (frame.flags & flag_want_ack) != 0 && !echoes) {
+  } else if (frame.from == peer_ && (frame.flags & kFlagWantAck) != 0 && !echoes) {
     push_ack(out);
   }
   if (frame.from != peer_) {
-    if ((frame.flags & flag_want_reply) == 0) ask_for_hello(frame.from, now, out);
+    if ((frame.flags & kFlagWantReply) == 0) ask_for_hello(frame.from, now, out);
     return;
   }
-  const bool again = confirmed_ && now >= last_gap_resend_ + min_between_gap_resends;
+  const bool again = confirmed_ && now >= last_gap_resend_ + kMinBetweenGapResends;
   confirm(now, out);
   if (again) recover(now, out);  // the peer has reconnected, so frames may have been lost
 }
@@ -402,7 +402,7 @@ bool Link::take_ack(std::uint64_t ack, Time now, LinkOutput& out) {
   last_used_ = now;
   if (recover_next_ <= recover_through_) {
     const std::uint64_t from = std::max(recover_next_, acked_ + 1);
-    recover_next_ = from + resend_burst;
+    recover_next_ = from + kResendBurst;
     resend(from, recover_through_, now, out);
   }
   return true;
@@ -410,12 +410,12 @@ bool Link::take_ack(std::uint64_t ack, Time now, LinkOutput& out) {
 
 void Link::on_ack(const Frame& frame, Time now, LinkOutput& out) {
   if (frame.sequence > frame.ack + 1 && frame.sequence <= sent_ && frame.ack == acked_ &&
-      now >= last_gap_resend_ + min_between_gap_resends) {
+      now >= last_gap_resend_ + kMinBetweenGapResends) {
     last_gap_resend_ = now;
     resend(frame.ack + 1, frame.sequence - 1, now, out);
   }
-  if ((frame.flags & flag_want_ack) != 0) push_ack(out);
-  if ((frame.flags & flag_bye) != 0 && connected_ && !busy()) close_idle(out);
+  if ((frame.flags & kFlagWantAck) != 0) push_ack(out);
+  if ((frame.flags & kFlagBye) != 0 && connected_ && !busy()) close_idle(out);
 }
 
 void Link::on_data(Frame& frame, Time now, LinkOutput& out) {
@@ -494,10 +494,10 @@ void Link::violation(std::string why, LinkOutput& out) {
 }
 
 /// Detects that this process stood still: on_time() comes much later than the deadline. The peer's
-/// silence during a standstill does not count, so the timers start anew. After most_discounts
+/// silence during a standstill does not count, so the timers start anew. After kMostDiscounts
 /// standstills in a row without a frame from the peer, the silence counts.
 void Link::discount_standstill(Time now) {
-  if (discounts_ == most_discounts || now - next_deadline() < options_.keepalive) return;
+  if (discounts_ == kMostDiscounts || now - next_deadline() < options_.keepalive) return;
   ++discounts_;
   asked_ = 0;
   last_heard_ = std::max(last_heard_, now - options_.keepalive);  // the probe is due now
@@ -524,7 +524,7 @@ void Link::on_time(Time now, LinkOutput& out) {
   }
   if (options_.idle_close > Duration{} && !busy() && now >= last_used_ + options_.idle_close) {
     push_ack(out);
-    out.transmit.back().flags = flag_bye;
+    out.transmit.back().flags = kFlagBye;
     return close_idle(out);
   }
   if (now < last_heard_ + (asked_ + 1) * options_.keepalive) return;
@@ -546,7 +546,7 @@ void Link::close_idle(LinkOutput& out) {
 void Link::probe(LinkOutput& out) {
   if (ended_ || !connected_ || !peer_) return;
   Frame frame = make(FrameKind::ack);
-  frame.flags = flag_want_ack;
+  frame.flags = kFlagWantAck;
   out.transmit.push_back(std::move(frame));
 }
 

@@ -53,13 +53,13 @@ struct Frame {
   SessionId from, to;  ///< `to` is zero in a hello to an unknown peer
   std::shared_ptr<const Blob> payload;
 };
-inline constexpr std::size_t frame_header_size = 64;
+inline constexpr std::size_t kFrameHeaderSize = 64;
 /// The most bytes of a frame on the wire; the value of ZMQ_MAXMSGSIZE.
-inline constexpr std::size_t max_frame_size = std::size_t{1} << 20;
-inline constexpr std::size_t max_payload_size = max_frame_size - frame_header_size;
+inline constexpr std::size_t kMaxFrameSize = std::size_t{1} << 20;
+inline constexpr std::size_t kMaxPayloadSize = kMaxFrameSize - kFrameHeaderSize;
 
 /// Encodes the header of a frame alone; the payload follows it on the wire.
-void encode_header(const Frame& frame, std::byte (&out)[frame_header_size]) noexcept;
+void encode_header(const Frame& frame, std::byte (&out)[kFrameHeaderSize]) noexcept;
 /// Encodes header and payload in one piece. Copies the payload once.
 Blob encode(const Frame& frame);
 /// Decodes a frame and checks every size before use. Copies the payload once.
@@ -159,7 +159,7 @@ class Link {
 
   /// Accepts a message and returns its ticket. The message is sent as soon as the peer has
   /// confirmed, on the present connection, that it is still the same process.
-  /// Errors: Overloaded (window full), InvalidArgument (larger than max_payload_size), Unavailable
+  /// Errors: Overloaded (window full), InvalidArgument (larger than kMaxPayloadSize), Unavailable
   /// (incompatible or fenced). All of them: not executed.
   Result<Ticket> send(Blob payload, Time now, LinkOutput& out);
   /// Returns whether send() would accept a message of this size now.

@@ -19,12 +19,12 @@ using internal::Watched;
 
 namespace {
 
-constexpr int messages_per_turn = 256;
-constexpr std::size_t bytes_per_turn = 4 << 20;  // of one peer, so that no peer delays the others
-constexpr std::size_t most_joins = 64;
-constexpr int bye_ms = 1000;  // the longest that a closing socket may take to send its last frame
-constexpr Duration join_answer_within = std::chrono::seconds(30);
-constexpr Duration doubt_for = std::chrono::milliseconds(100);
+constexpr int kMessagesPerTurn = 256;
+constexpr std::size_t kBytesPerTurn = 4 << 20;  // of one peer, so that no peer delays the others
+constexpr std::size_t kMostJoins = 64;
+constexpr int kByeMs = 1000;  // the longest that a closing socket may take to send its last frame
+constexpr Duration kJoinAnswerWithin = std::chrono::seconds(30);
+constexpr Duration kDoubtFor = std::chrono::milliseconds(100);
 
 /// Returns libzmq's high-water mark: four times the Link's window, which is the real bound. libzmq
 /// returns credit to a pipe's writer only after half of the mark was read. A mark near the window
@@ -38,7 +38,7 @@ std::string without_port(const std::string& address) {
 }
 Blob bytes_of(const std::string& text) {
   const auto* at = reinterpret_cast<const std::byte*>(text.data());
-  return Blob(at, at + std::min(text.size(), internal::max_door_body));
+  return Blob(at, at + std::min(text.size(), internal::kMaxDoorBody));
 }
 std::string printable(const Blob& bytes) {
   std::string text;
@@ -118,7 +118,7 @@ struct Transport::Impl {
   Result<void> open() {
     if (!gate.bound()) return Error(Code::internal, "the ZAP handler cannot be started");
     gate_watch = sockets.watch(gate.fd(), Watched::gate, {});
-    door = sockets.serve(ZMQ_ROUTER, internal::door_domain, internal::max_door_message,
+    door = sockets.serve(ZMQ_ROUTER, internal::kDoorDomain, internal::kMaxDoorMessage,
                          Watched::door, {});
     if (!door) return Error(Code::unavailable, internal::Sockets::kNoneLeft);
     if (!door.socket.bind(options.listen))
@@ -187,7 +187,7 @@ struct Transport::Impl {
   void start_knock(Peer& peer, Time now) {
     if (peer.info.door.empty() || peer.knock) return;
     peer.trouble.clear();
-    peer.knock = sockets.dial(peer.info.key, options.keys, internal::max_door_message,
+    peer.knock = sockets.dial(peer.info.key, options.keys, internal::kMaxDoorMessage,
                               Watched::knock, peer.info.node, true);
     if (!peer.knock) return knock_failed(peer, internal::Sockets::kNoneLeft, now);
     peer.knock_deadline = now + options.knock_timeout;
@@ -227,10 +227,10 @@ struct Transport::Impl {
   }
 
   /// Handles a closed connection on a socket that we bound. It may have been a stranger's, so the
-  /// peer gets a probe and has `doubt_for` to answer. Frames that arrived before are no answer:
+  /// peer gets a probe and has `kDoubtFor` to answer. Frames that arrived before are no answer:
   /// while such frames may be unread (`unread`), the peer is probed once more after they are read.
   void doubt(Peer& peer, Time now, bool unread) {
-    peer.doubt_deadline = now + doubt_for;
+    peer.doubt_deadline = now + kDoubtFor;
     peer.doubt_unread = unread;
     LinkOutput out;
     peer.link.probe(out);
@@ -287,8 +287,8 @@ struct Transport::Impl {
   void transmit(Peer& peer, const Frame& frame) {
     const std::size_t size = frame.payload != nullptr ? frame.payload->size() : 0;
     Part part;
-    zmq_msg_init_size(part.raw(), frame_header_size + size);
-    std::byte header[frame_header_size];
+    zmq_msg_init_size(part.raw(), kFrameHeaderSize + size);
+    std::byte header[kFrameHeaderSize];
     encode_header(frame, header);
     auto* at = static_cast<std::byte*>(zmq_msg_data(part.raw()));
     std::memcpy(at, header, sizeof header);
@@ -318,7 +318,7 @@ struct Transport::Impl {
       lose(peer, Error(Code::unavailable, "the peer broke the protocol: " + broken->why), false);
       return false;
     } else if (std::get_if<IdleClose>(&event) != nullptr) {
-      if (peer.data) peer.data.socket.set(ZMQ_LINGER, bye_ms);
+      if (peer.data) peer.data.socket.set(ZMQ_LINGER, kByeMs);
       close_data(peer);
     } else {  // Reconnect, Open
       if (std::get_if<Reconnect>(&event) != nullptr) close_data(peer);
@@ -331,7 +331,7 @@ struct Transport::Impl {
 
   void on_data(Peer& peer, std::uint64_t watch, Time now) {
     std::size_t bytes = 0;
-    for (int i = 0; i < messages_per_turn && bytes < bytes_per_turn; ++i) {
+    for (int i = 0; i < kMessagesPerTurn && bytes < kBytesPerTurn; ++i) {
       Part part;
       if (!peer.data) return;
       if (!peer.data.socket.receive(part)) {
@@ -345,7 +345,7 @@ struct Transport::Impl {
                     false);
       }
       if (peer.doubt_deadline != Time::max())
-        peer.doubt_deadline = peer.doubt_unread ? now + doubt_for : Time::max();
+        peer.doubt_deadline = peer.doubt_unread ? now + kDoubtFor : Time::max();
       bytes += part.bytes().size();
       LinkOutput out;
       peer.link.on_frame(part.bytes(), now, out);
@@ -395,7 +395,7 @@ struct Transport::Impl {
     const unsigned port =
         static_cast<unsigned>(answer->body[0]) | static_cast<unsigned>(answer->body[1]) << 8;
     close_data(peer);
-    peer.data = sockets.dial(peer.info.key, options.keys, max_frame_size, Watched::data,
+    peer.data = sockets.dial(peer.info.key, options.keys, kMaxFrameSize, Watched::data,
                              peer.info.node, false);
     peer.bound = false;
     if (!peer.data) return knock_failed(peer, internal::Sockets::kNoneLeft, now);
@@ -418,7 +418,7 @@ struct Transport::Impl {
   }
 
   void on_door(Time now) {
-    for (int i = 0; i < messages_per_turn; ++i) {
+    for (int i = 0; i < kMessagesPerTurn; ++i) {
       if (!door.socket.readable()) return;
       std::vector<Part> parts = door.socket.receive_all();
       if (parts.size() != 2) {
@@ -463,7 +463,7 @@ struct Transport::Impl {
       return answer_door(routing_id, DoorKind::later, {});
     close_knock(peer);
     close_data(peer);
-    peer.data = sockets.serve(ZMQ_DEALER, internal::peer_domain(peer.info.key), max_frame_size,
+    peer.data = sockets.serve(ZMQ_DEALER, internal::peer_domain(peer.info.key), kMaxFrameSize,
                               Watched::data, peer.info.node);
     peer.bound = true;
     if (!peer.data) return refuse(routing_id, internal::Sockets::kNoneLeft);
@@ -484,10 +484,10 @@ struct Transport::Impl {
     for (auto at = joins.begin(); at != joins.end();)
       at = at->second.by <= now ? joins.erase(at) : std::next(at);
     if (role != Role::join) return refuse(routing_id, "a member needs no token to join");
-    if (joins.size() >= most_joins) return refuse(routing_id, "too many nodes join at once");
+    if (joins.size() >= kMostJoins) return refuse(routing_id, "too many nodes join at once");
     for (const auto& entry : joins)
       if (entry.second.key == key) return refuse(routing_id, "this token is in use");
-    joins[++last_join] = {routing_id, key, now + join_answer_within};
+    joins[++last_join] = {routing_id, key, now + kJoinAnswerWithin};
     news.push_back(JoinRequest{last_join, key, std::move(message.body)});
   }
 
@@ -615,10 +615,10 @@ void Transport::join(const JoinToken& token, Blob request, Time deadline) {
   join.deadline = deadline;
   Result<CurveKeys> keys = CurveKeys::from_secret(token.one_time.copy());
   if (!keys) return impl_->end_join(keys.error());
-  if (request.size() > internal::max_door_body)
+  if (request.size() > internal::kMaxDoorBody)
     return impl_->end_join(Error(Code::invalid_argument, "a join request of more than 64 KiB"));
   join.keys = std::move(*keys);
-  join.channel = impl_->sockets.dial(token.head, join.keys, internal::max_door_message,
+  join.channel = impl_->sockets.dial(token.head, join.keys, internal::kMaxDoorMessage,
                                      Watched::join, {}, true);
   if (!join.channel) return impl_->join_failed(internal::Sockets::kNoneLeft);
   if (!join.channel.socket.connect(impl_->dialled(token.door)))

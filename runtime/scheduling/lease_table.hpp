@@ -146,15 +146,15 @@ class LeaseTable {
   // --- owners
   /// Asks for `backlog` leases of this demand. Replaces the owner's request for this key; 0
   /// withdraws it.
-  void request(OwnerId owner, LeaseKey key, const ResourceDemand& demand,
-               std::uint32_t backlog, Time now, RequestKind kind = {});
+  void request(OwnerId owner, LeaseKey key, const ResourceDemand& demand, std::uint32_t backlog,
+               Time now, RequestKind kind = {});
   /// Asks for `count` more leases than the request has now.
-  void request_more(OwnerId owner, LeaseKey key, const ResourceDemand& demand,
-                    std::uint32_t count, Time now, RequestKind kind = {});
+  void request_more(OwnerId owner, LeaseKey key, const ResourceDemand& demand, std::uint32_t count,
+                    Time now, RequestKind kind = {});
   /// Puts spilled leases back into the request, because the node refused them or is gone. The
   /// node is asked again after its next report, or when `avoid` has passed.
-  void spill_failed(OwnerId owner, LeaseKey key, const ResourceDemand& demand,
-                    std::uint32_t count, Time now, RequestKind kind = {}, NodeId node = {});
+  void spill_failed(OwnerId owner, LeaseKey key, const ResourceDemand& demand, std::uint32_t count,
+                    Time now, RequestKind kind = {}, NodeId node = {});
   /// A process here has returned a lease of that node, which will report it only later.
   void returned_there(NodeId node, const ResourceDemand& demand, Time now);
   /// The owner returns the lease. Unknown leases are ignored: the lease may have been lost

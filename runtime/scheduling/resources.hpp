@@ -23,8 +23,8 @@ inline constexpr std::int64_t kMostAmount = std::int64_t{1} << 61;
 
 /// Returns an amount from outside, cut to kMostAmount.
 constexpr std::int64_t at_most_amount(std::uint64_t amount) {
-  constexpr auto most = static_cast<std::uint64_t>(kMostAmount);
-  return static_cast<std::int64_t>(amount < most ? amount : most);
+  constexpr auto kMost = static_cast<std::uint64_t>(kMostAmount);
+  return static_cast<std::int64_t>(amount < kMost ? amount : kMost);
 }
 
 /// Rounds to the nearest 1/10000. Precondition: finite and within ±9e14.

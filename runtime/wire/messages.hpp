@@ -174,7 +174,7 @@ struct Welcome {
 /// Agent -> both processes of a new channel, over the socket; descriptors: channel memory, the
 /// peer's doorbell memory, the peer's doorbell event.
 struct Channel {
-  ProcessIndex peer;       ///< process index of the other side
+  ProcessIndex peer;            ///< process index of the other side
   std::uint32_t side = 0;       ///< 0 or 1: the ring that the receiver of this message writes
   std::uint32_t my_slot = 0;    ///< of the channel, in the receiver's doorbell
   std::uint32_t peer_slot = 0;  ///< of the channel, in the peer's doorbell
@@ -455,7 +455,7 @@ struct StoreAttached {};
 struct Adopt {
   Location location;
   std::uint32_t site = 0;     ///< a CallSite's number; 0: unknown
-  ProcessIndex process;  ///< the process that owns the object from then on; 0: the sender
+  ProcessIndex process;       ///< the process that owns the object from then on; 0: the sender
   std::uint64_t frame = 0;    ///< as in Hold
   std::uint32_t waiting = 0;  ///< as in Hold
 };

@@ -130,8 +130,8 @@ struct ShareOfFour : Share {
 
 /// The fourth node gets the object from the second, which dies after some bytes have passed.
 TEST_F(ShareOfFour, WhoPassesItOnDiesAfterAnyPiece) {
-  constexpr std::uint64_t frame = net::bulk_chunk + 56, bytes = 4 * kMiB;
-  for (std::uint64_t k = 0; k < bytes / net::bulk_chunk; k += 3) {
+  constexpr std::uint64_t frame = net::kBulkChunk + 56, bytes = 4 * kMiB;
+  for (std::uint64_t k = 0; k < bytes / net::kBulkChunk; k += 3) {
     World w({}, 512u << 20, 4);
     w.one.make(kObject, bytes);
     End& last = w.end(NodeId{0, 4});
@@ -152,7 +152,7 @@ TEST_F(ShareOfFour, WhoPassesItOnDiesAfterAnyPiece) {
       ASSERT_TRUE(each.has(kObject)) << each.failures.at(kObject).message();
       EXPECT_TRUE(right(each, bytes));
     }
-    EXPECT_EQ(last.transfers->stats().resumed_bytes, k * net::bulk_chunk)
+    EXPECT_EQ(last.transfers->stats().resumed_bytes, k * net::kBulkChunk)
         << "the owner sends the rest itself: another may have less";
   }
 }

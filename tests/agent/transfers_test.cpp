@@ -45,7 +45,7 @@ TransfersOptions hasty() {
 TEST(Transfers, ObjectsOfEverySizeArriveByteForByte) {
   World world;
   const std::vector<std::uint64_t> sizes = {
-      0, 100, 5000, kSmallObject, kSmallObject + 1, net::bulk_chunk * 2, kMiB + 3, 64 * kMiB};
+      0, 100, 5000, kSmallObject, kSmallObject + 1, net::kBulkChunk * 2, kMiB + 3, 64 * kMiB};
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     world.one.make(object(i), sizes[i]);
     world.two.pull(object(i), sizes[i]);
@@ -152,16 +152,16 @@ TEST(Transfers, AConnectionCutAfterAnyPieceGoesOnFromThere) {
     return !std::holds_alternative<wire::PullRefused>(carried.message);
   };
   cutter.once = true;
-  constexpr std::uint64_t frame = net::bulk_chunk + 56, pieces = 8;
+  constexpr std::uint64_t frame = net::kBulkChunk + 56, pieces = 8;
   for (std::uint64_t k = 0; k < pieces; ++k) {
     const std::uint64_t before = world.two.transfers->stats().resumed_bytes;
-    world.one.make(object(k), pieces * net::bulk_chunk);
+    world.one.make(object(k), pieces * net::kBulkChunk);
     cutter.budget = 16 + 56 + k * frame + 1 + k * 20'000;
-    world.two.pull(object(k), pieces * net::bulk_chunk);
+    world.two.pull(object(k), pieces * net::kBulkChunk);
     ASSERT_TRUE(world.until([&] { return world.two.ended(object(k)); }));
     ASSERT_TRUE(world.two.has(object(k))) << world.two.failures.at(object(k)).message();
-    EXPECT_TRUE(right(world.two, object(k), pieces * net::bulk_chunk)) << k;
-    EXPECT_EQ(world.two.transfers->stats().resumed_bytes - before, k * net::bulk_chunk);
+    EXPECT_TRUE(right(world.two, object(k), pieces * net::kBulkChunk)) << k;
+    EXPECT_EQ(world.two.transfers->stats().resumed_bytes - before, k * net::kBulkChunk);
     world.one.transfers->node_died(world.two.id, true, steady_now());
     ASSERT_TRUE(world.until([&] { return world.two.transfers->stats().threads == 0; }));
   }
@@ -182,14 +182,14 @@ TEST(Transfers, AConnectionThatIsCutAgainAndAgainBringsItPieceByPiece) {
   ASSERT_TRUE(world.two.has(object(1))) << world.two.failures.at(object(1)).message();
   EXPECT_TRUE(right(world.two, object(1), 4 * kMiB));
   EXPECT_EQ(world.two.transfers->stats().connections, 6u) << "three pieces each time";
-  EXPECT_EQ(world.two.transfers->stats().resumed_bytes, (3 + 6 + 9 + 12 + 15) * net::bulk_chunk);
+  EXPECT_EQ(world.two.transfers->stats().resumed_bytes, (3 + 6 + 9 + 12 + 15) * net::kBulkChunk);
   expect_clean(world);
 }
 
 TEST(Transfers, AConnectionThatIsAlwaysCutIsUnavailable) {
   World world;
   Cutter cutter(world.two.transfers->port());
-  cutter.budget = net::bulk_chunk;
+  cutter.budget = net::kBulkChunk;
   world.on_message = [&](Carried& carried) {
     if (auto* offer = std::get_if<wire::BulkOffer>(&carried.message)) offer->port = cutter.port();
     return true;

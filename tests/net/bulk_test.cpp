@@ -33,7 +33,7 @@ struct Pair {
   }
   BulkSender sender() { return BulkSender(out.get(), key.copy()); }
   BulkReceiver receiver() {
-    return BulkReceiver(in.get(), key.copy(), steady_now() + bulk_first_frame);
+    return BulkReceiver(in.get(), key.copy(), steady_now() + kBulkFirstFrame);
   }
 };
 
@@ -70,7 +70,7 @@ TEST(Bulk, ObjectsOfEverySizeArriveByteForByte) {
   ASSERT_EQ(arrived.size(), 1u);
   EXPECT_EQ(arrived[0].id, id);
   const std::vector<std::size_t> sizes = {
-      0, 1, 15, bulk_chunk - 1, bulk_chunk, bulk_chunk + 1, 5'000'000};
+      0, 1, 15, kBulkChunk - 1, kBulkChunk, kBulkChunk + 1, 5'000'000};
   std::thread sending([&] {
     BulkSender sender(out.get(), key.copy());
     ASSERT_TRUE(sender.start(soon()));
@@ -175,7 +175,7 @@ TEST(Bulk, LyingLengthsAreRefusedBeforeAllocation) {
   ASSERT_EQ(write(pair.out.get(), header.data(), header.size()), 40);
   EXPECT_FALSE(receiver.next(soon()));
   EXPECT_TRUE(receiver.forged());
-  EXPECT_FALSE(sender.send({}, Blob(max_bulk_chunk + 1), soon()));
+  EXPECT_FALSE(sender.send({}, Blob(kMaxBulkChunk + 1), soon()));
 }
 
 TEST(Bulk, AnotherObjectOrSizeThanAgreedIsRefused) {
@@ -231,8 +231,8 @@ TEST(Bulk, TheDoorClosesStrangersAndTakesEachIdOnce) {
   EXPECT_TRUE(test::is_closed(http.get()) && test::is_closed(unknown.get()) &&
               test::is_closed(late.get()));
   EXPECT_FALSE(test::is_closed(silent.get()));
-  EXPECT_EQ(door->next_deadline(), now + bulk_first_frame);
-  door->poll(now + bulk_first_frame);
+  EXPECT_EQ(door->next_deadline(), now + kBulkFirstFrame);
+  door->poll(now + kBulkFirstFrame);
   EXPECT_TRUE(test::is_closed(silent.get()));
   Fd again = bulk_connect("127.0.0.1", door->port(), id, soon()).value();
   for (int i = 0; i < 100 && door->refused() < 5; ++i) {
@@ -259,12 +259,12 @@ TEST(Bulk, TheDoorRestsWhileNoDescriptorIsLeft) {
     ASSERT_TRUE(readable(1000));
     EXPECT_TRUE(door->poll(now).empty());
     EXPECT_FALSE(readable(0)) << "a loop would turn for nothing";
-    EXPECT_EQ(door->next_deadline(), now + bulk_door_rest);
-    EXPECT_TRUE(door->poll(now + bulk_door_rest).empty());
+    EXPECT_EQ(door->next_deadline(), now + kBulkDoorRest);
+    EXPECT_TRUE(door->poll(now + kBulkDoorRest).empty());
   }
   std::size_t arrived = 0;
   for (int i = 0; i < 100 && arrived == 0; ++i) {
-    arrived += door->poll(now + 3 * bulk_door_rest).size();
+    arrived += door->poll(now + 3 * kBulkDoorRest).size();
     readable(50);
   }
   EXPECT_EQ(arrived, 1u);

@@ -35,7 +35,7 @@ TEST(Door, CutOversizedAndForeignMessagesAreRefused) {
   const Blob good = encode(sample());
   for (std::size_t size = 0; size < 18; ++size)
     EXPECT_FALSE(decode_door(BlobView(good).first(size))) << size;
-  EXPECT_FALSE(decode_door(Blob(max_door_message + 1)));
+  EXPECT_FALSE(decode_door(Blob(kMaxDoorMessage + 1)));
   for (std::size_t at : {0, 1, 2}) {
     Blob bad = good;
     bad[at] = std::byte{0xee};

@@ -123,11 +123,11 @@ TEST(Link, AFullWindowIsOverloadedAndOpensAgain) {
 
 TEST(Link, TheWindowIsBoundedInBytesButTakesOneMessageOfAnySize) {
   End a({.window_bytes = 1000});
-  ASSERT_TRUE(a.link.can_send(max_payload_size));
+  ASSERT_TRUE(a.link.can_send(kMaxPayloadSize));
   ASSERT_TRUE(a.link.send(Blob(900), Time{}, a.out));
   EXPECT_FALSE(a.link.can_send(101));
   EXPECT_TRUE(a.link.can_send(100));
-  const Result<Ticket> huge = a.link.send(Blob(max_payload_size + 1), Time{}, a.out);
+  const Result<Ticket> huge = a.link.send(Blob(kMaxPayloadSize + 1), Time{}, a.out);
   ASSERT_FALSE(huge);
   EXPECT_EQ(huge.error().code(), Code::invalid_argument);
 }
@@ -413,7 +413,7 @@ TEST(Link, BadFramesAreViolationsAndChangeNothing) {
   EXPECT_TRUE(refused(changed(2, 9)));      // kind
   EXPECT_TRUE(refused(changed(7, 0x80)));   // length 2^31
   EXPECT_TRUE(refused(changed(16, 0x77)));  // acknowledges what was never sent
-  EXPECT_TRUE(refused(Blob(max_frame_size + 1)));
+  EXPECT_TRUE(refused(Blob(kMaxFrameSize + 1)));
   b.link.on_frame(good, wire.now, b.out);
   b.flush();
   EXPECT_EQ(b.got, std::vector<std::string>{"payload"});

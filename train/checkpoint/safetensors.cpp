@@ -22,29 +22,29 @@ struct TypeInfo {
   std::int64_t size;
 };
 // In the order of FileType.
-constexpr std::array<TypeInfo, 19> types = {{{"BOOL", 1},
-                                             {"U8", 1},
-                                             {"I8", 1},
-                                             {"F8_E5M2", 1},
-                                             {"F8_E4M3", 1},
-                                             {"F8_E8M0", 1},
-                                             {"F8_E4M3FNUZ", 1},
-                                             {"F8_E5M2FNUZ", 1},
-                                             {"I16", 2},
-                                             {"U16", 2},
-                                             {"F16", 2},
-                                             {"BF16", 2},
-                                             {"I32", 4},
-                                             {"U32", 4},
-                                             {"F32", 4},
-                                             {"C64", 8},
-                                             {"F64", 8},
-                                             {"I64", 8},
-                                             {"U64", 8}}};
+constexpr std::array<TypeInfo, 19> kTypeInfos = {{{"BOOL", 1},
+                                                  {"U8", 1},
+                                                  {"I8", 1},
+                                                  {"F8_E5M2", 1},
+                                                  {"F8_E4M3", 1},
+                                                  {"F8_E8M0", 1},
+                                                  {"F8_E4M3FNUZ", 1},
+                                                  {"F8_E5M2FNUZ", 1},
+                                                  {"I16", 2},
+                                                  {"U16", 2},
+                                                  {"F16", 2},
+                                                  {"BF16", 2},
+                                                  {"I32", 4},
+                                                  {"U32", 4},
+                                                  {"F32", 4},
+                                                  {"C64", 8},
+                                                  {"F64", 8},
+                                                  {"I64", 8},
+                                                  {"U64", 8}}};
 
 std::optional<FileType> find_type(std::string_view name) {
-  for (std::size_t i = 0; i < types.size(); ++i)
-    if (types[i].name == name) return static_cast<FileType>(i);
+  for (std::size_t i = 0; i < kTypeInfos.size(); ++i)
+    if (kTypeInfos[i].name == name) return static_cast<FileType>(i);
   return std::nullopt;
 }
 
@@ -87,10 +87,10 @@ Result<FileType> check_entry(const internal::HeaderEntry& entry, std::uint64_t d
 }  // namespace
 
 std::string_view name_of(FileType type) noexcept {
-  return types[static_cast<std::size_t>(type)].name;
+  return kTypeInfos[static_cast<std::size_t>(type)].name;
 }
 std::int64_t size_of(FileType type) noexcept {
-  return types[static_cast<std::size_t>(type)].size;
+  return kTypeInfos[static_cast<std::size_t>(type)].size;
 }
 
 const FileTensor* SafetensorsFile::find(std::string_view name) const {

@@ -63,15 +63,15 @@ std::vector<float> next_bytes(Engine& engine, std::span<std::int32_t> tokens) {
 }  // namespace
 
 double held_out_loss(Engine& engine, const TextDataset& data, std::uint64_t max_windows) {
-  constexpr std::uint64_t rows = 16;
+  constexpr std::uint64_t kRows = 16;
   const auto ranks = static_cast<std::uint64_t>(engine.layout().dp),
              rank = static_cast<std::uint64_t>(engine.mesh().dp_rank);
   const std::uint64_t all = data.held_out_size(), count = std::min(max_windows, all),
                       end = count * (rank + 1) / ranks;
   std::vector<Batch> batches;
-  for (std::uint64_t first = count * rank / ranks; first < end; first += rows) {
+  for (std::uint64_t first = count * rank / ranks; first < end; first += kRows) {
     std::vector<std::uint64_t> windows;
-    for (std::uint64_t i = first; i < std::min(first + rows, end); ++i)
+    for (std::uint64_t i = first; i < std::min(first + kRows, end); ++i)
       windows.push_back(i * all / count);
     batches.push_back(data.held_out(windows));
   }

@@ -64,15 +64,15 @@ void update_segment(kernels::Device& device, const Store::Owned& owned, const Se
 }  // namespace
 
 void check(const OptimizerOptions& options) {
-  constexpr double any = HUGE_VAL;
-  check_number("rate", options.rate, 0, any);
+  constexpr double kAny = HUGE_VAL;
+  check_number("rate", options.rate, 0, kAny);
   check_number("beta1", options.beta1, 0, 1);
   check_number("beta2", options.beta2, 0, 1);
-  check_number("epsilon", options.epsilon, 0, any);
+  check_number("epsilon", options.epsilon, 0, kAny);
   if (options.epsilon == 0) reject("OptimizerOptions.epsilon is 0; it must be positive");
   check_number("momentum", options.momentum, 0, 1);
-  check_number("decay", options.decay, 0, any);
-  check_number("max_norm", options.max_norm, 0, any);
+  check_number("decay", options.decay, 0, kAny);
+  check_number("max_norm", options.max_norm, 0, kAny);
   check(options.loss_scaler);
   if (options.nesterov && options.momentum == 0)
     reject("OptimizerOptions.nesterov needs a momentum above 0");

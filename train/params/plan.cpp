@@ -294,13 +294,13 @@ std::string memory_sentence(const Plan& plan, std::int64_t memory, std::span<con
 }
 
 std::string size_text(std::int64_t bytes) {
-  constexpr std::array units = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   auto value = static_cast<double>(bytes);
   std::size_t unit = 0;
-  for (; value >= 1024 && unit + 1 < units.size(); ++unit) value /= 1024;
+  for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
   std::array<char, 32> text{};
   const int digits = unit == 0 ? 0 : value < 10 ? 2 : value < 1000 ? 1 : 0;
-  std::snprintf(text.data(), text.size(), "%.*f %s", digits, value, units[unit]);
+  std::snprintf(text.data(), text.size(), "%.*f %s", digits, value, kUnits[unit]);
   return text.data();
 }
 

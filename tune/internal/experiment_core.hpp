@@ -10,7 +10,7 @@ namespace troupe::tune {
 
 /// 100 years in microseconds. A time this late or later means "never"; the limit also keeps sums of
 /// times from overflowing.
-constexpr std::int64_t never = std::int64_t{100} * 365 * 24 * 3600 * 1'000'000;
+constexpr std::int64_t kNever = std::int64_t{100} * 365 * 24 * 3600 * 1'000'000;
 
 /// Whether a trial in this state has a process and counts against Board::slots.
 inline bool occupies_slot(TrialState s) {
@@ -63,7 +63,7 @@ struct Experiment::Core {
     bool advanced = false;    ///< this attempt raised `furthest`
     long reports_since_save = 0;
     std::optional<BestReport> candidate;  ///< the report whose model the Save in progress holds
-    std::int64_t kill_at = never;         ///< when this attempt is killed if it has not returned
+    std::int64_t kill_at = kNever;        ///< when this attempt is killed if it has not returned
     std::int64_t retry_at = 0;            ///< the trial starts no attempt before this time
     int fruitless = 0;  ///< failed attempts in a row that did not raise `furthest`
     int alike = 0;      ///< how many of the latest of these had the same error

@@ -6,15 +6,15 @@
 namespace troupe::tune {
 namespace {
 
-constexpr double width = 960;
-constexpr double height = 500;
-constexpr double left = 74;
-constexpr double right = width - 178;
-constexpr double top = 62;
-constexpr double bottom = height - 52;
-constexpr std::size_t named = 12;
-constexpr std::size_t drawn = 200;        ///< trials that are drawn, best first
-constexpr std::size_t arrow_limit = 500;  ///< copies of these trials that get an arrow
+constexpr double kWidth = 960;
+constexpr double kHeight = 500;
+constexpr double kLeft = 74;
+constexpr double kRight = kWidth - 178;
+constexpr double kTop = 62;
+constexpr double kBottom = kHeight - 52;
+constexpr std::size_t kNamed = 12;
+constexpr std::size_t kDrawn = 200;       ///< trials that are drawn, best first
+constexpr std::size_t kArrowLimit = 500;  ///< copies of these trials that get an arrow
 
 struct Frame {
   Axis x;
@@ -35,15 +35,15 @@ Frame frame_of(const Board& board) {
     }
   }
   Frame f;
-  f.x = {0, static_cast<double>(last), false, left, right};
+  f.x = {0, static_cast<double>(last), false, kLeft, kRight};
   if (low > high) return f;
   f.empty = false;
   const bool log = low > 0 && high / 30 > low;
   const double pad = 0.04 * (high > low ? high - low : std::abs(high) + 1);
-  f.y = {log ? low / 1.1 : low - pad, log ? high * 1.1 : high + pad, log, bottom, top};
+  f.y = {log ? low / 1.1 : low - pad, log ? high * 1.1 : high + pad, log, kBottom, kTop};
   // Near the largest and smallest doubles the padding overflows or underflows: draw without it.
   if (!std::isfinite(f.y.low) || !std::isfinite(f.y.high) || (log && !(f.y.low > 0)))
-    f.y = {low, high, log, bottom, top};
+    f.y = {low, high, log, kBottom, kTop};
   return f;
 }
 
@@ -51,21 +51,21 @@ std::string axes(const Board& board, const Frame& f) {
   std::string out;
   for (const double v : ticks(f.y.low, f.y.high, 6, f.y.log)) {
     const double y = f.y.at(v);
-    out += "<line class=\"grid\" x1=\"" + coordinate(left) + "\" x2=\"" + coordinate(right) +
+    out += "<line class=\"grid\" x1=\"" + coordinate(kLeft) + "\" x2=\"" + coordinate(kRight) +
            "\" y1=\"" + coordinate(y) + "\" y2=\"" + coordinate(y) + "\"/>" +
-           svg_text(left - 8, y + 4, number(v), "end", "class=\"soft\"");
+           svg_text(kLeft - 8, y + 4, number(v), "end", "class=\"soft\"");
   }
   for (const double v : ticks(f.x.low, f.x.high, 9, false)) {
     if (v != std::floor(v)) continue;  // steps are whole
-    out += svg_text(f.x.at(v), bottom + 20, number(v), "middle", "class=\"soft\"");
+    out += svg_text(f.x.at(v), kBottom + 20, number(v), "middle", "class=\"soft\"");
   }
-  out += "<line class=\"grid\" x1=\"" + coordinate(left) + "\" x2=\"" + coordinate(right) +
-         "\" y1=\"" + coordinate(bottom) + "\" y2=\"" + coordinate(bottom) +
+  out += "<line class=\"grid\" x1=\"" + coordinate(kLeft) + "\" x2=\"" + coordinate(kRight) +
+         "\" y1=\"" + coordinate(kBottom) + "\" y2=\"" + coordinate(kBottom) +
          "\" style=\"stroke:var(--soft)\"/>";
-  out += svg_text((left + right) / 2, height - 12, "step", "middle", "class=\"soft\"");
-  const std::string middle = coordinate((top + bottom) / 2);
-  out += svg_text(18, (top + bottom) / 2, board.metric + (f.y.log ? " (log scale)" : ""), "middle",
-                  "class=\"soft\" transform=\"rotate(-90 18 " + middle + ")\"");
+  out += svg_text((kLeft + kRight) / 2, kHeight - 12, "step", "middle", "class=\"soft\"");
+  const std::string middle = coordinate((kTop + kBottom) / 2);
+  out += svg_text(18, (kTop + kBottom) / 2, board.metric + (f.y.log ? " (log scale)" : ""),
+                  "middle", "class=\"soft\" transform=\"rotate(-90 18 " + middle + ")\"");
   return out + "\n";
 }
 
@@ -137,37 +137,37 @@ std::string copy_arrows(const Board& board, const TrialInfo& t, const Frame& f,
 std::string legend(const Board& board, const std::vector<int>& order,
                    const std::vector<std::size_t>& shade) {
   std::string out =
-      svg_text(right + 18, top + 4, "trial, last " + board.metric, "start", "class=\"soft\"");
-  double y = top + 26;
-  for (std::size_t i = 0; i < order.size() && i < named; ++i, y += 20) {
+      svg_text(kRight + 18, kTop + 4, "trial, last " + board.metric, "start", "class=\"soft\"");
+  double y = kTop + 26;
+  for (std::size_t i = 0; i < order.size() && i < kNamed; ++i, y += 20) {
     const TrialInfo& t = board.trials[static_cast<std::size_t>(order[i])];
-    out += "<line x1=\"" + coordinate(right + 18) + "\" x2=\"" + coordinate(right + 38) +
+    out += "<line x1=\"" + coordinate(kRight + 18) + "\" x2=\"" + coordinate(kRight + 38) +
            "\" y1=\"" + coordinate(y - 4) + "\" y2=\"" + coordinate(y - 4) + "\" stroke=\"" +
            colour(shade[static_cast<std::size_t>(t.number)]) + "\" stroke-width=\"" +
            (t.number == board.best ? "4" : "2.5") + "\"/>";
     const std::string words =
         "trial " + std::to_string(t.number) + ": " + (t.history.empty() ? "–" : number(t.score()));
-    out += svg_text(right + 46, y, words, "start",
+    out += svg_text(kRight + 46, y, words, "start",
                     t.number == board.best ? "font-weight=\"700\"" : "");
   }
-  if (order.size() > named) {
-    out += svg_text(right + 18, y,
-                    std::to_string(std::min(order.size(), drawn) - named) + " more in grey",
+  if (order.size() > kNamed) {
+    out += svg_text(kRight + 18, y,
+                    std::to_string(std::min(order.size(), kDrawn) - kNamed) + " more in grey",
                     "start", "class=\"soft\"");
     y += 20;
   }
-  if (order.size() > drawn) {
-    out += svg_text(right + 18, y, std::to_string(order.size() - drawn) + " not drawn", "start",
+  if (order.size() > kDrawn) {
+    out += svg_text(kRight + 18, y, std::to_string(order.size() - kDrawn) + " not drawn", "start",
                     "class=\"soft\"");
     y += 20;
   }
   for (const TrialInfo& t : board.trials) {
     if (t.copies.empty()) continue;
-    out += "<path class=\"line\" d=\"M" + coordinate(right + 18) + " " + coordinate(y + 6) +
+    out += "<path class=\"line\" d=\"M" + coordinate(kRight + 18) + " " + coordinate(y + 6) +
            "h18\" "
            "stroke=\"var(--soft)\" stroke-width=\"1.4\" stroke-dasharray=\"4 3\" "
            "marker-end=\"url(#copy)\"/>" +
-           svg_text(right + 46, y + 10, "copies weights", "start", "class=\"soft\"");
+           svg_text(kRight + 46, y + 10, "copies weights", "start", "class=\"soft\"");
     break;
   }
   return out;
@@ -176,21 +176,21 @@ std::string legend(const Board& board, const std::vector<int>& order,
 }  // namespace
 
 std::string curves_svg(const Board& board) {
-  std::string out = svg_open(width, height, board.name + ": " + board.metric + " over steps");
+  std::string out = svg_open(kWidth, kHeight, board.name + ": " + board.metric + " over steps");
   out +=
       "<defs><marker id=\"copy\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"7\" "
       "markerHeight=\"7\" orient=\"auto-start-reverse\"><path d=\"M0 0L8 4L0 8z\" "
       "fill=\"var(--soft)\"/></marker></defs>";
-  out += svg_text(left, 26, fit(board.name, 80), "start", "class=\"h\"");
+  out += svg_text(kLeft, 26, fit(board.name, 80), "start", "class=\"h\"");
   out += svg_text(
-      left, 45,
+      kLeft, 45,
       fit(board.metric + " of every trial (" + (board.goal.larger() ? "larger" : "smaller") +
               " is better) · " + board.scheduler,
           118),
       "start", "class=\"soft\"");
   const Frame f = frame_of(board);
   if (f.empty) {
-    out += svg_text(width / 2, height / 2, "no trial has reported a score yet", "middle",
+    out += svg_text(kWidth / 2, kHeight / 2, "no trial has reported a score yet", "middle",
                     "class=\"soft\"");
     return out + "</svg>\n";
   }
@@ -198,12 +198,12 @@ std::string curves_svg(const Board& board) {
   const std::vector<int> order = ranking(board);
   const std::vector<std::size_t> shade = shades(board);
   std::string arrows;
-  std::size_t room = arrow_limit;
-  for (std::size_t i = std::min(order.size(), drawn);
+  std::size_t room = kArrowLimit;
+  for (std::size_t i = std::min(order.size(), kDrawn);
        i-- > 0;) {  // the best one is drawn last, on top
     const TrialInfo& t = board.trials[static_cast<std::size_t>(order[i])];
     if (t.history.empty()) continue;
-    const bool grey = i >= named;
+    const bool grey = i >= kNamed;
     const std::string stroke =
         grey ? "var(--soft)" : colour(shade[static_cast<std::size_t>(t.number)]);
     const bool best = t.number == board.best;

@@ -16,7 +16,7 @@
 namespace troupe::tune {
 namespace {
 
-constexpr std::uint64_t log_limit = std::uint64_t{4} << 30;
+constexpr std::uint64_t kLogLimit = std::uint64_t{4} << 30;
 
 [[noreturn]] void fail(const std::string& what, const std::string& path, int error) {
   const std::string message = "tune: cannot " + what + " " + path + ": " + std::strerror(error);
@@ -119,7 +119,7 @@ Result<std::vector<std::string>> read_log(const std::string& path) {
   if (error) {
     return Error(Code::invalid_argument, "tune: cannot read " + path + ": " + error.message());
   }
-  if (size > log_limit) {
+  if (size > kLogLimit) {
     return Error(Code::invalid_argument, "tune: " + path + " is larger than 4 GiB");
   }
   std::ifstream file(path);

@@ -6,13 +6,13 @@
 namespace troupe::tune {
 namespace {
 
-constexpr double width = 960;
-constexpr double lane = 26;
-constexpr double left = 92;
-constexpr double right = width - 150;
-constexpr double top = 62;
-constexpr std::size_t change_limit = 2000;  ///< copies that are drawn, the latest ones
-constexpr std::size_t ring_limit = 200;     ///< restarts that are drawn in one lane
+constexpr double kWidth = 960;
+constexpr double kLane = 26;
+constexpr double kLeft = 92;
+constexpr double kRight = kWidth - 150;
+constexpr double kTop = 62;
+constexpr std::size_t kChangeLimit = 2000;  ///< copies that are drawn, the latest ones
+constexpr std::size_t kRingLimit = 200;     ///< restarts that are drawn in one lane
 
 struct Change {
   double seconds;
@@ -54,7 +54,7 @@ std::string restarts(const TrialInfo& t, const Axis& x, double y) {
   std::string out;
   std::size_t copy = 0;  // both copies and samples are in order of time
   std::size_t rings = 0;
-  for (std::size_t i = 1; i < t.history.size() && rings < ring_limit; ++i) {
+  for (std::size_t i = 1; i < t.history.size() && rings < kRingLimit; ++i) {
     const Sample& a = t.history[i - 1];
     const Sample& b = t.history[i];
     if (a.attempt == b.attempt) continue;
@@ -76,23 +76,23 @@ std::string lineage_svg(const Board& board) {
   if (rows.size() > 40) rows.resize(40);
   std::vector<double> y_of(board.trials.size(), -1);
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    y_of[static_cast<std::size_t>(rows[i])] = top + lane * (static_cast<double>(i) + 0.7);
+    y_of[static_cast<std::size_t>(rows[i])] = kTop + kLane * (static_cast<double>(i) + 0.7);
   }
-  const double bottom = top + lane * static_cast<double>(rows.size()) + 10;
-  std::string out = svg_open(width, bottom + 46, board.name + ": who copied whom");
+  const double bottom = kTop + kLane * static_cast<double>(rows.size()) + 10;
+  std::string out = svg_open(kWidth, bottom + 46, board.name + ": who copied whom");
   out +=
       "<defs><marker id=\"from\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"7\" "
       "markerHeight=\"7\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"var(--ink)\"/>"
       "</marker></defs>";
-  out += svg_text(left, 26, "Who copied whom", "start", "class=\"h\"");
-  out += svg_text(left, 45,
+  out += svg_text(kLeft, 26, "Who copied whom", "start", "class=\"h\"");
+  out += svg_text(kLeft, 45,
                   "a lane per trial, best first; its colour is the trial whose weights it "
                   "carries; a red ring: it failed and began again",
                   "start", "class=\"soft\"");
-  const Axis x{0, std::max(board.seconds, 1e-3), false, left, right};
+  const Axis x{0, std::max(board.seconds, 1e-3), false, kLeft, kRight};
   for (const double v : ticks(0, x.high, 8, false)) {
     out += "<line class=\"grid\" x1=\"" + coordinate(x.at(v)) + "\" x2=\"" + coordinate(x.at(v)) +
-           "\" y1=\"" + coordinate(top) + "\" y2=\"" + coordinate(bottom) + "\"/>" +
+           "\" y1=\"" + coordinate(kTop) + "\" y2=\"" + coordinate(bottom) + "\"/>" +
            svg_text(x.at(v), bottom + 20, v < 60 ? number(v) + "s" : duration_text(v), "middle",
                     "class=\"soft\"");
   }
@@ -104,7 +104,7 @@ std::string lineage_svg(const Board& board) {
   }
   std::string arrows;
   const std::vector<Change> changes = changes_of(board);
-  std::size_t hidden = changes.size() - std::min(changes.size(), change_limit);
+  std::size_t hidden = changes.size() - std::min(changes.size(), kChangeLimit);
   for (const Change& change : changes) {
     const auto i = static_cast<std::size_t>(change.trial);
     const auto donor = static_cast<std::size_t>(change.copy->donor);
@@ -129,10 +129,10 @@ std::string lineage_svg(const Board& board) {
     out += segment(x.at(since[i]), x.at(std::max(since[i], end_of(t))), y_of[i],
                    shade[static_cast<std::size_t>(root[i])]);
     out += restarts(t, x, y_of[i]);
-    out += svg_text(left - 12, y_of[i] + 4, "trial " + std::to_string(row), "end",
+    out += svg_text(kLeft - 12, y_of[i] + 4, "trial " + std::to_string(row), "end",
                     row == board.best ? "font-weight=\"700\"" : "");
     out += svg_text(
-        right + 14, y_of[i] + 4,
+        kRight + 14, y_of[i] + 4,
         (t.history.empty() ? "" : number(t.score()) + "  ") + std::string(name_of(t.state)),
         "start", "class=\"soft\"");
   }

@@ -6,10 +6,10 @@
 namespace troupe::tune {
 namespace {
 
-constexpr std::size_t table_limit = 500;
-constexpr std::size_t donor_limit = 20;  ///< donors that a trial's row lists, the latest ones
+constexpr std::size_t kTableLimit = 500;
+constexpr std::size_t kDonorLimit = 20;  ///< donors that a trial's row lists, the latest ones
 
-constexpr const char* style = R"(
+constexpr const char* kStyle = R"(
 :root{color-scheme:light dark;--bg:#f6f7f9;--card:#fff;--ink:#1c2430;--soft:#667085;--line:#e4e7ec;
 --good:#1a7f4b;--bad:#b42318;--accent:#2563b8}
 @media (prefers-color-scheme:dark){:root{--bg:#0e1116;--card:#14181f;--ink:#e6e9ef;--soft:#98a2b3;
@@ -78,7 +78,7 @@ std::string cards(const Board& board) {
 std::string trials_table(const Board& board) {
   std::vector<int> rows = ranking(board);
   const std::size_t total = rows.size();
-  if (total > table_limit) rows.resize(table_limit);
+  if (total > kTableLimit) rows.resize(kTableLimit);
   bool notes = false;
   bool copied = false;
   for (const TrialInfo& t : board.trials) {
@@ -104,8 +104,8 @@ std::string trials_table(const Board& board) {
     for (std::size_t i = 0; i < board.space.size(); ++i) {
       out += cell(show(board.space.parameters[i].domain, t.params[i]));
     }
-    std::string donors = t.copies.size() > donor_limit ? "\u2026" : "";
-    for (std::size_t i = t.copies.size() - std::min(t.copies.size(), donor_limit);
+    std::string donors = t.copies.size() > kDonorLimit ? "\u2026" : "";
+    for (std::size_t i = t.copies.size() - std::min(t.copies.size(), kDonorLimit);
          i < t.copies.size(); ++i)
       donors += (donors.empty() ? "" : ", ") + std::to_string(t.copies[i].donor);
     if (copied) out += cell(donors, " class=\"l\"");
@@ -139,7 +139,7 @@ std::string report_html(const Board& board) {
       "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
       "style-src 'unsafe-inline'\"><title>" +
-      escape(board.name) + "</title><style>" + style + "</style></head><body><main>\n";
+      escape(board.name) + "</title><style>" + kStyle + "</style></head><body><main>\n";
   out += "<h1>" + escape(board.name) + "</h1><div class=\"soft\">" +
          escape(std::string(board.goal.larger() ? "maximize " : "minimize ") + board.metric +
                 " · " + board.scheduler + " · searcher " + board.searcher + " · seed " +

@@ -6,11 +6,11 @@
 namespace troupe::tune {
 namespace {
 
-constexpr double width = 960;
-constexpr double height = 380;
-constexpr double upper = 84;
-constexpr double lower = height - 40;
-constexpr std::size_t row_limit = 200;
+constexpr double kWidth = 960;
+constexpr double kHeight = 380;
+constexpr double kUpper = 84;
+constexpr double kLower = kHeight - 40;
+constexpr std::size_t kRowLimit = 200;
 
 /// The columns from left to right: the parameters, then the score.
 struct Columns {
@@ -31,7 +31,7 @@ struct Columns {
   }
   double x(std::size_t k) const {
     const auto steps = static_cast<double>(count() - 1);
-    return count() == 1 ? width / 2 : 90 + (width - 200) * static_cast<double>(k) / steps;
+    return count() == 1 ? kWidth / 2 : 90 + (kWidth - 200) * static_cast<double>(k) / steps;
   }
   Axis axis(std::size_t k) const {
     double low = HUGE_VAL;
@@ -45,7 +45,7 @@ struct Columns {
     if (is_choice(k)) low = domain(k)->low, high = domain(k)->high;
     const bool log = !is_score(k) && domain(k)->log && low > 0;
     const bool turned = is_score(k) && !board.goal.larger();  // better scores are at the top
-    return {low, high, log, turned ? upper : lower, turned ? lower : upper};
+    return {low, high, log, turned ? kUpper : kLower, turned ? kLower : kUpper};
   }
 };
 
@@ -67,11 +67,11 @@ std::vector<double> marks_of(const Columns& columns, std::size_t k, const Axis& 
 std::string draw_axis(const Columns& columns, std::size_t k, const Axis& axis) {
   const double x = columns.x(k);
   std::string out = "<line x1=\"" + coordinate(x) + "\" x2=\"" + coordinate(x) + "\" y1=\"" +
-                    coordinate(upper) + "\" y2=\"" + coordinate(lower) +
+                    coordinate(kUpper) + "\" y2=\"" + coordinate(kLower) +
                     "\" stroke=\"var(--ink)\" stroke-width=\"1.2\"/>";
   const Board& board = columns.board;
   const std::string& name = columns.is_score(k) ? board.metric : board.space.parameters[k].name;
-  out += svg_text(x, upper - 14, fit(name, 20), "middle", "font-weight=\"600\"");
+  out += svg_text(x, kUpper - 14, fit(name, 20), "middle", "font-weight=\"600\"");
   for (const double mark : marks_of(columns, k, axis)) {
     const std::string words = columns.is_score(k) ? number(mark) : show(*columns.domain(k), mark);
     out +=
@@ -101,17 +101,17 @@ std::string draw_trial(const Columns& columns, const std::vector<Axis>& axes, st
 }  // namespace
 
 std::string parallel_svg(const Board& board) {
-  std::string out = svg_open(width, height, board.name + ": parameters and score");
+  std::string out = svg_open(kWidth, kHeight, board.name + ": parameters and score");
   out += svg_text(40, 26, "Parameters and score", "start", "class=\"h\"");
   out += svg_text(40, 45, "a line per trial through its last parameters; the better half in colour",
                   "start", "class=\"soft\"");
   Columns columns{board, {}};
   for (const int row : ranking(board)) {
     const bool scored = std::isfinite(board.trials[static_cast<std::size_t>(row)].score());
-    if (scored && columns.rows.size() < row_limit) columns.rows.push_back(row);
+    if (scored && columns.rows.size() < kRowLimit) columns.rows.push_back(row);
   }
   if (columns.rows.empty()) {
-    return out + svg_text(width / 2, height / 2, "no score yet", "middle") + "</svg>\n";
+    return out + svg_text(kWidth / 2, kHeight / 2, "no score yet", "middle") + "</svg>\n";
   }
   std::vector<Axis> axes;
   for (std::size_t k = 0; k < columns.count(); ++k) axes.push_back(columns.axis(k));

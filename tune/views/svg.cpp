@@ -37,7 +37,7 @@ std::string coordinate(double value) {
 
 namespace {
 
-constexpr int most_ticks = 64;
+constexpr int kMostTicks = 64;
 
 /// Returns ticks of a log scale: 1, 2 and 5 times powers of ten if the range is short, else powers
 /// of ten, at a stride that keeps them few.
@@ -76,7 +76,7 @@ std::vector<double> ticks(double low, double high, int count, bool log) {
   if (!(step >= 1e-300) || !std::isfinite(step)) return {low, high};
   const double first = std::ceil(low / step - 1e-9);
   std::vector<double> out;
-  for (int i = 0; i < std::min(most_ticks, 2 * count + 2); ++i) {
+  for (int i = 0; i < std::min(kMostTicks, 2 * count + 2); ++i) {
     const double v = (first + i) * step;
     if (!std::isfinite(v) || v > high + step * 1e-9) break;
     if (out.empty() || v > out.back()) out.push_back(first + i == 0 ? 0 : v);
@@ -94,10 +94,10 @@ double Axis::at(double value) const {
 }
 
 const char* colour(std::size_t index) {
-  static constexpr std::array<const char*, 12> palette = {
+  static constexpr std::array<const char*, 12> kPalette = {
       "#3b82d6", "#e07b28", "#2f9e5b", "#c94d4d", "#8f6cc9", "#a0734e",
       "#d668a8", "#6f8a1f", "#1fa3b5", "#b8941f", "#5b6ee1", "#7d8794"};
-  return palette[index % palette.size()];
+  return kPalette[index % kPalette.size()];
 }
 
 std::string svg_open(double width, double height, std::string_view title) {

@@ -61,9 +61,10 @@ std::string event_at(double unix_seconds) {
 }  // namespace
 
 std::uint32_t crc32c(std::string_view bytes) noexcept {
-  static constexpr std::array<std::uint32_t, 256> table = crc_table();
+  static constexpr std::array<std::uint32_t, 256> kTable = crc_table();
   std::uint32_t crc = ~0U;
-  for (const char c : bytes) crc = table[(crc ^ static_cast<unsigned char>(c)) & 0xFF] ^ (crc >> 8);
+  for (const char c : bytes)
+    crc = kTable[(crc ^ static_cast<unsigned char>(c)) & 0xFF] ^ (crc >> 8);
   return ~crc;
 }
 

@@ -152,7 +152,7 @@ std::string ascii(std::string text) {
 }  // namespace
 
 std::string sparkline(const std::vector<Sample>& history, std::size_t width) {
-  static constexpr const char* bars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  static constexpr const char* kBars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   std::vector<double> values;
   const std::size_t n = history.size();
   const std::size_t shown = std::min(n, width);
@@ -180,14 +180,14 @@ std::string sparkline(const std::vector<Sample>& history, std::size_t width) {
     const double at = high > low ? (v / 2 - low / 2) / (high / 2 - low / 2) : 0.5;
     text += !std::isfinite(v) || !std::isfinite(at)
                 ? " "
-                : bars[std::clamp(static_cast<int>(at * 7.999), 0, 7)];
+                : kBars[std::clamp(static_cast<int>(at * 7.999), 0, 7)];
   }
   return text;
 }
 
 /// Lines at the head of table() that show progress and the best trial. finish() leaves them out,
 /// since the summary shows the same.
-constexpr std::size_t table_head = 2;
+constexpr std::size_t kTableHead = 2;
 
 std::vector<std::string> table(const Board& board, const Terminal& terminal) {
   const auto width = static_cast<std::size_t>(std::max(terminal.width, 20));
@@ -316,7 +316,7 @@ std::string LiveView::finish(const Board& board) {
   std::string out = terminal_.live ? erase() : "";
   out += new_events(board);
   const std::vector<std::string> lines = table(board, terminal_);
-  for (std::size_t i = table_head; i < lines.size(); ++i) out += lines[i] + "\n";
+  for (std::size_t i = kTableHead; i < lines.size(); ++i) out += lines[i] + "\n";
   std::string text = summary(board);
   return out + (terminal_.unicode ? text : ascii(std::move(text)));
 }

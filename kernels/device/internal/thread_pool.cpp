@@ -31,10 +31,10 @@ void relax() noexcept {
 
 /// Waits until `word` differs from `old`, and returns its value. Spins at first, then sleeps.
 int await_change(const std::atomic<int>& word, int old, Duration spin) noexcept {
-  constexpr int looks = 64;  // loads of the word between two readings of the clock
+  constexpr int kLooks = 64;  // loads of the word between two readings of the clock
   const Time until = steady_now() + spin;
   do {
-    for (int i = 0; i < looks; ++i) {
+    for (int i = 0; i < kLooks; ++i) {
       const int now = word.load(std::memory_order_acquire);
       if (now != old) return now;
       relax();
@@ -170,10 +170,10 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::run(std::int64_t n, std::int64_t grain, const Part& part) {
-  constexpr std::int64_t parts_per_thread = 4;  // so that a delayed thread delays only a small part
+  constexpr std::int64_t kPartsPerThread = 4;  // so that a delayed thread delays only a small part
   if (n <= 0) return;
-  const std::int64_t parts = std::clamp(n / std::max<std::int64_t>(grain, 1), std::int64_t{1},
-                                        parts_per_thread * threads_);
+  const std::int64_t parts =
+      std::clamp(n / std::max<std::int64_t>(grain, 1), std::int64_t{1}, kPartsPerThread * threads_);
   if (parts == 1 || threads_ == 1 || inside_part || (crew_ != nullptr && mark_.in_fork()))
     return part(0, n);
   if (crew_ == nullptr) {

@@ -7,16 +7,16 @@
 namespace troupe::net::internal {
 namespace {
 
-constexpr std::byte magic[2] = {std::byte{'t'}, std::byte{'D'}};
-constexpr std::size_t fixed_size = 2 + 1 + 4 + 1;
-constexpr std::size_t max_build = 64;
+constexpr std::byte kMagic[2] = {std::byte{'t'}, std::byte{'D'}};
+constexpr std::size_t kFixedSize = 2 + 1 + 4 + 1;
+constexpr std::size_t kMaxBuild = 64;
 
 }  // namespace
 
 Blob encode(const DoorMessage& message) {
-  TROUPE_ASSERT(message.body.size() <= max_door_body, "a door message of more than 64 KiB");
-  const std::size_t build = std::min(message.build.size(), max_build);
-  Blob bytes(magic, magic + 2);
+  TROUPE_ASSERT(message.body.size() <= kMaxDoorBody, "a door message of more than 64 KiB");
+  const std::size_t build = std::min(message.build.size(), kMaxBuild);
+  Blob bytes(kMagic, kMagic + 2);
   bytes.push_back(static_cast<std::byte>(message.kind));
   for (int i = 0; i < 4; ++i) bytes.push_back(static_cast<std::byte>(message.protocol >> (8 * i)));
   bytes.push_back(static_cast<std::byte>(build));
@@ -27,8 +27,8 @@ Blob encode(const DoorMessage& message) {
 
 Result<DoorMessage> decode_door(BlobView bytes) {
   const Error bad(Code::invalid_argument, "not a door message");
-  if (bytes.size() < fixed_size || bytes.size() > max_door_message) return bad;
-  if (bytes[0] != magic[0] || bytes[1] != magic[1]) return bad;
+  if (bytes.size() < kFixedSize || bytes.size() > kMaxDoorMessage) return bad;
+  if (bytes[0] != kMagic[0] || bytes[1] != kMagic[1]) return bad;
   DoorMessage message;
   const auto kind = static_cast<unsigned>(bytes[2]);
   if (kind < 1 || kind > 6) return bad;
@@ -36,12 +36,12 @@ Result<DoorMessage> decode_door(BlobView bytes) {
   for (std::size_t i = 0; i < 4; ++i)
     message.protocol |= static_cast<std::uint32_t>(bytes[3 + i]) << (8 * i);
   const auto build = static_cast<std::size_t>(bytes[7]);
-  if (build > max_build || bytes.size() < fixed_size + build) return bad;
+  if (build > kMaxBuild || bytes.size() < kFixedSize + build) return bad;
   for (std::size_t i = 0; i < build; ++i) {
-    const char c = static_cast<char>(bytes[fixed_size + i]);
+    const char c = static_cast<char>(bytes[kFixedSize + i]);
     message.build += c >= ' ' && c <= '~' ? c : '?';
   }
-  const BlobView body = bytes.subspan(fixed_size + build);
+  const BlobView body = bytes.subspan(kFixedSize + build);
   message.body.assign(body.begin(), body.end());
   return message;
 }

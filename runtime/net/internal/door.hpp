@@ -28,8 +28,8 @@ struct DoorMessage {
 };
 
 /// Largest message at the door, which is all that a process may send before it is admitted.
-inline constexpr std::size_t max_door_message = 64 << 10;
-inline constexpr std::size_t max_door_body = max_door_message - 128;
+inline constexpr std::size_t kMaxDoorMessage = 64 << 10;
+inline constexpr std::size_t kMaxDoorBody = kMaxDoorMessage - 128;
 
 Blob encode(const DoorMessage& message);
 Result<DoorMessage> decode_door(BlobView bytes);

@@ -3,7 +3,7 @@
 namespace troupe::net::internal {
 namespace {
 
-constexpr std::size_t audit_kept = 64;
+constexpr std::size_t kAuditKept = 64;
 
 /// Fields of a ZAP 1.0 request, in order.
 enum : std::size_t { version, request_id, domain, address, identity, mechanism, client_key, parts };
@@ -40,7 +40,7 @@ bool Gatekeeper::judge(std::vector<Part>& request, Time now, PublicKey& key,
     return false;
   }
   const std::string_view asked = request[domain].text();
-  if (asked == door_domain) return true;
+  if (asked == kDoorDomain) return true;
   if (asked == peer_domain(key) && admission->role != Role::join) return true;
   why = "its key is admitted, but not to this socket";
   return false;
@@ -55,7 +55,7 @@ void Gatekeeper::answer(Time now) {
     const bool admitted = judge(request, now, key, why);
     if (!admitted) {
       ++refused_;
-      if (audit_.size() == audit_kept) audit_.pop_front();
+      if (audit_.size() == kAuditKept) audit_.pop_front();
       audit_.push_back(
           {request.size() > address ? std::string(request[address].text()) : "?", why});
     }

@@ -20,7 +20,7 @@
 namespace troupe::net::internal {
 
 /// The ZAP domain of the door, and that of the socket that only one peer may use.
-inline const char door_domain[] = "door";
+inline const char kDoorDomain[] = "door";
 std::string peer_domain(const PublicKey& key);
 
 class Gatekeeper {

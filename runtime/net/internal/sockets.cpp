@@ -6,13 +6,13 @@
 namespace troupe::net::internal {
 namespace {
 
-constexpr int handshake_ms = 5000;
-constexpr int acknowledged_within_ms = 3000;
-constexpr int keepalive_after_s = 3, keepalive_every_s = 1, keepalive_times = 3;
-constexpr int reconnect_ms = 50;
-constexpr int reconnect_most_ms = 1000;
-constexpr int backlog = 512;
-constexpr int receive_high_water_mark = 128;  // unread messages of one peer
+constexpr int kHandshakeMs = 5000;
+constexpr int kAcknowledgedWithinMs = 3000;
+constexpr int kKeepaliveAfterS = 3, kKeepaliveEveryS = 1, kKeepaliveTimes = 3;
+constexpr int kReconnectMs = 50;
+constexpr int kReconnectMostMs = 1000;
+constexpr int kBacklog = 512;
+constexpr int kReceiveHighWaterMark = 128;  // unread messages of one peer
 
 }  // namespace
 
@@ -23,20 +23,20 @@ Sockets::Sockets(const CurveKeys& keys, int high_water_mark)
 
 void Sockets::bound_everything(Socket& socket, std::size_t max_message) {
   socket.set(ZMQ_MAXMSGSIZE, static_cast<std::int64_t>(max_message));
-  socket.set(ZMQ_HANDSHAKE_IVL, handshake_ms);
+  socket.set(ZMQ_HANDSHAKE_IVL, kHandshakeMs);
   // The kernel detects a machine that is gone: by unacknowledged segments, or by TCP keepalive when
   // none are on their way. The Link detects a silent process. ZMTP heartbeats are off, because they
   // abort libzmq 4.3.4 when a connection with unread messages fails before the next heartbeat.
-  socket.set(ZMQ_TCP_MAXRT, acknowledged_within_ms);
+  socket.set(ZMQ_TCP_MAXRT, kAcknowledgedWithinMs);
   socket.set(ZMQ_TCP_KEEPALIVE, 1);
-  socket.set(ZMQ_TCP_KEEPALIVE_IDLE, keepalive_after_s);
-  socket.set(ZMQ_TCP_KEEPALIVE_INTVL, keepalive_every_s);
-  socket.set(ZMQ_TCP_KEEPALIVE_CNT, keepalive_times);
+  socket.set(ZMQ_TCP_KEEPALIVE_IDLE, kKeepaliveAfterS);
+  socket.set(ZMQ_TCP_KEEPALIVE_INTVL, kKeepaliveEveryS);
+  socket.set(ZMQ_TCP_KEEPALIVE_CNT, kKeepaliveTimes);
   socket.set(ZMQ_SNDHWM, high_water_mark_);
-  socket.set(ZMQ_RCVHWM, receive_high_water_mark);
-  socket.set(ZMQ_BACKLOG, backlog);
-  socket.set(ZMQ_RECONNECT_IVL, reconnect_ms);
-  socket.set(ZMQ_RECONNECT_IVL_MAX, reconnect_most_ms);
+  socket.set(ZMQ_RCVHWM, kReceiveHighWaterMark);
+  socket.set(ZMQ_BACKLOG, kBacklog);
+  socket.set(ZMQ_RECONNECT_IVL, kReconnectMs);
+  socket.set(ZMQ_RECONNECT_IVL_MAX, kReconnectMostMs);
 }
 
 Channel Sockets::serve(int type, const std::string& domain, std::size_t max_message, Watched kind,

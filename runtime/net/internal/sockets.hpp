@@ -2,7 +2,7 @@
 /// descriptor.
 ///
 ///     Sockets sockets(keys, high_water_mark);
-///     Channel door = sockets.serve(ZMQ_ROUTER, "door", max_door_message, Kind::door, {});
+///     Channel door = sockets.serve(ZMQ_ROUTER, "door", kMaxDoorMessage, Kind::door, {});
 ///     if (!door.socket.bind(address)) ...;
 ///     for (std::uint64_t id : sockets.ready()) handle(*sockets.find(id));
 #pragma once

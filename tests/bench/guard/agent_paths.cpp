@@ -109,7 +109,8 @@ struct Carriers {
   }
   void deliver() {
     for (const auto& message : std::exchange(here.sent, {})) there.table.on_message(kHere, message);
-    for (const auto& message : std::exchange(there.sent, {})) here.table.on_message(kThere, message);
+    for (const auto& message : std::exchange(there.sent, {}))
+      here.table.on_message(kThere, message);
   }
 };
 
@@ -146,15 +147,15 @@ HOT hot_carry(Carriers& s) {
     s.here.table.carried(s.caller, s.proxy);
   }
   expect(wire::split_batch(s.batch, [&](wire::Talk, BlobView frame) {
-    const auto message = wire::decode_peer(frame);
-    const auto& carried = std::get<wire::PeerFrame>(message->message);
-    wire::PlainCall read;
-    BlobView payload;
-    expect(wire::read_plain(message->payload, read, payload));
-    const auto proxy = s.there.table.arrived(kHere, carried);
-    s.there.table.entered(carried.to, proxy.value(), ++s.entered);
-    return true;
-  }).ok());
+           const auto message = wire::decode_peer(frame);
+           const auto& carried = std::get<wire::PeerFrame>(message->message);
+           wire::PlainCall read;
+           BlobView payload;
+           expect(wire::read_plain(message->payload, read, payload));
+           const auto proxy = s.there.table.arrived(kHere, carried);
+           s.there.table.entered(carried.to, proxy.value(), ++s.entered);
+           return true;
+         }).ok());
   s.batch.clear();
 }
 
