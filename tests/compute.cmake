@@ -1,5 +1,5 @@
 # Tests of the rooms that the compute subset contains.
-troupe_tests(base ROOMS base TSAN)
+troupe_tests(runtime/base ROOMS base TSAN)
 troupe_tests(actors ROOMS collective)
 foreach(fake "|22809|" "_old|21003|" "_part|22809|FAKE_LACKS=1")   # they only look like NCCL
   string(REPLACE "|" ";" fake "${fake}")

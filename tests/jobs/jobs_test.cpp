@@ -1,6 +1,6 @@
 // Tests jobs that share a cluster of real processes: drivers that come and go, the objects and
 // actors that outlive them, those that do not, and how programs reach the nodes.
-#include "tests/cli/clusters.hpp"
+#include "tests/runtime/cli/clusters.hpp"
 
 #include <dirent.h>
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@
 //   hot_paths --chunk    prints the number of messages per call of a path
 //   hot_paths --paths    prints the names of the paths
 #include "bench/guard/agent_paths.hpp"
-#include "client/fake_agent.hpp"
+#include "runtime/client/fake_agent.hpp"
 
 #include "troupe/runtime/wire/plain.hpp"
 

@@ -29,8 +29,8 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 PROGRAM = "cluster_simulate"
-UNIT_TESTS = {"runtime/control": ["control_test"], "runtime/net": ["net_test", "agent_test"]}
-UNIT_TESTS_OF_OTHERS = ["runtime_test", "client_test", "agent_test"]
+UNIT_TESTS = {"runtime/control": ["runtime_control_test"], "runtime/net": ["runtime_net_test", "runtime_agent_test"]}
+UNIT_TESTS_OF_OTHERS = ["runtime_scheduling_test", "runtime_client_test", "runtime_agent_test"]
 
 
 def run(command, **more):
