@@ -8,6 +8,7 @@
 /// A plain state machine.
 #pragma once
 
+#include "troupe/runtime/base/ids.hpp"
 #include "troupe/runtime/client/lazy_time.hpp"
 
 #include <algorithm>

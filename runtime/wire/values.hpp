@@ -10,7 +10,7 @@
 namespace troupe::wire {
 
 /// The agent's process index on its own node.
-inline constexpr std::uint64_t kAgentProcess = 0;
+inline constexpr ProcessIndex kAgentProcess;
 
 inline objectstore::Location store_location(const Location& at) noexcept {
   return {at.segment, at.slot, at.generation, objectstore::ExtentId{at.extent}, at.offset,
