@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
-namespace troupe::client {
+namespace troupe::client::footprint_test {
 namespace {
 
 /// A world without leases and without live actors, so that everything waits.
@@ -108,4 +108,4 @@ TEST_F(Footprint, SmallObject) {
 }
 
 }  // namespace
-}  // namespace troupe::client
+}  // namespace troupe::client::footprint_test
