@@ -1,7 +1,7 @@
 // Tests the command and programs on real clusters: they start, join, query and end, and nothing
 // is left.
-#include "tests/runtime/cli/clusters.hpp"
 #include "tests/leeway.hpp"
+#include "tests/runtime/cli/clusters.hpp"
 
 #include "troupe/runtime/os/cluster_file.hpp"
 #include "troupe/runtime/os/local_listener.hpp"

@@ -1,8 +1,8 @@
 /// Helpers of the command line's tests that start, query and end clusters.
 #pragma once
 
-#include "tests/runtime/cli/command.hpp"
 #include "tests/eventually.hpp"
+#include "tests/runtime/cli/command.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
