@@ -44,7 +44,7 @@ std::vector<BulkEvent> Mailbox::take() {
 
 // -- BulkIn
 
-BulkIn::BulkIn(std::uint64_t connection, net::BulkKey key, Mailbox& mailbox)
+BulkIn::BulkIn(ConnectionId connection, net::BulkKey key, Mailbox& mailbox)
     : connection_(connection), key_(std::move(key)), mailbox_(mailbox) {}
 
 BulkIn::~BulkIn() {
@@ -172,7 +172,7 @@ void BulkIn::took(const net::BulkHeader& header) {
 
 // -- BulkOut
 
-BulkOut::BulkOut(std::uint64_t connection, BulkOutOptions options, net::BulkKey key,
+BulkOut::BulkOut(ConnectionId connection, BulkOutOptions options, net::BulkKey key,
                  Mailbox& mailbox)
     : connection_(connection),
       options_(std::move(options)),

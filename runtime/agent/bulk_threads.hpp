@@ -17,6 +17,7 @@
 /// has ended. Each thread posts its `ended` event last. Destructors close the connection and join.
 #pragma once
 
+#include "troupe/runtime/agent/transfer_ids.hpp"
 #include "troupe/runtime/base/signal_masked_thread.hpp"
 #include "troupe/runtime/net/bulk.hpp"
 
@@ -39,7 +40,7 @@ struct BulkPart {
 struct BulkEvent {
   enum class Kind : std::uint8_t { in_grew, in_moved, in_ended, out_moved, out_dropped, out_ended };
   Kind kind = Kind::in_moved;
-  std::uint64_t connection = 0;
+  ConnectionId connection = 0;
   std::uint64_t item = 0;      ///< unused in in_ended and out_ended
   std::optional<Error> error;  ///< in_ended, out_ended: the reason
   bool forged = false;         ///< in_ended: a frame was not authentic
@@ -66,7 +67,7 @@ class Mailbox {
 /// Reads one connection. Its functions are called from one thread.
 class BulkIn {
  public:
-  BulkIn(std::uint64_t connection, net::BulkKey key, Mailbox& mailbox);
+  BulkIn(ConnectionId connection, net::BulkKey key, Mailbox& mailbox);
   ~BulkIn();
 
   /// Lets the object come: its bytes go into `into`, from those of `part` on. For `watched` see
@@ -105,7 +106,7 @@ class BulkIn {
   Result<std::span<std::byte>> place_for(const net::BulkHeader& header);
   void took(const net::BulkHeader& header);
 
-  const std::uint64_t connection_;
+  const ConnectionId connection_;
   net::BulkKey key_;
   Mailbox& mailbox_;
   Fd fd_;
@@ -131,7 +132,7 @@ struct BulkOutOptions {
 class BulkOut {
  public:
   /// Connects and proves the key on its thread.
-  BulkOut(std::uint64_t connection, BulkOutOptions options, net::BulkKey key, Mailbox& mailbox);
+  BulkOut(ConnectionId connection, BulkOutOptions options, net::BulkKey key, Mailbox& mailbox);
   ~BulkOut();
 
   static constexpr std::uint64_t kAll = ~std::uint64_t{0};
@@ -163,7 +164,7 @@ class BulkOut {
   Item* find(std::uint64_t item);
   bool adopt(Fd fd);
 
-  const std::uint64_t connection_;
+  const ConnectionId connection_;
   const BulkOutOptions options_;
   net::BulkKey key_;
   Mailbox& mailbox_;

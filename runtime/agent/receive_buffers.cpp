@@ -16,7 +16,7 @@ ReceiveBuffers::~ReceiveBuffers() {
   if (thread_.joinable()) thread_.join();
 }
 
-void ReceiveBuffers::ask(std::uint64_t pull, std::uint64_t bytes) {
+void ReceiveBuffers::ask(PullId pull, std::uint64_t bytes) {
   if (!thread_.joinable()) thread_ = SignalMaskedThread("troupe-reserve", [this] { run(); });
   const std::lock_guard lock(mutex_);
   requests_.push_back({pull, bytes});

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "troupe/objectstore/client.hpp"
+#include "troupe/runtime/agent/transfer_ids.hpp"
 #include "troupe/runtime/base/signal_masked_thread.hpp"
 
 #include <condition_variable>
@@ -20,7 +21,7 @@ namespace troupe::agent {
 class ReceiveBuffers {
  public:
   struct Answer {
-    std::uint64_t pull = 0;
+    PullId pull = 0;
     std::uint64_t bytes = 0;
     /// Holds an ExtentRequest if the caller must grant an extent first and then ask again.
     Result<objectstore::Client::Created> created;
@@ -31,13 +32,13 @@ class ReceiveBuffers {
   ~ReceiveBuffers();
 
   /// Asks for memory for a pull. take() returns the answer later.
-  void ask(std::uint64_t pull, std::uint64_t bytes);
+  void ask(PullId pull, std::uint64_t bytes);
   /// The answers since the last call.
   std::vector<Answer> take();
 
  private:
   struct Request {
-    std::uint64_t pull = 0;
+    PullId pull = 0;
     std::uint64_t bytes = 0;
   };
   void run();

@@ -34,7 +34,7 @@ void TransferPlan::pull(NodeId from, ObjectId object, std::uint64_t bytes, Prior
 }
 
 /// Adds one more pull() to an object that is being fetched.
-void TransferPlan::join(std::uint64_t number, NodeId from, std::uint64_t bytes, Priority priority) {
+void TransferPlan::join(PullId number, NodeId from, std::uint64_t bytes, Priority priority) {
   Pull& pull = pulls_.at(number);
   pull.wanted = true;
   pull.lost = 0;  // earlier attempts do not count against this call
@@ -44,10 +44,10 @@ void TransferPlan::join(std::uint64_t number, NodeId from, std::uint64_t bytes, 
     raise(number, priority);
 }
 
-void TransferPlan::raise(std::uint64_t number, Priority priority) {
+void TransferPlan::raise(PullId number, Priority priority) {
   Pull& pull = pulls_.at(number);
   if (priority >= pull.priority) return;
-  std::map<Place, std::uint64_t>* queue = nullptr;
+  std::map<Place, PullId>* queue = nullptr;
   if (pull.state == State::waiting) queue = &lane(pull).waiting;
   if (pull.state == State::ready) queue = &nodes_.at(pull.source).ready;
   if (queue != nullptr) queue->erase(pull.place());
@@ -64,7 +64,7 @@ void TransferPlan::add(NodeId from, ObjectId object, std::uint64_t bytes, Priori
     actions_.emplace_back(Failed{from, object, too_large(object, bytes)});
     return;
   }
-  const std::uint64_t number = next_pull_++;
+  const PullId number = next_pull_++;
   Pull& pull = pulls_[number];
   pull.node = pull.source = from;
   pull.object = object;
@@ -78,7 +78,7 @@ void TransferPlan::add(NodeId from, ObjectId object, std::uint64_t bytes, Priori
 void TransferPlan::cancel(ObjectId object, Time now) {
   const auto known = by_object_.find(object);
   if (known == by_object_.end()) return;
-  const std::uint64_t number = known->second;
+  const PullId number = known->second;
   Pull& pull = pulls_.at(number);
   pull.wanted = false;
   pull.again.reset();
@@ -97,15 +97,15 @@ void TransferPlan::node_died(NodeId id, bool for_ever, Time now) {
   if (found == nodes_.end()) return;
   Node& node = found->second;
   for (auto& [number, pull] : pulls_) pull.gone = pull.gone || pull.node == id;
-  std::vector<std::uint64_t> over;  // without those on a connection, which must end first
+  std::vector<PullId> over;  // without those on a connection, which must end first
   for (const Lane* lane : {&node.link, &node.bulk})
     for (const auto& [place, number] : lane->waiting) over.push_back(number);
   for (const auto& [place, number] : node.ready) over.push_back(number);
-  for (const std::uint64_t transfer : node.asked) over.push_back(by_transfer_.at(transfer));
+  for (const TransferId transfer : node.asked) over.push_back(by_transfer_.at(transfer));
   // Pulls of the dead node's objects that wait to be asked for at a named node end as well.
   for (const auto& [number, pull] : pulls_)
     if (pull.node == id && pull.source != id && pull.state == State::ready) over.push_back(number);
-  for (const std::uint64_t number : over) {
+  for (const PullId number : over) {
     const Pull& pull = pulls_.at(number);
     const NodeId owner = pull.node, source = pull.source;
     if (owner == id)
@@ -141,7 +141,7 @@ void TransferPlan::schedule(Time now) {
 bool TransferPlan::start_small(Node& node, Time now) {
   const Lane& lane = node.link;
   if (lane.waiting.empty() || lane.retry_at > now) return false;
-  const std::uint64_t number = lane.waiting.begin()->second;
+  const PullId number = lane.waiting.begin()->second;
   const bool fits =
       lane.running == 0 || (lane.running < options_.link_objects &&
                             lane.bytes + pulls_.at(number).bytes <= options_.link_bytes);
@@ -152,7 +152,7 @@ bool TransferPlan::start_small(Node& node, Time now) {
 /// Starts the first pull, in order, whose node has room. If the sum over all nodes has no room for
 /// it, no other pull overtakes it, so that a large object gets its turn.
 bool TransferPlan::start_large(Time now) {
-  const std::pair<const Place, std::uint64_t>* best = nullptr;
+  const std::pair<const Place, PullId>* best = nullptr;
   for (const auto& [id, node] : nodes_) {
     const Lane& lane = node.bulk;
     if (lane.waiting.empty() || lane.retry_at > now) continue;
@@ -162,13 +162,13 @@ bool TransferPlan::start_large(Time now) {
     if (fits && (best == nullptr || head.first < best->first)) best = &head;
   }
   if (best == nullptr) return false;
-  const std::uint64_t number = best->second;
+  const PullId number = best->second;
   if (reserved_ != 0 && reserved_ + pulls_.at(number).bytes > options_.all_bytes) return false;
   start(number);
   return true;
 }
 
-void TransferPlan::start(std::uint64_t number) {
+void TransferPlan::start(PullId number) {
   Pull& pull = pulls_.at(number);
   Lane& its = lane(pull);
   its.waiting.erase(pull.place());
@@ -190,7 +190,7 @@ void TransferPlan::leave_lane(const Pull& pull) {
   if (!pull.small()) reserved_ -= pull.bytes;
 }
 
-void TransferPlan::reserved(std::uint64_t number, Time now) {
+void TransferPlan::reserved(PullId number, Time now) {
   const auto found = pulls_.find(number);
   if (found == pulls_.end()) {
     actions_.emplace_back(Discard{number});
@@ -213,7 +213,7 @@ void TransferPlan::reserved(std::uint64_t number, Time now) {
   schedule(now);
 }
 
-void TransferPlan::make_ready(std::uint64_t number, NodeId source) {
+void TransferPlan::make_ready(PullId number, NodeId source) {
   Pull& pull = pulls_.at(number);
   pull.source = source;
   pull.state = State::ready;
@@ -221,7 +221,7 @@ void TransferPlan::make_ready(std::uint64_t number, NodeId source) {
 }
 
 /// Asks the owner again, since the node that it named does not deliver.
-void TransferPlan::back_to_owner(std::uint64_t number) {
+void TransferPlan::back_to_owner(PullId number) {
   Pull& pull = pulls_.at(number);
   const auto named = nodes_.find(pull.source);
   if (named != nodes_.end()) named->second.ready.erase(pull.place());
@@ -230,7 +230,7 @@ void TransferPlan::back_to_owner(std::uint64_t number) {
   make_ready(number, pull.node);
 }
 
-void TransferPlan::no_memory(std::uint64_t number, const Error& error, Time now) {
+void TransferPlan::no_memory(PullId number, const Error& error, Time now) {
   const auto found = pulls_.find(number);
   if (found == pulls_.end()) return;
   Pull& pull = found->second;
@@ -255,7 +255,7 @@ void TransferPlan::memory_came(Time now) {
   schedule(now);
 }
 
-void TransferPlan::ask(std::uint64_t number, std::uint64_t connection, Time now) {
+void TransferPlan::ask(PullId number, ConnectionId connection, Time now) {
   Pull& pull = pulls_.at(number);
   Node& node = nodes_.at(pull.source);
   pull.state = State::asked;
@@ -291,7 +291,7 @@ void TransferPlan::ask_ready(NodeId id, Time now) {
 // -- ends
 
 /// Ends the pull's transfer: messages that still come for it are late.
-void TransferPlan::take_off(std::uint64_t number, Time now) {
+void TransferPlan::take_off(PullId number, Time now) {
   Pull& pull = pulls_.at(number);
   if (pull.transfer == 0) return;
   Node& node = nodes_.at(pull.source);
@@ -302,14 +302,14 @@ void TransferPlan::take_off(std::uint64_t number, Time now) {
   pull.transfer = 0;
 }
 
-void TransferPlan::erase(std::uint64_t number) {
+void TransferPlan::erase(PullId number) {
   const Pull& pull = pulls_.at(number);
   leave_lane(pull);
   by_object_.erase(pull.object);
   pulls_.erase(number);
 }
 
-void TransferPlan::complete(std::uint64_t number) {
+void TransferPlan::complete(PullId number) {
   const Pull& pull = pulls_.at(number);
   const ObjectId object = pull.object;
   const std::optional<Again> again = pull.again;
@@ -319,7 +319,7 @@ void TransferPlan::complete(std::uint64_t number) {
   if (other) add(again->from, object, again->bytes, again->priority);
 }
 
-void TransferPlan::fail(std::uint64_t number, const Error& error) {
+void TransferPlan::fail(PullId number, const Error& error) {
   const Pull& pull = pulls_.at(number);
   const ObjectId object = pull.object;
   const std::optional<Again> again = pull.again;
@@ -336,7 +336,7 @@ void TransferPlan::fail(std::uint64_t number, const Error& error) {
 
 /// Handles a failed attempt: asks again, or fails the pull. Precondition: no thread writes into
 /// its memory.
-void TransferPlan::lose(std::uint64_t number, const Error& why, Time now) {
+void TransferPlan::lose(PullId number, const Error& why, Time now) {
   Pull& pull = pulls_.at(number);
   const bool detour = pull.source != pull.node;
   if (pull.gone || !pull.wanted || pull.broken || (!detour && pull.lost >= options_.attempts)) {
@@ -351,7 +351,7 @@ void TransferPlan::lose(std::uint64_t number, const Error& why, Time now) {
 }
 
 /// Handles a message that contradicts the protocol: the owner gets no second attempt.
-void TransferPlan::broken(std::uint64_t number, const std::string& why, Time now) {
+void TransferPlan::broken(PullId number, const std::string& why, Time now) {
   Pull& pull = pulls_.at(number);
   const NodeId id = pull.source;
   const std::string text =
@@ -376,37 +376,36 @@ void TransferPlan::tidy(NodeId id) {
 
 // -- messages
 
-TransferPlan::Pull* TransferPlan::under_way(NodeId from, std::uint64_t transfer) {
+TransferPlan::Pull* TransferPlan::under_way(NodeId from, TransferId transfer) {
   const auto found = by_transfer_.find(transfer);
   if (found == by_transfer_.end()) return nullptr;
   Pull& pull = pulls_.at(found->second);
   return pull.source == from ? &pull : nullptr;
 }
 
-std::uint64_t TransferPlan::expects(NodeId from, std::uint64_t transfer,
-                                    std::uint64_t bytes) const {
+PullId TransferPlan::expects(NodeId from, TransferId transfer, std::uint64_t bytes) const {
   const auto found = by_transfer_.find(transfer);
   if (found == by_transfer_.end()) return 0;
   const Pull& pull = pulls_.at(found->second);
   return pull.source == from && pull.small() && pull.bytes == bytes ? found->second : 0;
 }
 
-std::uint64_t TransferPlan::large(NodeId from, std::uint64_t transfer) const {
+PullId TransferPlan::large(NodeId from, TransferId transfer) const {
   const auto found = by_transfer_.find(transfer);
   if (found == by_transfer_.end()) return 0;
   const Pull& pull = pulls_.at(found->second);
   return pull.source == from && !pull.small() ? found->second : 0;
 }
 
-bool TransferPlan::takes_off(NodeId from, std::uint64_t transfer, const Error& error) const {
+bool TransferPlan::takes_off(NodeId from, TransferId transfer, const Error& error) const {
   return large(from, transfer) != 0 && error.code() != Code::unavailable;
 }
 
-void TransferPlan::arrived(NodeId from, std::uint64_t transfer, bool fits, Time now) {
+void TransferPlan::arrived(NodeId from, TransferId transfer, bool fits, Time now) {
   const Pull* pull = under_way(from, transfer);
   if (pull == nullptr) return;
   nodes_.at(from).heard = now;
-  const std::uint64_t number = by_transfer_.at(transfer);
+  const PullId number = by_transfer_.at(transfer);
   if (!fits || !pull->small()) {
     broken(number, "it sends another number of bytes than was said", now);
   } else {
@@ -417,7 +416,7 @@ void TransferPlan::arrived(NodeId from, std::uint64_t transfer, bool fits, Time 
   schedule(now);
 }
 
-void TransferPlan::on_bulk(NodeId from, std::uint64_t transfer, std::uint64_t bytes, Time now) {
+void TransferPlan::on_bulk(NodeId from, TransferId transfer, std::uint64_t bytes, Time now) {
   const Pull* pull = under_way(from, transfer);
   if (pull == nullptr) return;
   if (pull->small() || pull->bytes != bytes) {
@@ -427,11 +426,11 @@ void TransferPlan::on_bulk(NodeId from, std::uint64_t transfer, std::uint64_t by
   }
 }
 
-void TransferPlan::refused(NodeId from, std::uint64_t transfer, const Error& error, Time now,
+void TransferPlan::refused(NodeId from, TransferId transfer, const Error& error, Time now,
                            bool busy) {
   Pull* pull = under_way(from, transfer);
   if (pull == nullptr) return;
-  const std::uint64_t number = by_transfer_.at(transfer);
+  const PullId number = by_transfer_.at(transfer);
   const bool detour = pull->source != pull->node;
   if (busy && !detour) pull->broken = error;  // fails when the connection has ended
   if (busy || (!pull->small() && error.code() == Code::unavailable))
@@ -453,11 +452,10 @@ void TransferPlan::refused(NodeId from, std::uint64_t transfer, const Error& err
   schedule(now);
 }
 
-void TransferPlan::elsewhere(NodeId from, std::uint64_t transfer, NodeId node, Time now,
-                             bool busy) {
+void TransferPlan::elsewhere(NodeId from, TransferId transfer, NodeId node, Time now, bool busy) {
   const Pull* pull = under_way(from, transfer);
   if (pull == nullptr) return;
-  const std::uint64_t number = by_transfer_.at(transfer);
+  const PullId number = by_transfer_.at(transfer);
   if (busy || pull->small() || pull->source != pull->node || node == from || !node ||
       pull->detours >= options_.detours) {
     broken(number, "it names another node where it must not", now);
@@ -484,14 +482,14 @@ void TransferPlan::close(NodeId id, const std::string& why) {
   actions_.emplace_back(Close{id, connection.number, why});
 }
 
-void TransferPlan::heard(NodeId id, std::uint64_t number, Time at) {
+void TransferPlan::heard(NodeId id, ConnectionId number, Time at) {
   const auto found = nodes_.find(id);
   if (found == nodes_.end() || found->second.connection.number != number) return;
   Connection& connection = found->second.connection;
   connection.heard = std::max(connection.heard, at);
 }
 
-void TransferPlan::received(NodeId id, std::uint64_t connection, std::uint64_t number, Time now) {
+void TransferPlan::received(NodeId id, ConnectionId connection, PullId number, Time now) {
   const auto found = nodes_.find(id);
   if (found == nodes_.end() || found->second.connection.number != connection) return;
   Connection& its = found->second.connection;
@@ -503,23 +501,23 @@ void TransferPlan::received(NodeId id, std::uint64_t connection, std::uint64_t n
   schedule(now);
 }
 
-void TransferPlan::kept(std::uint64_t number, std::uint64_t bytes, std::uint64_t stamp) {
+void TransferPlan::kept(PullId number, std::uint64_t bytes, std::uint64_t stamp) {
   const auto found = pulls_.find(number);
   if (found == pulls_.end()) return;
   found->second.have = bytes;
   found->second.stamp = bytes == 0 ? 0 : stamp;
 }
 
-void TransferPlan::connection_ended(NodeId id, std::uint64_t number, const Error& why, Time now) {
+void TransferPlan::connection_ended(NodeId id, ConnectionId number, const Error& why, Time now) {
   const auto found = nodes_.find(id);
   if (found == nodes_.end() || found->second.connection.number != number) return;
   const Connection ended = std::exchange(found->second.connection, {});
   const Error reason = ended.closing ? Error(Code::unavailable, ended.why, Outcome::unknown) : why;
   std::set<NodeId> owners;
-  for (const std::uint64_t each : ended.pulls) {
+  for (const PullId each : ended.pulls) {
     Pull& pull = pulls_.at(each);
     owners.insert(pull.node);
-    by_transfer_.erase(std::exchange(pull.transfer, 0));
+    by_transfer_.erase(std::exchange(pull.transfer, TransferId{}));
     // The connection sends one object after another, so any object that arrived is progress for
     // those that wait behind it.
     const bool moved = ended.finished != pull.finished_then || pull.have > pull.had_then;
@@ -546,9 +544,9 @@ void TransferPlan::on_tick(Time now) {
 
 void TransferPlan::tick_node(NodeId id, Time now) {
   Node& node = nodes_.at(id);
-  const std::set<std::uint64_t> asked = node.asked;
-  for (const std::uint64_t transfer : asked) {
-    const std::uint64_t number = by_transfer_.at(transfer);
+  const std::set<TransferId> asked = node.asked;
+  for (const TransferId transfer : asked) {
+    const PullId number = by_transfer_.at(transfer);
     Pull& pull = pulls_.at(number);
     // Oldest first: if this one is not due, the later ones are not due either.
     if (std::max(pull.asked, node.heard) + options_.silence > now) break;

@@ -32,6 +32,7 @@
 /// byte on is of the same life as the bytes that are here.
 #pragma once
 
+#include "troupe/runtime/agent/transfer_ids.hpp"
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/base/error.hpp"
 #include "troupe/runtime/base/ids.hpp"
@@ -72,21 +73,21 @@ class TransferPlan {
   // Actions, which the caller carries out in the order of take_actions().
   /// Reserve memory for this object. The answer is reserved() or no_memory(), now or later.
   struct Reserve {
-    std::uint64_t pull = 0;
+    PullId pull = 0;
     std::uint64_t bytes = 0;
   };
   /// Expect a new bulk connection from this node and send it the BulkOffer.
   struct Offer {
     NodeId node;
-    std::uint64_t connection = 0;
+    ConnectionId connection = 0;
   };
   /// Send PullRequest{transfer, object}. `connection` is 0 for a small object. Otherwise bytes
   /// that come over that connection go into the pull's memory.
   struct Ask {
     NodeId node;
-    std::uint64_t connection = 0;
-    std::uint64_t transfer = 0;
-    std::uint64_t pull = 0;
+    ConnectionId connection = 0;
+    TransferId transfer = 0;
+    PullId pull = 0;
     ObjectId object;
     std::uint64_t have = 0;   ///< bytes that are here, as last told by kept()
     std::uint64_t stamp = 0;  ///< the life of the object that they are of
@@ -97,19 +98,19 @@ class TransferPlan {
   /// more.
   struct Close {
     NodeId node;
-    std::uint64_t connection = 0;
+    ConnectionId connection = 0;
     std::string why;
   };
   /// All bytes are here: seal the memory and report it. If it is not wanted, drop it.
   struct Complete {
-    std::uint64_t pull = 0;
+    PullId pull = 0;
     NodeId node;
     ObjectId object;
     bool wanted = true;
   };
   /// Return the memory.
   struct Discard {
-    std::uint64_t pull = 0;
+    PullId pull = 0;
   };
   /// Report the failure. It follows the pull's Discard.
   struct Failed {
@@ -131,39 +132,38 @@ class TransferPlan {
   void node_died(NodeId node, bool for_ever, Time now);
 
   // Answers to Reserve.
-  void reserved(std::uint64_t pull, Time now);
-  void no_memory(std::uint64_t pull, const Error& error, Time now);
+  void reserved(PullId pull, Time now);
+  void no_memory(PullId pull, const Error& error, Time now);
   /// Lets pulls without memory try again at once instead of after `pause`.
   void memory_came(Time now);
 
   // Messages. Those of a transfer that is not under way are late and have no effect.
   /// The pull whose memory takes a PullData of this transfer and size; 0: drop the message.
-  std::uint64_t expects(NodeId from, std::uint64_t transfer, std::uint64_t bytes) const;
+  PullId expects(NodeId from, TransferId transfer, std::uint64_t bytes) const;
   /// Handles a PullData: it was copied whole into the pull's memory, or it does not fit.
-  void arrived(NodeId from, std::uint64_t transfer, bool fits, Time now);
+  void arrived(NodeId from, TransferId transfer, bool fits, Time now);
   /// Handles a PullOnBulk.
-  void on_bulk(NodeId from, std::uint64_t transfer, std::uint64_t bytes, Time now);
+  void on_bulk(NodeId from, TransferId transfer, std::uint64_t bytes, Time now);
   /// Handles a PullRefused. `busy`: a thread is writing into the pull's memory nevertheless.
-  void refused(NodeId from, std::uint64_t transfer, const Error& error, Time now,
-               bool busy = false);
+  void refused(NodeId from, TransferId transfer, const Error& error, Time now, bool busy = false);
   /// Handles a PullElsewhere, in which the owner names another node. `busy` as in refused().
-  void elsewhere(NodeId from, std::uint64_t transfer, NodeId node, Time now, bool busy = false);
+  void elsewhere(NodeId from, TransferId transfer, NodeId node, Time now, bool busy = false);
   /// The large pull of a transfer that is under way; 0 if there is none.
-  std::uint64_t large(NodeId from, std::uint64_t transfer) const;
+  PullId large(NodeId from, TransferId transfer) const;
   /// Whether a refusal with this error takes one large pull off its connection. Otherwise the
   /// refusal closes the connection.
-  bool takes_off(NodeId from, std::uint64_t transfer, const Error& error) const;
+  bool takes_off(NodeId from, TransferId transfer, const Error& error) const;
 
   // Connections. Calls about another than the node's current connection have no effect.
   /// Bytes came over the connection at that time.
-  void heard(NodeId node, std::uint64_t connection, Time at);
+  void heard(NodeId node, ConnectionId connection, Time at);
   /// The object of a pull has arrived whole.
-  void received(NodeId node, std::uint64_t connection, std::uint64_t pull, Time now);
+  void received(NodeId node, ConnectionId connection, PullId pull, Time now);
   /// So many bytes of a pull are here and were checked; `stamp` names the life of the object that
   /// they are of. Call it before the call that ends the transfer.
-  void kept(std::uint64_t pull, std::uint64_t bytes, std::uint64_t stamp);
+  void kept(PullId pull, std::uint64_t bytes, std::uint64_t stamp);
   /// The connection has ended, on either side, and nothing uses the memory of its pulls.
-  void connection_ended(NodeId node, std::uint64_t connection, const Error& why, Time now);
+  void connection_ended(NodeId node, ConnectionId connection, const Error& why, Time now);
 
   void on_tick(Time now);
   Time next_deadline() const;
@@ -201,7 +201,7 @@ class TransferPlan {
     bool wanted = true;
     bool has_memory = false;
     bool gone = false;  ///< its node died, or messages to it may be lost
-    std::uint64_t transfer = 0;
+    TransferId transfer = 0;
     std::uint64_t have = 0, stamp = 0;
     std::uint64_t had_then = 0;       ///< `have` at the last Ask
     std::uint64_t finished_then = 0;  ///< the connection's `finished` at the last Ask
@@ -216,49 +216,49 @@ class TransferPlan {
     Place place() const noexcept { return {priority, order}; }
   };
   struct Lane {
-    std::map<Place, std::uint64_t> waiting;
+    std::map<Place, PullId> waiting;
     std::uint64_t running = 0;  ///< pulls that left `waiting` and have not ended
     std::uint64_t bytes = 0;    ///< their bytes
     Time retry_at{};            ///< memory ran out: no Reserve before this time
   };
   struct Connection {
-    std::uint64_t number = 0;  ///< 0: none
+    ConnectionId number = 0;  ///< 0: none
     bool closing = false;
     std::string why;             ///< the reason of closing
     std::uint64_t finished = 0;  ///< objects that came over it
     Time heard{};                ///< of the last byte, or of the first Ask after an idle time
     Time idle_since{};           ///< valid while `pulls` is empty
-    std::set<std::uint64_t> pulls;
+    std::set<PullId> pulls;
   };
   struct Node {
     Lane link, bulk;
-    std::set<std::uint64_t> asked;  ///< transfers in the link lane, oldest first
-    Time heard{};                   ///< the last answer over the Link
-    std::map<Place, std::uint64_t> ready;
+    std::set<TransferId> asked;  ///< transfers in the link lane, oldest first
+    Time heard{};                ///< the last answer over the Link
+    std::map<Place, PullId> ready;
     Connection connection;
   };
 
   Lane& lane(const Pull& pull);
-  Pull* under_way(NodeId from, std::uint64_t transfer);
+  Pull* under_way(NodeId from, TransferId transfer);
   void schedule(Time now);
   bool start_small(Node& node, Time now);
   bool start_large(Time now);
-  void start(std::uint64_t number);
-  void ask(std::uint64_t number, std::uint64_t connection, Time now);
+  void start(PullId number);
+  void ask(PullId number, ConnectionId connection, Time now);
   void ask_ready(NodeId id, Time now);
-  void take_off(std::uint64_t number, Time now);
-  void broken(std::uint64_t number, const std::string& why, Time now);
+  void take_off(PullId number, Time now);
+  void broken(PullId number, const std::string& why, Time now);
   void close(NodeId id, const std::string& why);
-  void lose(std::uint64_t number, const Error& why, Time now);
-  void join(std::uint64_t number, NodeId from, std::uint64_t bytes, Priority priority);
-  void raise(std::uint64_t number, Priority priority);
+  void lose(PullId number, const Error& why, Time now);
+  void join(PullId number, NodeId from, std::uint64_t bytes, Priority priority);
+  void raise(PullId number, Priority priority);
   void add(NodeId from, ObjectId object, std::uint64_t bytes, Priority priority);
-  void make_ready(std::uint64_t number, NodeId source);
-  void back_to_owner(std::uint64_t number);
-  void complete(std::uint64_t number);
-  void fail(std::uint64_t number, const Error& error);
+  void make_ready(PullId number, NodeId source);
+  void back_to_owner(PullId number);
+  void complete(PullId number);
+  void fail(PullId number, const Error& error);
   void leave_lane(const Pull& pull);
-  void erase(std::uint64_t number);
+  void erase(PullId number);
   void tick_node(NodeId id, Time now);
   void tidy(NodeId id);
   Time deadline_of(const Node& node) const;
@@ -266,10 +266,13 @@ class TransferPlan {
   PlanOptions options_;
   std::map<NodeId, Node> nodes_;
   std::set<NodeId> dead_;  ///< for ever
-  std::map<std::uint64_t, Pull> pulls_;
-  std::map<ObjectId, std::uint64_t> by_object_;
-  std::map<std::uint64_t, std::uint64_t> by_transfer_;
-  std::uint64_t next_pull_ = 1, next_order_ = 1, next_transfer_ = 1, next_connection_ = 1;
+  std::map<PullId, Pull> pulls_;
+  std::map<ObjectId, PullId> by_object_;
+  std::map<TransferId, PullId> by_transfer_;
+  PullId next_pull_ = 1;
+  std::uint64_t next_order_ = 1;
+  TransferId next_transfer_ = 1;
+  ConnectionId next_connection_ = 1;
   std::uint64_t reserved_ = 0;  ///< by large pulls
   std::vector<Action> actions_;
 };

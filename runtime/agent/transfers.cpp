@@ -89,12 +89,12 @@ void Transfers::on_message(NodeId from, const wire::PeerMessage& message, BlobVi
   else if (const auto* data = std::get_if<wire::PullData>(&message))
     impl.on(from, *data, payload, now);
   else if (const auto* bulk = std::get_if<wire::PullOnBulk>(&message))
-    impl.plan.on_bulk(from, bulk->transfer, bulk->bytes, now);
+    impl.plan.on_bulk(from, TransferId::of(bulk->transfer), bulk->bytes, now);
   else if (const auto* refused = std::get_if<wire::PullRefused>(&message))
     impl.on(from, *refused, now);
   else if (const auto* other = std::get_if<wire::PullElsewhere>(&message))
-    impl.plan.elsewhere(from, other->transfer, other->node, now,
-                        impl.still_written(from, other->transfer));
+    impl.plan.elsewhere(from, TransferId::of(other->transfer), other->node, now,
+                        impl.still_written(from, TransferId::of(other->transfer)));
   else if (const auto* offer = std::get_if<wire::BulkOffer>(&message))
     impl.on(from, *offer);
   impl.run(now);
@@ -156,7 +156,7 @@ void Transfers::Impl::take_events(Time now) {
       case BulkEvent::Kind::in_moved:
         in_grew(event);
         if (const auto at = inbound.find(event.connection); at != inbound.end())
-          plan.received(at->second.node, event.connection, event.item, now);
+          plan.received(at->second.node, event.connection, PullId::of(event.item), now);
         break;
       case BulkEvent::Kind::in_ended: in_ended(event, now); break;
       case BulkEvent::Kind::out_moved:
@@ -215,8 +215,7 @@ void Transfers::Impl::take_memory(Time now) {
   }
 }
 
-void Transfers::Impl::no_memory(std::uint64_t pull, const Error& error, std::uint64_t bytes,
-                                Time now) {
+void Transfers::Impl::no_memory(PullId pull, const Error& error, std::uint64_t bytes, Time now) {
   const std::optional<Error> why = std::exchange(refusal, std::nullopt);
   plan.no_memory(pull, why ? *why : error, now);
   if (!why && error.code() == Code::out_of_memory) out.short_of_memory(bytes);
@@ -266,12 +265,12 @@ void Transfers::Impl::act(const TransferPlan::Ask& action, Time) {
     Memory& its = into->second;
     its.object = action.object;
     its.connection = action.connection;
-    at->second.in->expect(action.object, action.pull, its.allocation.bytes(), its.part,
+    at->second.in->expect(action.object, action.pull.value, its.allocation.bytes(), its.part,
                           !its.children.empty());
     stats.resumed_bytes += action.have;
   }
   out.send(action.node,
-           wire::PullRequest{action.transfer, action.object, action.have, action.stamp,
+           wire::PullRequest{action.transfer.value, action.object, action.have, action.stamp,
                              action.without, action.direct},
            {});
 }
@@ -333,28 +332,29 @@ void Transfers::Impl::act(const TransferPlan::Failed& action, Time) {
 }
 
 void Transfers::Impl::on(NodeId from, const wire::PullData& message, BlobView payload, Time now) {
-  const std::uint64_t pull = plan.expects(from, message.transfer, message.bytes);
+  const TransferId transfer = TransferId::of(message.transfer);
+  const PullId pull = plan.expects(from, transfer, message.bytes);
   const auto into = memory.find(pull);
   const bool fits = into != memory.end() && message.offset == 0 &&
                     payload.size() == message.bytes &&
                     payload.size() == into->second.allocation.bytes().size();
   if (fits && !payload.empty())
     std::memcpy(into->second.allocation.bytes().data(), payload.data(), payload.size());
-  plan.arrived(from, message.transfer, fits, now);
+  plan.arrived(from, transfer, fits, now);
 }
 
 void Transfers::Impl::on(NodeId from, const wire::PullRefused& message, Time now) {
+  const TransferId transfer = TransferId::of(message.transfer);
   const Error why =
       message.error ? Error(*message.error) : Error(Code::internal, "refused without a reason");
-  const bool busy =
-      plan.takes_off(from, message.transfer, why) && still_written(from, message.transfer);
-  plan.refused(from, message.transfer, why, now, busy);
+  const bool busy = plan.takes_off(from, transfer, why) && still_written(from, transfer);
+  plan.refused(from, transfer, why, now, busy);
 }
 
 /// Takes a large pull off its connection. Returns true if a thread writes into its memory at this
 /// moment, or if all of its bytes have come.
-bool Transfers::Impl::still_written(NodeId from, std::uint64_t transfer) {
-  const std::uint64_t pull = plan.large(from, transfer);
+bool Transfers::Impl::still_written(NodeId from, TransferId transfer) {
+  const PullId pull = plan.large(from, transfer);
   const auto into = memory.find(pull);
   if (pull == 0 || into == memory.end()) return false;
   const auto way = inbound.find(into->second.connection);
@@ -369,14 +369,14 @@ bool Transfers::Impl::still_written(NodeId from, std::uint64_t transfer) {
   return false;
 }
 
-void Transfers::Impl::note_part(std::uint64_t pull, Memory& its, BulkPart part) {
+void Transfers::Impl::note_part(PullId pull, Memory& its, BulkPart part) {
   its.part = part;
   plan.kept(pull, part.bytes, part.stamp);
 }
 
 /// Handles a piece that has come: lets the children's connections send it.
 void Transfers::Impl::in_grew(const BulkEvent& event) {
-  const auto into = memory.find(event.item);
+  const auto into = memory.find(PullId::of(event.item));
   if (into == memory.end() || into->second.connection != event.connection) return;
   Memory& its = into->second;
   its.part = event.part;

@@ -33,7 +33,7 @@ std::uint64_t stamp_of(const wire::Location& name) {
 
 void Transfers::Impl::on(NodeId from, const wire::PullRequest& message, Time now) {
   const Request request{from,
-                        message.transfer,
+                        TransferId::of(message.transfer),
                         message.object,
                         now + kDeferredAtMost,
                         {message.offset, message.stamp},
@@ -104,7 +104,7 @@ bool Transfers::Impl::sends_elsewhere(const Request& request, const Held& held,
                                 request.direct || request.have.bytes != 0);
   if (!other) return false;
   ++stats.sent_elsewhere;
-  out.send(request.from, wire::PullElsewhere{request.transfer, *other}, {});
+  out.send(request.from, wire::PullElsewhere{request.transfer.value, *other}, {});
   return true;
 }
 
@@ -116,7 +116,7 @@ void Transfers::Impl::serve_deferred(Time now) {
 
 void Transfers::Impl::serve_small(const Request& request, const Pinned& pinned) {
   const std::uint64_t size = pinned.bytes().size();
-  out.send(request.from, wire::PullData{request.transfer, 0, size}, pinned.bytes());
+  out.send(request.from, wire::PullData{request.transfer.value, 0, size}, pinned.bytes());
   ++stats.served_objects;
   stats.served_bytes += size;
 }
@@ -131,7 +131,7 @@ void Transfers::Impl::serve_large(const Request& request, Pinned pinned, std::ui
 }
 
 /// Serves an object that is on its way here: the bytes that have come, and the rest as it comes.
-void Transfers::Impl::pass_on(const Request& request, std::uint64_t pull, Memory& from) {
+void Transfers::Impl::pass_on(const Request& request, PullId pull, Memory& from) {
   Outbound* to = way_to(request);
   if (to == nullptr) return;
   const auto way = inbound.find(from.connection);
@@ -174,7 +174,7 @@ void Transfers::Impl::start_serving(const Request& request, Outbound& to, Served
     to.served.erase(number);
     return refuse(request, Error(Code::unavailable, "the bulk connection to this node has ended"));
   }
-  out.send(request.from, wire::PullOnBulk{request.transfer, bytes.size()}, {});
+  out.send(request.from, wire::PullOnBulk{request.transfer.value, bytes.size()}, {});
 }
 
 /// Pins a pull's object that is complete for each child, until the child has been sent all of it.
@@ -205,7 +205,7 @@ void Transfers::Impl::abandon_children(const Memory& from,
   }
 }
 
-void Transfers::Impl::no_child_any_more(std::uint64_t connection, std::uint64_t item,
+void Transfers::Impl::no_child_any_more(ConnectionId connection, std::uint64_t item,
                                         const Served& served) {
   const auto from = memory.find(served.pull);
   if (served.pull == 0 || from == memory.end()) return;
@@ -233,7 +233,7 @@ void Transfers::Impl::out_moved(const BulkEvent& event) {
 }
 
 void Transfers::Impl::refuse(const Request& request, const Error& error) {
-  out.send(request.from, wire::PullRefused{request.transfer, error.shared_info()}, {});
+  out.send(request.from, wire::PullRefused{request.transfer.value, error.shared_info()}, {});
 }
 
 /// A new offer replaces the earlier connection; the peer no longer waits for the objects on it.
@@ -246,7 +246,7 @@ void Transfers::Impl::on(NodeId from, const wire::BulkOffer& message) {
     return;
   net::BulkKey key;
   std::memcpy(key.data(), message.key.data(), key.size());
-  const std::uint64_t number = next_outbound++;
+  const ConnectionId number = next_outbound++;
   BulkOutOptions how{message.host, message.port, {}};
   how.id = {message.connection_high, message.connection_low};
   how.silence = options.plan.silence;

@@ -5,6 +5,7 @@
 #include "troupe/runtime/agent/broadcast.hpp"
 #include "troupe/runtime/agent/bulk_threads.hpp"
 #include "troupe/runtime/agent/receive_buffers.hpp"
+#include "troupe/runtime/agent/transfer_ids.hpp"
 #include "troupe/runtime/agent/transfers.hpp"
 #include "troupe/runtime/wire/values.hpp"
 
@@ -22,7 +23,7 @@ using wire::wire_location;
 
 /// A node to which a pull's bytes are passed on as they come: an item of an outbound connection.
 struct Child {
-  std::uint64_t connection = 0;
+  ConnectionId connection = 0;
   std::uint64_t item = 0;
 };
 
@@ -31,7 +32,7 @@ struct Child {
 struct Memory {
   Allocation allocation;
   ObjectId object;
-  std::uint64_t connection = 0;
+  ConnectionId connection = 0;
   BulkPart part;
   std::vector<Child> children;
 };
@@ -50,10 +51,10 @@ struct Inbound {
 };
 
 struct Served {
-  std::uint64_t transfer = 0;
+  TransferId transfer = 0;
   std::uint64_t bytes = 0;  ///< to be sent
   Pinned pinned;
-  std::uint64_t pull = 0;            ///< the running pull whose memory it reads; 0 if none
+  PullId pull = 0;                   ///< the running pull whose memory it reads; 0 if none
   BulkPart after;                    ///< the part that the receiver has already
   std::shared_ptr<Allocation> keep;  ///< memory of the pull, if that failed
 };
@@ -66,7 +67,7 @@ struct Outbound {
 
 struct Request {
   NodeId from;
-  std::uint64_t transfer = 0;
+  TransferId transfer = 0;
   ObjectId object;
   Time until{};
   BulkPart have;
@@ -102,18 +103,19 @@ struct Transfers::Impl {
   std::unique_ptr<net::BulkDoor> door;
   Fd epoll;
   Mailbox mailbox;
-  std::map<std::uint64_t, Memory> memory;  ///< by pull
-  std::map<std::uint64_t, Inbound> inbound;
-  std::map<net::BulkId, std::uint64_t> offered;
-  std::map<std::uint64_t, Outbound> outbound;
-  std::map<NodeId, std::uint64_t> serving;  ///< the current one of `outbound`
+  std::map<PullId, Memory> memory;  ///< by pull
+  std::map<ConnectionId, Inbound> inbound;
+  std::map<net::BulkId, ConnectionId> offered;
+  std::map<ConnectionId, Outbound> outbound;
+  std::map<NodeId, ConnectionId> serving;  ///< the current one of `outbound`
   std::vector<Request> deferred;
   Time retry_deferred = Time::max();
   std::map<ObjectId, Ending> endings;
   Broadcast tree;
   std::map<ObjectId, Copy> copies;
   std::deque<ObjectId> copies_by_age;
-  std::uint64_t next_outbound = 1, next_served = 1;
+  ConnectionId next_outbound = 1;
+  std::uint64_t next_served = 1;
   Time trim_at = Time::max();
   std::optional<Error> refusal;  ///< the error for the next pull without memory
   bool running = false;
@@ -141,14 +143,14 @@ struct Transfers::Impl {
   void on(NodeId from, const wire::PullData& message, BlobView payload, Time now);
   void on(NodeId from, const wire::BulkOffer& message);
   void on(NodeId from, const wire::PullRefused& message, Time now);
-  bool still_written(NodeId from, std::uint64_t transfer);
-  void note_part(std::uint64_t pull, Memory& its, BulkPart part);
+  bool still_written(NodeId from, TransferId transfer);
+  void note_part(PullId pull, Memory& its, BulkPart part);
 
   void take_events(Time now);
   void take_arrivals(Time now);
   void take_memory(Time now);
   Result<void> grant(std::uint64_t bytes);
-  void no_memory(std::uint64_t pull, const Error& error, std::uint64_t bytes, Time now);
+  void no_memory(PullId pull, const Error& error, std::uint64_t bytes, Time now);
   void trim(Time now);
   void in_ended(BulkEvent& event, Time now);
   void in_grew(const BulkEvent& event);
@@ -162,13 +164,13 @@ struct Transfers::Impl {
   bool sends_elsewhere(const Request& request, const Held& held, std::uint64_t stamp);
   std::optional<Held> held(ObjectId object);
   std::uint64_t stamp_of_held(ObjectId object, const Held& held) const;
-  void pass_on(const Request& request, std::uint64_t pull, Memory& from);
+  void pass_on(const Request& request, PullId pull, Memory& from);
   Outbound* way_to(const Request& request);
   void start_serving(const Request& request, Outbound& to, Served served, BlobView bytes,
                      BulkPart part);
   void pin_for_children(const Memory& from, const objectstore::Location& at);
   void abandon_children(const Memory& from, const std::shared_ptr<Allocation>& keep);
-  void no_child_any_more(std::uint64_t connection, std::uint64_t item, const Served& served);
+  void no_child_any_more(ConnectionId connection, std::uint64_t item, const Served& served);
   void remember_copy(ObjectId object, Copy copy);
   void serve_deferred(Time now);
   void refuse(const Request& request, const Error& error);

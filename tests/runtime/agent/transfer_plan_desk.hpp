@@ -31,7 +31,7 @@ struct Desk {
   std::vector<Plan::Close> closes;
   std::vector<Plan::Complete> completes;
   std::vector<Plan::Failed> failures;
-  std::set<std::uint64_t> memory;
+  std::set<PullId> memory;
   bool full = false;
   std::uint64_t most = ~std::uint64_t{0};  ///< the most bytes that it grants at once
 
@@ -72,7 +72,7 @@ struct Desk {
     plan.received(ask.node, ask.connection, ask.pull, now);
     settle();
   }
-  void end(NodeId node, std::uint64_t connection) {
+  void end(NodeId node, ConnectionId connection) {
     plan.connection_ended(node, connection, Error(Code::unavailable, "cut"), now);
     settle();
   }

@@ -17,12 +17,12 @@ TEST(TransferPlan, ASmallObjectComesByMessageALargeOneByConnection) {
   d.pull(kOne, 1, kSmallObject);
   d.pull(kOne, 2, kSmallObject + 1);
   ASSERT_EQ(d.asks.size(), 2u);
-  EXPECT_EQ(d.asks[0].connection, 0u);
+  EXPECT_EQ(d.asks[0].connection, ConnectionId{});
   ASSERT_EQ(d.offers.size(), 1u);
   EXPECT_EQ(d.asks[1].connection, d.offers[0].connection);
   EXPECT_EQ(d.plan.expects(kOne, d.asks[0].transfer, kSmallObject), d.asks[0].pull);
-  EXPECT_EQ(d.plan.expects(kTwo, d.asks[0].transfer, kSmallObject), 0u);
-  EXPECT_EQ(d.plan.expects(kOne, d.asks[0].transfer, 5), 0u);
+  EXPECT_EQ(d.plan.expects(kTwo, d.asks[0].transfer, kSmallObject), PullId{});
+  EXPECT_EQ(d.plan.expects(kOne, d.asks[0].transfer, 5), PullId{});
   d.plan.arrived(kOne, d.asks[0].transfer, true, d.now);
   d.settle();
   d.plan.arrived(kOne, d.asks[0].transfer, true, d.now);  // the second report has no effect
@@ -330,9 +330,9 @@ class World {
  private:
   struct Connection {
     NodeId node;
-    std::vector<std::uint64_t> queue;  ///< numbers of pulls
-    std::uint64_t writing = 0;         ///< the pull whose memory is being written
-    bool serving = false;              ///< a pull is in the queue or being written
+    std::vector<PullId> queue;  ///< numbers of pulls
+    PullId writing;             ///< the pull whose memory is being written
+    bool serving = false;       ///< a pull is in the queue or being written
     bool broken = false;
   };
   struct NodeState {
@@ -397,7 +397,7 @@ class World {
     if (random_.chance(0.2) && !asked_.empty()) {  // its owner names some node
       const Plan::Ask& ask = asked_[random_.below(asked_.size())];
       const NodeId other{0, 1 + random_.below(4)};
-      const std::uint64_t pull = plan_.large(ask.node, ask.transfer);
+      const PullId pull = plan_.large(ask.node, ask.transfer);
       if (pull != 0 && !is_written(pull)) {
         expected_.erase(pull);
         plan_.elsewhere(ask.node, ask.transfer, other, now_);
@@ -424,12 +424,12 @@ class World {
     perform();
   }
 
-  void break_off(std::uint64_t number) {
+  void break_off(ConnectionId number) {
     Connection& c = connections_.at(number);
     if (std::exchange(c.broken, true)) return;
     after(delay(), [this, number] {
       const NodeId node = connections_.at(number).node;
-      const std::uint64_t pull = connections_.at(number).writing;
+      const PullId pull = connections_.at(number).writing;
       connections_.erase(number);
       if (pull != 0 && memory_.count(pull) != 0 && random_.chance(0.7)) {
         const auto at = parts_.find(pull);
@@ -441,7 +441,7 @@ class World {
     });
   }
 
-  void serve(std::uint64_t number) {
+  void serve(ConnectionId number) {
     const auto at = connections_.find(number);
     if (at == connections_.end() || at->second.broken) return;
     if (at->second.queue.empty()) {
@@ -453,7 +453,7 @@ class World {
       after(100ms, [this, number] { serve(number); });
       return;
     }
-    const std::uint64_t next = at->second.queue.front();
+    const PullId next = at->second.queue.front();
     at->second.queue.erase(at->second.queue.begin());
     if (expected_[next] != number) return serve(number);  // no longer requested here
     at->second.writing = next;
@@ -478,7 +478,7 @@ class World {
     const bool gone = random_.chance(0.05);
     const auto answer = [this, ask, gone] {
       if (gone) {
-        const std::uint64_t pull = plan_.large(ask.node, ask.transfer);
+        const PullId pull = plan_.large(ask.node, ask.transfer);
         if (pull != 0 && !is_written(pull)) expected_.erase(pull);
         plan_.refused(ask.node, ask.transfer, Error(Code::object_lost, "gone"), now_,
                       pull != 0 && is_written(pull));
@@ -506,7 +506,7 @@ class World {
     plan_.reserved(reserve.pull, now_);
   }
   void act(Plan::Offer& offer) { connections_[offer.connection].node = offer.node; }
-  bool is_written(std::uint64_t pull) const {
+  bool is_written(PullId pull) const {
     for (const auto& [number, c] : connections_)
       if (c.writing == pull) return true;
     return false;
@@ -541,7 +541,7 @@ class World {
     end(0, f.object, true);
     ++failed;
   }
-  void end(std::uint64_t pull, ObjectId id, bool wanted) {
+  void end(PullId pull, ObjectId id, bool wanted) {
     for (const auto& [number, c] : connections_)
       EXPECT_TRUE(pull == 0 || c.writing != pull) << "FETCH-2: sealed while it is written";
     EXPECT_EQ(wanted_[id], wanted ? 1 : 0) << "FETCH-1: an end that nobody waits for";
@@ -553,11 +553,11 @@ class World {
   Time now_ = kStart;
   bool full_ = false, calm_ = false;
   std::map<NodeId, NodeState> nodes_;
-  std::map<std::uint64_t, Connection> connections_;
+  std::map<ConnectionId, Connection> connections_;
   std::vector<Event> events_;
-  std::set<std::uint64_t> memory_;
-  std::map<std::uint64_t, std::uint64_t> sizes_, parts_;  ///< by pull
-  std::map<std::uint64_t, std::uint64_t> expected_;       ///< pull → connection
+  std::set<PullId> memory_;
+  std::map<PullId, std::uint64_t> sizes_, parts_;  ///< by pull
+  std::map<PullId, ConnectionId> expected_;        ///< pull → connection
   std::vector<Plan::Ask> asked_;
   std::map<ObjectId, int> wanted_;
 };

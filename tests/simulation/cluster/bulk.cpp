@@ -8,6 +8,9 @@
 namespace troupe::sim::cluster {
 
 using namespace std::chrono_literals;
+using agent::ConnectionId;
+using agent::PullId;
+using agent::TransferId;
 using agent::TransferPlan;
 
 void BulkMoves::pull(NodeId from, ObjectId object, std::uint64_t bytes, Time now) {
@@ -22,24 +25,24 @@ bool BulkMoves::on_message(NodeId from, const wire::PeerMessage& message, BlobVi
   if (const auto* request = std::get_if<wire::PullRequest>(&message)) {
     serve(from, *request);
   } else if (const auto* data = std::get_if<wire::PullData>(&message)) {
-    const std::uint64_t pull = plan_.expects(from, data->transfer, data->bytes);
+    const PullId pull = plan_.expects(from, TransferId::of(data->transfer), data->bytes);
     if (pull == 0) return true;
     std::uint64_t content = 0;
     if (payload.size() >= sizeof content) std::memcpy(&content, payload.data(), sizeof content);
     memory_[pull].content = content;
-    plan_.arrived(from, data->transfer, true, now);
+    plan_.arrived(from, TransferId::of(data->transfer), true, now);
   } else if (const auto* bulk = std::get_if<wire::PullOnBulk>(&message)) {
-    plan_.on_bulk(from, bulk->transfer, bulk->bytes, now);
+    plan_.on_bulk(from, TransferId::of(bulk->transfer), bulk->bytes, now);
   } else if (const auto* refused = std::get_if<wire::PullRefused>(&message)) {
     const Error why(*refused->error);
-    if (plan_.takes_off(from, refused->transfer, why))
-      take_off(plan_.large(from, refused->transfer));
-    plan_.refused(from, refused->transfer, why, now);
+    if (plan_.takes_off(from, TransferId::of(refused->transfer), why))
+      take_off(plan_.large(from, TransferId::of(refused->transfer)));
+    plan_.refused(from, TransferId::of(refused->transfer), why, now);
   } else if (const auto* other = std::get_if<wire::PullElsewhere>(&message)) {
-    take_off(plan_.large(from, other->transfer));
-    plan_.elsewhere(from, other->transfer, other->node, now);
+    take_off(plan_.large(from, TransferId::of(other->transfer)));
+    plan_.elsewhere(from, TransferId::of(other->transfer), other->node, now);
   } else if (const auto* offer = std::get_if<wire::BulkOffer>(&message)) {
-    serving_[from] = offer->connection_low;
+    serving_[from] = ConnectionId::of(offer->connection_low);
   } else {
     return false;
   }
@@ -137,11 +140,11 @@ void BulkMoves::on_packet(const Packet& packet, Time now) {
 }
 
 /// Takes in a piece of an object. A piece behind a gap counts once the gap is filled.
-void BulkMoves::on_piece(NodeId from, std::uint64_t connection, const Piece& piece, Time now) {
+void BulkMoves::on_piece(NodeId from, ConnectionId connection, const Piece& piece, Time now) {
   auto& expected = inbound_.at(connection).expected;
   const auto wanted = expected.find(piece.object);
   if (wanted == expected.end()) return;
-  const std::uint64_t pull = wanted->second;
+  const PullId pull = wanted->second;
   Memory& memory = memory_.at(pull);
   if (memory.connection != connection) return;
   truth_.check(memory.have == 0 || memory.stamp == piece.stamp,
@@ -170,7 +173,7 @@ void BulkMoves::node_died(NodeId node, bool for_ever, Time now) {
 void BulkMoves::on_tick(Time now) {
   if (now < next_deadline()) return;
   while (!ended_.empty() && ended_.begin()->first <= now) {
-    const std::uint64_t number = ended_.begin()->second;
+    const ConnectionId number = ended_.begin()->second;
     ended_.erase(ended_.begin());
     const auto found = inbound_.find(number);
     if (found == inbound_.end()) continue;
@@ -197,7 +200,7 @@ Time BulkMoves::next_deadline() const {
 }
 
 /// Removes a pull from its connection.
-void BulkMoves::take_off(std::uint64_t pull) {
+void BulkMoves::take_off(PullId pull) {
   const auto found = memory_.find(pull);
   if (found == memory_.end()) return;
   const auto inbound = inbound_.find(found->second.connection);
@@ -207,13 +210,13 @@ void BulkMoves::take_off(std::uint64_t pull) {
   keep_part(pull, found->second);
 }
 
-void BulkMoves::keep_part(std::uint64_t pull, Memory& memory) {
+void BulkMoves::keep_part(PullId pull, Memory& memory) {
   memory.connection = 0;
   memory.ahead.clear();
   plan_.kept(pull, memory.have, memory.stamp);
 }
 
-void BulkMoves::give_memory(std::uint64_t pull, std::uint64_t bytes, Time now) {
+void BulkMoves::give_memory(PullId pull, std::uint64_t bytes, Time now) {
   memory_[pull] = {.bytes = bytes};
   plan_.reserved(pull, now);
 }
@@ -235,7 +238,7 @@ void BulkMoves::run(Time now) {
       } else if (const auto* offer = std::get_if<TransferPlan::Offer>(&action)) {
         inbound_[offer->connection].node = offer->node;
         wire::BulkOffer message;
-        message.connection_low = offer->connection;
+        message.connection_low = offer->connection.value;
         message.host = "sim";
         message.port = 1;
         message.key = std::string(32, 'k');
@@ -250,7 +253,7 @@ void BulkMoves::run(Time now) {
           truth_.check(memory.have == ask->have, "another part is asked for than is missing");
         }
         out_.send_peer(ask->node,
-                       wire::PullRequest{ask->transfer, ask->object, ask->have, ask->stamp,
+                       wire::PullRequest{ask->transfer.value, ask->object, ask->have, ask->stamp,
                                          ask->without, ask->direct},
                        {});
       } else if (const auto* close = std::get_if<TransferPlan::Close>(&action)) {

@@ -59,12 +59,13 @@ class BulkMoves {
  private:
   struct Inbound {
     NodeId node;
-    std::map<ObjectId, std::uint64_t> expected;  ///< object → pull
+    std::map<ObjectId, agent::PullId> expected;  ///< object → pull
     std::optional<std::string> closing;
   };
   /// The received part of an object.
   struct Memory {
-    std::uint64_t bytes = 0, content = 0, connection = 0;
+    std::uint64_t bytes = 0, content = 0;
+    agent::ConnectionId connection;
     std::uint64_t have = 0, stamp = 0;
     std::map<std::uint64_t, std::uint64_t> ahead;  ///< offset → size of pieces behind a gap
   };
@@ -73,13 +74,13 @@ class BulkMoves {
     std::uint64_t offset = 0, size = 0, stamp = 0, content = 0;
   };
   void run(Time now);
-  void give_memory(std::uint64_t pull, std::uint64_t bytes, Time now);
+  void give_memory(agent::PullId pull, std::uint64_t bytes, Time now);
   void serve(NodeId from, const wire::PullRequest& request);
   bool sends_elsewhere(NodeId from, const wire::PullRequest& request, const Held& held,
                        std::uint64_t stamp);
-  void take_off(std::uint64_t pull);
-  void keep_part(std::uint64_t pull, Memory& memory);
-  void on_piece(NodeId from, std::uint64_t connection, const Piece& piece, Time now);
+  void take_off(agent::PullId pull);
+  void keep_part(agent::PullId pull, Memory& memory);
+  void on_piece(NodeId from, agent::ConnectionId connection, const Piece& piece, Time now);
 
   Out& out_;
   Store& store_;
@@ -90,12 +91,12 @@ class BulkMoves {
   bool small_;  ///< this schedule allows few transfers at a time
   agent::TransferPlan plan_;
   agent::Broadcast tree_;
-  std::map<std::uint64_t, Memory> memory_;      ///< by pull
+  std::map<agent::PullId, Memory> memory_;      ///< by pull
   std::map<Store::Key, std::uint64_t> copies_;  ///< by copy: the stamp of the bytes that it holds
-  std::map<std::uint64_t, Inbound> inbound_;
-  std::map<NodeId, std::uint64_t> serving_;  ///< the connection that it offered last
-  std::multimap<Time, std::uint64_t> ended_;
-  std::multimap<Time, std::pair<std::uint64_t, std::uint64_t>> late_;  ///< memory of a pull, bytes
+  std::map<agent::ConnectionId, Inbound> inbound_;
+  std::map<NodeId, agent::ConnectionId> serving_;  ///< the connection that it offered last
+  std::multimap<Time, agent::ConnectionId> ended_;
+  std::multimap<Time, std::pair<agent::PullId, std::uint64_t>> late_;  ///< memory of a pull, bytes
 };
 
 }  // namespace troupe::sim::cluster

@@ -7,6 +7,7 @@
 ///     truth.method_ended(spec, error);                        // at the caller
 #pragma once
 
+#include "troupe/runtime/agent/transfer_ids.hpp"
 #include "troupe/runtime/base/error.hpp"
 #include "troupe/runtime/base/ids.hpp"
 #include "troupe/runtime/base/random.hpp"
@@ -177,7 +178,7 @@ struct Truth {
   std::uint64_t node_deaths = 0, control_deaths = 0;
   /// Objects on their way over bulk connections, by receiving node and connection. A
   /// connection that is closed for its silence over one of them counts as broken by the network.
-  std::map<std::pair<NodeId, std::uint64_t>, std::set<ObjectId>> on_bulk;
+  std::map<std::pair<NodeId, agent::ConnectionId>, std::set<ObjectId>> on_bulk;
 
   void mark(Mark one) { ++marks[static_cast<std::size_t>(one)]; }
   void check(bool holds, const char* why) {

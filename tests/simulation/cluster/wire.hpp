@@ -8,6 +8,7 @@
 #pragma once
 
 #include "tests/simulation/kernel/trace.hpp"
+#include "troupe/runtime/agent/transfer_ids.hpp"
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/base/ids.hpp"
 #include "troupe/runtime/net/keys.hpp"
@@ -33,7 +34,9 @@ struct Packet {
   Kind kind = Kind::none;
   NodeId from, to;
   std::shared_ptr<const Blob> bytes;
-  std::uint64_t connection = 0, transfer = 0, content = 0;  ///< only for bulk
+  agent::ConnectionId connection;  ///< only for bulk, as are the next two
+  agent::TransferId transfer;
+  std::uint64_t content = 0;
 };
 
 inline void trace_into(Trace& trace, const Packet& packet) {
