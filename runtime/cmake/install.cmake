@@ -7,12 +7,12 @@ list(TRANSFORM TROUPE_PARTS PREPEND troupe_part_ OUTPUT_VARIABLE troupe_part_tar
 install(TARGETS troupe ${troupe_part_targets} EXPORT troupe-targets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
-# Installs headers under the paths by which they are included: "troupe/<room>/x.hpp". internal/ and seam/ stay private. Of
+# Installs headers under the paths by which they are included: "troupe/<room>/x.hpp". internal/ stays private. Of
 # runtime and objectstore only the top of the folder (with base/, detail/ and engine/engine.hpp) is for users; the folders
 # below are the implementation.
 foreach(room runtime objectstore actors kernels train tune)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/${room}/*.hpp)
-  list(FILTER headers EXCLUDE REGEX "/(internal|seam|plugin)/")
+  list(FILTER headers EXCLUDE REGEX "/(internal|plugin)/")
   if(room MATCHES "^(runtime|objectstore)$")
     list(FILTER headers INCLUDE REGEX "^${room}/((base|detail)/)?[^/]+$|^runtime/engine/engine\\.hpp$")
   endif()

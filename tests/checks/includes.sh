@@ -128,23 +128,6 @@ check_include() {
       offence "$file:$line: $what must not be seen outside .cpp and internal/ headers"
     fi
   fi
-  if [[ $target == */seam/* ]]; then
-    case $room in
-      train | tune | examples) offence "$file:$line: $room uses the public API only, not $what" ;;
-    esac
-    if [[ $file == *.hpp && $file != */internal/* && $file != */seam/* && $room != tests ]] && is_public "$file"; then
-      offence "$file:$line: $what is not installed, so an installed header cannot include it"
-    fi
-  fi
-}
-
-# Returns whether the install rules install this header.
-is_public() {
-  case $1 in
-    */internal/* | */seam/* | */plugin/*) return 1 ;;
-    runtime/base/* | runtime/detail/* | runtime/engine/engine.hpp | objectstore/detail/*) return 0 ;;
-    runtime/*/* | objectstore/*/*) return 1 ;;
-  esac
 }
 
 count=0

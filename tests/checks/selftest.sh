@@ -6,7 +6,7 @@ checks=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
-mkdir -p runtime/base runtime/internal runtime/seam objectstore actors kernels train tune examples tests
+mkdir -p runtime/base runtime/internal objectstore actors kernels train tune examples tests
 touch {runtime,objectstore,actors,kernels,train,tune}/CMakeLists.txt
 
 failures=0
@@ -53,15 +53,11 @@ header runtime/a.hpp '#include "a.hpp"'
 expect includes 'includes read'
 header runtime/a.hpp '#include "troupe/runtime/internal/b.hpp"'
 expect includes 'must not be seen outside'
-header runtime/a.hpp '#include "troupe/runtime/seam/b.hpp"'
-expect includes 'not installed'
 rm runtime/a.hpp
 header runtime/internal/b.hpp '#include <caf/all.hpp>'
 clean includes
 echo '#include "troupe/runtime/internal/b.hpp"' >train/a.cpp
 expect includes '^train/a.cpp:1: .* belongs to runtime alone'
-echo '#include "troupe/runtime/seam/b.hpp"' >train/a.cpp
-expect includes 'public API only'
 rm train/a.cpp runtime/internal/b.hpp
 header train/a.hpp '#include "troupe/runtime/detail/verbs.hpp"'
 expect includes '^train/a.hpp:3: train includes what users include'
