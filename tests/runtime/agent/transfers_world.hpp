@@ -178,7 +178,7 @@ struct Carried {
 };
 
 struct World {
-  explicit World(TransfersOptions options = {}, std::uint64_t arena = 512u << 20,
+  explicit World(const TransfersOptions& options = {}, std::uint64_t arena = 512u << 20,
                  std::size_t nodes = 2)
       : one(*this, NodeId{0, 1}, options, arena), two(*this, NodeId{0, 2}, options, arena) {
     for (std::size_t n = 3; n <= nodes; ++n)

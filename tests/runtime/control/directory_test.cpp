@@ -835,7 +835,7 @@ TEST_F(DirectoryTest, WhatNobodyHostsIsMadeAnewOnlyWhenEveryNodeHasSpokenOrDied)
 }
 
 TEST_F(DirectoryTest, TheDeadAreForgottenInOrder) {
-  actors.emplace(DirectoryOptions{2, 100ms}, 1);
+  actors.emplace(DirectoryOptions{.dead_kept = 2}, 1);
   for (std::uint64_t n = 1; n <= 3; ++n) {
     spawn(spec(n));
     run(actors->on_kill(actor_id(n), false, now));

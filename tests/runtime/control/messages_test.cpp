@@ -57,7 +57,9 @@ TEST(ControlMessages, ThoseOfEarlierBuildsAreRead) {
 
 TEST(ControlMessages, WhoSentOneDoesNotTravel) {
   const NodeId liar{1, 2};
-  const auto sent = [](ToControl message) { return decode_to_control(encode(message)).value(); };
+  const auto sent = [](const ToControl& message) {
+    return decode_to_control(encode(message)).value();
+  };
   EXPECT_FALSE(std::get<Heartbeat>(sent(Heartbeat{liar, 3, 4, 5})).node);
   EXPECT_FALSE(std::get<Leaving>(sent(Leaving{liar, 3})).node);
   EXPECT_FALSE(std::get<SpawnActor>(sent(SpawnActor{liar, 1, {}, false})).from);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace troupe::engine::internal::module_contents_test {
@@ -16,7 +17,7 @@ struct Module {
   dl_phdr_info info{};
 
   Module(const char* name, std::string with, std::string and_with)
-      : code(with), variables(and_with) {
+      : code(std::move(with)), variables(std::move(and_with)) {
     info.dlpi_name = name;
     add(code, PF_R | PF_X);
     add(variables, PF_R | PF_W);

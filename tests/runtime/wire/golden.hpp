@@ -94,7 +94,9 @@ void write_missing(const Codec<Message>& codec, const std::filesystem::path& fol
   for (std::size_t member = 0; member < std::variant_size_v<Message>; ++member) {
     const Message message = sample(codec, member, payload);
     const std::string name(codec.name(message));
-    const auto path = folder / (name + (version == "1" ? "" : "-" + version) + ".txt");
+    std::string file = name;
+    if (version != "1") file.append("-").append(version);
+    const auto path = folder / file.append(".txt");
     if (std::filesystem::exists(path)) continue;
     std::ofstream out(path);
     out << "# " << name << " of " << codec.schema << ", layout 1: a frame, and its members\n"

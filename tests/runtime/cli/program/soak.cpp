@@ -18,7 +18,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using troupe::Actor;
-using troupe::ActorDied;
 using troupe::Context;
 using troupe::Ref;
 using Bytes = std::vector<unsigned char>;
