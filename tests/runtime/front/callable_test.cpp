@@ -84,6 +84,7 @@ Ref<int> passes_on(Context& ctx, int n) {
 int holds_ref(Context& ctx, Ref<int> ref) {
   return ctx.get(ref) + 1;
 }
+// NOLINTNEXTLINE(performance-unnecessary-value-param): a form of function that users write
 int holds_refs(Context& ctx, std::vector<Ref<int>> refs) {
   int total = 0;
   for (int v : ctx.get(refs)) total += v;
