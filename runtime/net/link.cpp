@@ -76,7 +76,8 @@ Result<Frame> decode(BlobView bytes) {
   frame.kind = static_cast<FrameKind>(kind);
   frame.flags = take<std::uint8_t>(at);
   const auto size = take<std::uint32_t>(at);
-  if (size != bytes.size() - kFrameHeaderSize) return bad("a frame whose length is a lie");
+  if (size != bytes.size() - kFrameHeaderSize)
+    return bad("a frame whose length field does not match its size");
   frame.sequence = take<std::uint64_t>(at);
   frame.ack = take<std::uint64_t>(at);
   frame.epoch = take<std::uint64_t>(at);
@@ -178,7 +179,7 @@ Result<Ticket> Link::send(Blob payload, Time now, LinkOutput& out) {
     return Error(Code::invalid_argument,
                  "a message of " + std::to_string(payload.size()) + " bytes exceeds the limit of " +
                      std::to_string(kMaxPayloadSize) + "; send it as an object");
-  if (!can_send(payload.size()) || TROUPE_BUGGIFY(0.05))
+  if (!can_send(payload.size()) || TROUPE_BUGGIFY("link.refuse", 0.05))
     return Error(Code::overloaded, "the resend window of this peer is full (" +
                                        std::to_string(window_.size()) + " messages, " +
                                        std::to_string(window_used_) + " bytes unacknowledged)");
@@ -453,7 +454,7 @@ void Link::on_data(Frame& frame, Time now, LinkOutput& out) {
   out.deliver.push_back(std::move(message));
   deliver_in_order(out);
   ack_due_ = std::min(ack_due_, now + options_.ack_delay);
-  if (unacked_ >= options_.ack_every || TROUPE_BUGGIFY(0.1)) push_ack(out);
+  if (unacked_ >= options_.ack_every || TROUPE_BUGGIFY("link.ack_early", 0.1)) push_ack(out);
 }
 
 void Link::deliver_in_order(LinkOutput& out) {

@@ -348,11 +348,11 @@ TEST(KernelDeathTest, AnAbortPrintsTheSeed) {
 }
 
 TEST(Kernel, BuggifyAndMutantsAreOffOutsideASchedule) {
-  EXPECT_FALSE(TROUPE_BUGGIFY(1.0));
+  EXPECT_FALSE(TROUPE_BUGGIFY("kernel.example", 1.0));
   EXPECT_FALSE(TROUPE_MUTANT("kernel.example"));
   ScheduleScope scope(1, 1.0);
   MutantScope mutant("kernel.example");
-  EXPECT_TRUE(TROUPE_BUGGIFY(1.0));
+  EXPECT_TRUE(TROUPE_BUGGIFY("kernel.example", 1.0));
   EXPECT_TRUE(TROUPE_MUTANT("kernel.example"));
   EXPECT_FALSE(TROUPE_MUTANT("kernel.other"));
   EXPECT_TRUE(mutant.reached());

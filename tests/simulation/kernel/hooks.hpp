@@ -11,7 +11,6 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <string_view>
 
 namespace troupe::sim {
@@ -46,14 +45,13 @@ class ScheduleScope {
                  static_cast<unsigned long long>(current_->seed_),
                  static_cast<unsigned long long>(current_->seed_));
   }
-  /// Decides whether a TROUPE_BUGGIFY point fires. A hash of seed, file and line decides whether
-  /// the point is live in this schedule. A live point fires with the given probability.
-  static bool buggify(double probability, const char* file, int line) {
+  /// Decides whether a TROUPE_BUGGIFY point fires. A hash of seed and name decides whether the
+  /// point is live in this schedule. A live point fires with the given probability.
+  static bool buggify(const char* name, double probability) {
     ScheduleScope* s = current_;
     if (s == nullptr || s->live_points_ <= 0) return false;
-    const char* slash = std::strrchr(file, '/');
-    std::uint64_t point = s->seed_ + static_cast<std::uint64_t>(line);
-    for (const char* c = slash != nullptr ? slash + 1 : file; *c != 0; ++c)
+    std::uint64_t point = s->seed_;
+    for (const char* c = name; *c != 0; ++c)
       point = point * 1099511628211ULL + static_cast<unsigned char>(*c);
     if (Random(point).uniform() >= s->live_points_ || !s->random_.chance(probability)) return false;
     ++s->buggified_;
