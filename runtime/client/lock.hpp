@@ -18,7 +18,7 @@ class EngineLock {
   EngineLock(const EngineLock&) = delete;
   EngineLock& operator=(const EngineLock&) = delete;
   void lock() noexcept {
-    if (!take(std::memory_order_relaxed)) wait();
+    if (!take(std::memory_order_acquire, std::memory_order_relaxed)) wait();
     holder() = this;
   }
   /// A thread may publish work, try the lock, and leave the work to the holder if that fails. The
@@ -26,7 +26,7 @@ class EngineLock {
   /// so that with such stores and loads of the work one of the two threads sees the other. A release
   /// and a relaxed load would let both miss: a load may be ordered before an earlier release.
   bool try_lock() noexcept {
-    if (!take(std::memory_order_seq_cst)) return false;
+    if (!take(std::memory_order_seq_cst, std::memory_order_seq_cst)) return false;
     holder() = this;
     return true;
   }
@@ -39,9 +39,9 @@ class EngineLock {
 
  private:
   enum : std::uint32_t { kFree, kTaken, kWaitedFor };
-  bool take(std::memory_order on_failure) noexcept {
+  bool take(std::memory_order success, std::memory_order failure) noexcept {
     std::uint32_t free = kFree;
-    return state_.compare_exchange_strong(free, kTaken, std::memory_order_acquire, on_failure);
+    return state_.compare_exchange_strong(free, kTaken, success, failure);
   }
   /// Sleeps until it has the lock. It takes the lock as kWaitedFor, since other threads may still
   /// wait: the unlock then wakes one.
