@@ -44,7 +44,9 @@ class CopyPlan {
   bool over(ObjectId object);
   /// The next object that is due and may be written now; began() or skipped() must follow.
   std::optional<ObjectId> next(Time now);
+  /// Reports that the object is being written: `bytes` count against `at_once` until ended().
   void began(ObjectId object, std::uint64_t bytes);
+  /// Drops the wish, since nobody elsewhere holds the object now. wanted() may follow.
   void skipped(ObjectId object);
   /// Whether over() was called while the object is being written. Precondition: began().
   bool is_over(ObjectId object) const { return objects_.at(object).over; }

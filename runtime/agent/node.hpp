@@ -1,6 +1,6 @@
 /// The event loop of a node's agent, and what the agent keeps of each process of its node. The
-/// decisions are made by LeaseTable, ReferenceTable, ActorHost (with control's Directory behind it)
-/// and the store's Host. Node feeds them with messages and carries out what they decide.
+/// parts in agent/README.md make the decisions. Node feeds them with messages and carries out what
+/// they decide.
 ///
 /// A private node serves the one driver at the other end of a socket. A node of a cluster also has
 /// neighbours (RemoteTable, Network, Transfers), drivers and observers that connect to its local
@@ -8,7 +8,7 @@
 ///
 /// One thread runs the loop and makes no blocking call. It reads rings and the doorbell, sockets of
 /// processes, reports of zygotes, the network and timers. After each pass over everything that was
-/// ready, it settles the reference counts.
+/// ready, it settles the reference counts, unless the ring of an ending process is still unread.
 #pragma once
 
 #include "troupe/objectstore/shared_copies.hpp"

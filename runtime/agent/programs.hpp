@@ -3,7 +3,7 @@
 /// programs of local drivers to other nodes.
 ///
 ///     Programs programs(out, {.cache = folder});
-///     programs.describe(job, "/proc/4711/exe", "/home/me/app");   // → out.described(job, files)
+///     programs.describe(job, program, libraries, now);  // → out.described(job, files)
 ///     programs.want(record, now);                       // → out.program(job, Program or Error)
 ///     programs.on_message(from, message, payload, now); // ProgramRequest, ProgramData
 ///

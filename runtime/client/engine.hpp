@@ -3,6 +3,8 @@
 ///
 /// One lock guards everything, and user code never runs under it (RUN-1). The thread that leads
 /// the I/O loop handles messages. A value can be read without the lock once its entry is ready.
+/// The functions of detail::Engine may be called on any thread. Those for the worker's loop run on
+/// its thread unless they say otherwise.
 ///
 /// A peer may live on another node. The agent then carries the frames, and a location in memory
 /// means nothing to the peer; large values become objects of the agent and travel as references.
@@ -186,6 +188,7 @@ class ClientEngine final : public detail::Engine,
   /// Takes the results of a task that `runner` has run: one value for each result.
   void ended_here(Task& task, std::span<OutgoingValue> values) noexcept;
 
+  /// Ends an entry whose last handle is gone. Any thread, also one that holds the lock.
   void release(Entry* entry) noexcept;
   /// True in a fork of the process that the engine belongs to. The engine must not be used there.
   bool in_fork() const noexcept { return mark_.in_fork(); }

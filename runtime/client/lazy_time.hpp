@@ -11,7 +11,7 @@
 
 namespace troupe::client {
 
-/// Returns the same time at each call.
+/// Returns the same time at each call. Not for several threads: the first call writes.
 class LazyTime {
  public:
   LazyTime(Time at) noexcept : at_(at) {}

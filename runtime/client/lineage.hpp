@@ -97,6 +97,7 @@ class Lineage {
   /// Parks an entry whose last handle is gone. Returns false when no kept call needs it; then the
   /// caller frees it, after forget().
   bool park(Entry& entry);
+  /// Ends the link from an entry, which is about to be deleted, to its call.
   void forget(Entry& entry);
   /// Returns a new handle of a parked or live entry. Returns an empty one when the entry's
   /// release is under way.
@@ -111,6 +112,7 @@ class Lineage {
     std::uint32_t index = 0;
     ObjectId recompute_target;  ///< the object that it was forwarded to; empty: none yet
   };
+  /// Returns the result that others hold under this id, or nullptr.
   Away* away(ObjectId object);
 
   /// Fills `order` with the calls that must run again for the results of `wanted`, arguments

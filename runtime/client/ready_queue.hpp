@@ -32,6 +32,7 @@ class ReadyQueue {
   T* behind(std::size_t others) const noexcept {
     return others < next_ - first_ ? at_[others] : nullptr;
   }
+  /// Precondition: the task is not in the queue; also of push_front().
   void push_back(T& task) {
     at_.push_back(&task);
     task.*kPlace = next_++;
@@ -42,6 +43,7 @@ class ReadyQueue {
     task.*kPlace = --first_;
     ++count_;
   }
+  /// Precondition: not empty.
   void pop_front() {
     at_.pop_front();
     ++first_;

@@ -37,6 +37,8 @@ inline void end_if_fork(const ClientEngine& engine, int code) {
     end_fork(code);
 }
 
+/// One run of a task or method. It keeps references: engine, arguments and `sink` outlive it. Its
+/// destructor clears the arguments. `self`: the actor's instance; null for a task.
 class Run final : public detail::Invocation {
  public:
   Run(ClientEngine& engine, Arguments& arguments, void* self, bool restarted,

@@ -3,8 +3,8 @@
 ///
 ///     Directory actors({}, store_epoch);
 ///     auto out = actors.on_spawn(request, now);          // PlaceActor once it is durable
-///     out = actors.on_placed(id, incarnation, node, node_epoch);     // StartActor to its agent
-///     out = actors.on_started(id, incarnation, node, node_epoch, worker);   // ActorUpdate to all
+///     out = actors.on_placed(id, incarnation, node, node_epoch);     // StartActorAt to its agent
+///     out = actors.on_started(id, incarnation, node, node_epoch, worker);  // ActorUpdateTo, to all
 ///     out = actors.on_node_dead(node, node_epoch, why, now);         // restarts what it had
 ///
 /// States: placing (PlaceActor is out, then StartActorAt) -> alive -> restarting (placing again, or

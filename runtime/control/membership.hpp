@@ -6,8 +6,9 @@
 ///     timer.set(members.next_tick());                   // on_tick(now) drives every deadline
 ///
 /// A node's way. It registers and gets an epoch, which is durable first. It sends a heartbeat every
-/// second. It is suspect after 3 s of silence and dead after 10 s. Death is for ever: the node's
-/// record is deleted, epochs only grow, and a message with another epoch is answered by Fence.
+/// second. It is suspect after 3 s of silence. After 10 s control may declare it dead, under the
+/// conditions below; after 65 s it does. Death is for ever: the node's record is deleted, epochs
+/// only grow, and a message with another epoch is answered by Fence.
 ///
 /// A process may be declared dead before it has heard its epoch: control dies in between, and the
 /// next control waits for the process in vain. Such a process still registers with epoch 0. Control

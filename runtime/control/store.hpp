@@ -18,7 +18,8 @@
 /// a lost tail, a lost middle, a stale or foreign copy of a file, and a flipped bit. The digest is
 /// the sum of the entries' hashes (incremental multiset hashing, Clarke et al. 2003).
 ///
-/// Not thread-safe; commit() and open() block on the disk, so they belong on a thread of their own.
+/// Not thread-safe. All functions that read or write the medium block on the disk; commit() and
+/// open() belong on a thread of their own.
 #pragma once
 
 #include "troupe/runtime/base/ids.hpp"
@@ -120,6 +121,8 @@ struct Recovery {
   bool mark_repaired = false;        ///< one of the two slots was unreadable
 };
 
+/// Which commits a nearly full disk still takes. essential: down to `floor`, so that deaths and
+/// fences are written. ordinary: refused below `low_water`.
 enum class Need : std::uint8_t { ordinary, essential };
 
 class Store {
