@@ -607,8 +607,10 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
 }
 
 bool ClientEngine::has_lost_agent() {
-  const Guard lock = guard();
-  return agent_lost_;
+  Guard lock = guard();
+  const bool lost = agent_lost_;
+  unlock_and_collect(lock);
+  return lost;
 }
 
 void ClientEngine::finish_sends() {

@@ -69,7 +69,7 @@ void ClientEngine::attach_store(const wire::StoreTables& tables, std::vector<Fd>
           const std::lock_guard lock(unpins->mutex);
           unpins->list.push_back({process, slot});
         }
-        unpins->any.store(true, std::memory_order_release);
+        unpins->any.store(true, std::memory_order_seq_cst);  // see EngineLock::try_lock()
         // ~ClientEngine() clears `engine`, then waits until `telling` is 0. Sequentially
         // consistent: either this thread sees no engine, or the destructor sees this thread.
         unpins->telling.fetch_add(1, std::memory_order_seq_cst);

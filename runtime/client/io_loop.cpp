@@ -186,6 +186,18 @@ void IoLoop::assist() {
   if (followers_ > 0) changed_.notify_all();
 }
 
+/// The lock of a follower while it waits.
+struct IoLoop::Following {
+  IoLoop& loop;
+  Guard& guard;
+
+  void lock() { guard.lock(); }
+  void unlock() {
+    guard.unlock();
+    loop.wake_for_leftovers();
+  }
+};
+
 bool IoLoop::wait(Guard& guard, const std::function<bool()>& done, Time deadline, Time now) {
   for (;;) {
     if (done()) return true;
@@ -194,7 +206,8 @@ bool IoLoop::wait(Guard& guard, const std::function<bool()>& done, Time deadline
     if (!leading_) return lead(guard, done, deadline, now);
     if (now >= deadline) return false;
     ++followers_;
-    changed_.wait_for(guard, std::min<Duration>(deadline - now, 1h));
+    Following following{*this, guard};
+    changed_.wait_for(following, std::min<Duration>(deadline - now, 1h));
     --followers_;
     now = waited_until_ = steady_now();
   }
@@ -228,9 +241,10 @@ bool IoLoop::lead(Guard& guard, const std::function<bool()>& done, Time deadline
     const bool sleeps = !pending && bell_.prepare_sleep();
     spun_once = !pending && !sleeps;
     // The flags are checked after the announcement. A thread that sets one then nudges the
-    // doorbell, so either this thread sees the flag or that one sees the announcement.
+    // doorbell, so either this thread sees the flag or that one sees the announcement. The same
+    // holds for work that other threads left (wake_for_leftovers()).
     const bool rung = sleeps && !stopping_.load(std::memory_order_seq_cst) &&
-                      !called_.load(std::memory_order_seq_cst) &&
+                      !called_.load(std::memory_order_seq_cst) && !host_.has_leftovers() &&
                       sleep_until(leader_wait_set_, std::min(timer, deadline));
     // Without a ring nobody took our announcement back.
     if (sleeps && !rung) bell_.finish_sleep();
@@ -272,6 +286,7 @@ void IoLoop::io_loop() {
       const bool deep = leading_ && now - led_since_ >= kHandOver;
       io_idle_.store(deep, std::memory_order_seq_cst);
       guard.unlock();
+      if (deep) wake_for_leftovers();  // in other cases this thread looks again in 1 ms
       pollfd entry{kick_.get(), POLLIN, 0};
       const timespec tick{0, 1'000'000};
       // A leader kicks this thread when it leaves wait() and io_idle_ is set.

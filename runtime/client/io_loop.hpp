@@ -103,7 +103,13 @@ class IoLoop {
     Fd set;
     bool writes = false;  ///< also wake when the socket can be written
   };
+  struct Following;
   void io_loop();
+  /// Wakes the leader when another thread has left work, since this thread had the lock. Called
+  /// after an unlock by a thread that does not do that work itself.
+  void wake_for_leftovers() noexcept {
+    if (host_.has_leftovers()) bell_.nudge();
+  }
   bool lead(Guard& guard, const std::function<bool()>& done, Time deadline, Time now);
   WaitSet make_wait_set() const;
   void watch_socket(WaitSet& wait_set, int operation, bool writes) const;

@@ -93,9 +93,11 @@ TEST_F(IoLoopPeers, WhoWatchesOnePeerHearsTheOtherAndOutlivesBoth) {
 struct Clock : IoLoop::Host {
   Fd socket{eventfd(0, EFD_CLOEXEC)};
   Time timer = Time::max();
-  bool rang = false;
+  bool rang = false, collected = false;
+  std::atomic<bool> leftovers{false};
 
   Time drain(Time now) override {
+    collected |= leftovers.exchange(false);
     if (now >= timer) {
       rang = true;
       timer = Time::max();
@@ -106,7 +108,7 @@ struct Clock : IoLoop::Host {
   int socket_fd() const override { return socket.get(); }
   bool wants_write() const override { return false; }
   void socket_ready() noexcept override {}
-  bool has_leftovers() const noexcept override { return false; }
+  bool has_leftovers() const noexcept override { return leftovers; }
   bool watch_peer() noexcept override { return false; }
   bool drain_watched(Time) override { return false; }
 };
@@ -163,6 +165,30 @@ TEST(IoLoopTest, ATimerThatIsSetLaterEndsTheSleepOfWhoeverLeads) {
     set_timer();
     ASSERT_TRUE(leads.get()) << "a thread that waits";
   }
+  io_loop.stop();
+}
+
+TEST(IoLoopTest, WorkThatIsLeftToAFollowerWakesTheLeader) {
+  EngineLock lock;
+  ring::Doorbell bell = ring::Doorbell::create().value();
+  Clock clock;
+  IoLoop io_loop(clock, bell, lock);
+  io_loop.start();
+  const auto waits = [&] {
+    Guard guard(lock);
+    const Time begun = steady_now();
+    return io_loop.wait(
+               guard, [&] { return clock.collected; }, begun + 20s) &&
+           steady_now() < begun + 10s;
+  };
+  auto leads = std::async(std::launch::async, waits);
+  for (const Time end = steady_now() + 10s; bell.slept_on() < 0 && steady_now() < end;)
+    std::this_thread::yield();
+  // A third thread fails to take the lock from the follower, so it leaves its work.
+  clock.leftovers = true;
+  auto follows = std::async(std::launch::async, waits);
+  EXPECT_TRUE(leads.get());
+  EXPECT_TRUE(follows.get());
   io_loop.stop();
 }
 
