@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A planted bug must fit the present code: each patch applies, changes one unit, and has a row in
-# tests/simulation/mutants/README.md that says when the simulator finds it.
+# A planted bug must fit the present code: each patch applies, changes one unit, and its first line names the seed at which
+# the simulator finds it.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 folder=tests/simulation/mutants
@@ -10,7 +10,7 @@ for patch in "$folder"/*.patch; do
   count=$((count + 1))
   why=$(git apply --check "$patch" 2>&1) || offence "$patch:1: does not apply: ${why%%$'\n'*}"
   [[ $(grep -c '^+++ ' "$patch") == 1 ]] || offence "$patch:1: a mutant is a mistake in one unit"
-  name=$(basename "$patch" .patch)
-  grep -qF "\`$name\`" tests/simulation/mutants/README.md || offence "$patch:1: mutants/README.md does not say when it is found"
+  head -n 1 "$patch" | grep -qE '^Seed: ([0-9]+|rare)$' ||
+    offence "$patch:1: the first line is no 'Seed: N'; ./dev simulate --mutants --record NAME writes it"
 done
 finish "$count mutants"

@@ -116,9 +116,10 @@ rm runtime/a.hpp
 
 mkdir -p tests/simulation/mutants
 printf 'int a;\nint b;\n' >runtime/core.cpp
-printf -- '--- a/runtime/core.cpp\n+++ b/runtime/core.cpp\n@@ -1,2 +1,1 @@\n int a;\n-int b;\n' >tests/simulation/mutants/core_b.patch
-echo '`core_b`' >tests/simulation/mutants/README.md
+printf -- 'Seed: 7\n--- a/runtime/core.cpp\n+++ b/runtime/core.cpp\n@@ -1,2 +1,1 @@\n int a;\n-int b;\n' >tests/simulation/mutants/core_b.patch
 clean mutants
+sed -i 1d tests/simulation/mutants/core_b.patch
+expect mutants '^tests/simulation/mutants/core_b.patch:1: the first line is no'
 echo 'int a, c;' >runtime/core.cpp
 expect mutants '^tests/simulation/mutants/core_b.patch:1: does not apply'
 

@@ -4,6 +4,7 @@
     ./dev simulate --mutants                      # all mutants, with a table at the end
     ./dev simulate --mutants calls_out_of_order   # one
     ./dev simulate --mutants --unit-tests         # also says which of them the unit tests find
+    ./dev simulate --mutants --record             # also writes the seed of each at the head of its patch
 
 A patch is one small mistake in one unit of one core. Only that unit is compiled, in the way of the build folder. Its object
 is linked before the archive with the correct one, in a folder of the mutant in the build folder. Nothing else changes, in
@@ -143,6 +144,12 @@ def find(name, options, build):
     return (int(found[1]), found[2] + took, unit) if found else (0, "MISSED" + took, unit)
 
 
+def record(patch, seed):
+    text = patch.read_text()
+    if not text.startswith("Seed: rare"):
+        patch.write_text(re.sub(r"^(Seed: .*\n)?", f"Seed: {seed}\n", text, count=1))
+
+
 def main():
     parser = argparse.ArgumentParser(prog="./dev simulate --mutants")
     parser.add_argument("names", nargs="*", help="without .patch; default: all")
@@ -150,6 +157,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=2000, help="within which it must be found")
     parser.add_argument("--from", dest="first", type=int, default=1)
     parser.add_argument("--search", action="store_true", help="from the first seed on, whatever the patches say")
+    parser.add_argument("--record", action="store_true", help="write the seeds at the heads of the patches")
     parser.add_argument("--unit-tests", action="store_true", help="run the unit tests with each, too")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
@@ -162,6 +170,8 @@ def main():
             name, (seed, why, unit) = under_way[done], done.result()
             seen[name] = seed
             missed += [name] if seed and unit == "unit tests miss it" else []
+            if options.record and seed:
+                record(HERE / f"{name}.patch", seed)
             print(f"{name:40} {f'seed {seed}' if seed else '':12} {why} {unit}", flush=True)
     print("\n| Seed | Found at that seed |\n|---|---|")
     for seed in sorted(set(seen.values()), key=lambda n: (n == 0, n)):
