@@ -113,7 +113,17 @@ struct Clock : IoLoop::Host {
   bool drain_watched(Time) override { return false; }
 };
 
-TEST(IoLoopTest, AnOverdueTimerIsTheIoThreadsWhoeverAssists) {
+struct IoLoopTest : ::testing::Test {
+  EngineLock lock;
+  ring::Doorbell bell = ring::Doorbell::create().value();
+  Clock clock;
+  IoLoop io_loop{clock, bell, lock};
+
+  IoLoopTest() { io_loop.start(); }
+  ~IoLoopTest() override { io_loop.stop(); }
+};
+
+TEST_F(IoLoopTest, AnOverdueTimerIsTheIoThreadsWhoeverAssists) {
   constexpr Duration kLongAgo = 1s, kNow{0}, kInASecond = -1s;
   EXPECT_TRUE(IoLoop::left_to_others(false, true, kLongAgo, kInASecond));
   EXPECT_TRUE(IoLoop::left_to_others(false, true, kLongAgo, Time{} - Time::max()));
@@ -124,12 +134,7 @@ TEST(IoLoopTest, AnOverdueTimerIsTheIoThreadsWhoeverAssists) {
   EXPECT_FALSE(IoLoop::left_to_others(false, false, kLongAgo, kInASecond));
 }
 
-TEST(IoLoopTest, ATimerThatIsSetLaterEndsTheSleepOfWhoeverLeads) {
-  EngineLock lock;
-  ring::Doorbell bell = ring::Doorbell::create().value();
-  Clock clock;
-  IoLoop io_loop(clock, bell, lock);
-  io_loop.start();
+TEST_F(IoLoopTest, ATimerThatIsSetLaterEndsTheSleepOfWhoeverLeads) {
   std::mt19937 random(7);
   const auto set_timer = [&] {
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 4000));  // the varied time
@@ -165,15 +170,9 @@ TEST(IoLoopTest, ATimerThatIsSetLaterEndsTheSleepOfWhoeverLeads) {
     set_timer();
     ASSERT_TRUE(leads.get()) << "a thread that waits";
   }
-  io_loop.stop();
 }
 
-TEST(IoLoopTest, WorkThatIsLeftToAFollowerWakesTheLeader) {
-  EngineLock lock;
-  ring::Doorbell bell = ring::Doorbell::create().value();
-  Clock clock;
-  IoLoop io_loop(clock, bell, lock);
-  io_loop.start();
+TEST_F(IoLoopTest, WorkThatIsLeftToAFollowerWakesTheLeader) {
   const auto waits = [&] {
     Guard guard(lock);
     const Time begun = steady_now();
@@ -184,12 +183,12 @@ TEST(IoLoopTest, WorkThatIsLeftToAFollowerWakesTheLeader) {
   auto leads = std::async(std::launch::async, waits);
   for (const Time end = steady_now() + 10s; bell.slept_on() < 0 && steady_now() < end;)
     std::this_thread::yield();
+  EXPECT_GE(bell.slept_on(), 0) << "the leader has to sleep before work is left";
   // A third thread fails to take the lock from the follower, so it leaves its work.
   clock.leftovers = true;
   auto follows = std::async(std::launch::async, waits);
   EXPECT_TRUE(leads.get());
   EXPECT_TRUE(follows.get());
-  io_loop.stop();
 }
 
 }  // namespace
