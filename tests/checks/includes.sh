@@ -6,135 +6,161 @@
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 # The rooms that each room may include. Every room may include runtime/base.
-declare -A below=(
-  [base]=''
-  [objectstore]='objectstore'
-  [kernels]='kernels'
-  [runtime]='runtime objectstore'
-  [cli]='cli train kernels actors runtime objectstore'
-  [actors]='actors kernels runtime objectstore'
-  [train]='train kernels actors runtime objectstore'
-  [tune]='tune train actors runtime objectstore'
-  [examples]='train tune kernels actors runtime objectstore'
-  [tests]='tests cli train tune kernels actors runtime objectstore'
-)
-third_party='^<(caf|capnp|kj|rocksdb|boost|spdlog|fmt|nlohmann|toml\+\+|CLI|openssl|gtest|gmock|rapidcheck|benchmark)/|^<(zmq|nccl|cublas|cuda|cudnn|xxhash|lz4|zstd|rapidcheck|cblas|dnnl)[a-zA-Z_0-9]*(\.h|\.hpp)?>|\.capnp\.h[">]$'
+below='base:
+objectstore: objectstore
+kernels: kernels
+runtime: runtime objectstore
+cli: cli train kernels actors runtime objectstore
+actors: actors kernels runtime objectstore
+train: train kernels actors runtime objectstore
+tune: tune train actors runtime objectstore
+examples: train tune kernels actors runtime objectstore
+tests: tests cli train tune kernels actors runtime objectstore'
 
 # The layers of runtime/, from below. A folder may include folders with lower numbers, and of its own layer only those in
 # `beside`.
-declare -A layer=(
-  [base]=0 [ring]=1 [wire]=1 [net]=1 [os]=2 [engine]=3 [scheduling]=4 [front]=5 [detail]=5 [client]=6 [control]=6 [agent]=7
-  [boot]=8 [cli]=9
-)
-declare -A beside=([detail]=front [front]=detail)
-
-# folder_of PATH: prints the layer's folder of a file of runtime/, and nothing for other files
-folder_of() {
-  local rest=${1#runtime/}
-  [[ $1 == runtime/* ]] || return 0
-  if [[ $rest == */* ]]; then echo "${rest%%/*}"; else echo front; fi
-}
-
-check_layers() {
-  local file=$1 line=$2 target=$3 from to
-  from=$(folder_of "$file")
-  to=$(folder_of "$target")
-  [[ -n $from && -n $to && $from != "$to" && $target != runtime/troupe.hpp && $file != runtime/troupe.hpp ]] || return 0
-  if [[ -z ${layer[$from]:-} || -z ${layer[$to]:-} ]]; then
-    offence "$file:$line: runtime/$from or runtime/$to has no layer in tests/checks/includes.sh"
-  elif ((layer[$to] >= layer[$from])) && [[ ${beside[$from]:-} != "$to" ]]; then
-    offence "$file:$line: runtime/$from may not include runtime/$to, which stands above it or beside it"
-  fi
-}
+layers='base=0 ring=1 wire=1 net=1 os=2 engine=3 scheduling=4 front=5 detail=5 client=6 control=6 agent=7 boot=8 cli=9'
+beside='detail=front front=detail'
 
 # Rooms that use the other rooms as a user does: only public headers, and no name of `detail` or of another room's
 # `internal`.
-strangers=' kernels actors train tune examples '
+strangers='kernels actors train tune examples'
 # The namespace of a room's code below troupe, where it differs from the room's name.
-declare -A namespace_of=([actors]=collective)
+namespaces='actors=collective'
 
-check_stranger() {
-  local file=$1 line=$2 target=$3 room=${1%%/*}
-  [[ $strangers == *" $room "* && $target != "$room"/* ]] || return 0
-  case $target in
-    runtime/base/* | objectstore/objectstore.hpp) ;;
-    runtime/*/* | objectstore/* | */detail/*)
-      offence "$file:$line: $room includes what users include of other rooms, not \"troupe/$target\"" ;;
-  esac
-}
+export below layers beside strangers namespaces
+while read -r line; do
+  if [[ $line == *:* ]]; then offence "$line"; else count=$line; fi
+done < <(sources hpp cpp cu cuh | awk '
+  # Splits pairs "name=value" into an array.
+  function pairs(text, array,    i, n, words, at) {
+    n = split(text, words, " ")
+    for (i = 1; i <= n; ++i) {
+      at = index(words[i], "=")
+      array[substr(words[i], 1, at - 1)] = substr(words[i], at + 1)
+    }
+  }
+  function starts(text, prefix) { return substr(text, 1, length(prefix)) == prefix }
+  function first_folder(path) { return index(path, "/") ? substr(path, 1, index(path, "/") - 1) : path }
+  function room_of(path) {
+    if (starts(path, "runtime/base/")) return "base"
+    if (starts(path, "runtime/cli/")) return "cli"
+    return first_folder(path)
+  }
+  # Returns the layer of a file of runtime/, and nothing for other files.
+  function layer_of(path) {
+    if (!starts(path, "runtime/")) return ""
+    path = substr(path, 9)
+    return index(path, "/") ? first_folder(path) : "front"
+  }
+  function offence(file, line, sentence) { printf "%s:%s: %s\n", file, line, sentence }
 
-# Finds names that are private to other rooms. A private name that a public header declares can be used without an
-# include.
-check_names() {
-  local room own names file line what
-  for room in $strangers; do
-    [[ -d $room ]] || continue
-    own=${namespace_of[$room]:-$room}
-    names='\btroupe::detail::|\b(collective|kernels|train|tune|objectstore|client|agent|control)::internal::'
-    # In a room without a `detail` of its own, an unqualified `detail` is the runtime's.
-    grep -rqE "^namespace troupe::$own::detail" "$room" || names+='|(^|[^:A-Za-z_0-9])detail::'
-    while IFS=: read -r file line what; do
-      what=$(grep -oE "$names" <<<"${what%%//*}" | head -1) || continue
-      [[ $what != *"$own"::internal:: ]] || continue
-      offence "$file:$line: ${what#[^a-z]} is private to another room"
-    done < <(grep -rnE --include='*.hpp' --include='*.cpp' --include='*.cu' --include='*.cuh' "$names" "$room" || true)
-  done
-}
+  function check_layers(file, line, target,    from, to) {
+    from = layer_of(file)
+    to = layer_of(target)
+    if (from == "" || to == "" || from == to || target == umbrella || file == umbrella) return
+    if (!(from in layer) || !(to in layer))
+      offence(file, line, "runtime/" from " or runtime/" to " has no layer in tests/checks/includes.sh")
+    else if (layer[to] + 0 >= layer[from] + 0 && beside[from] != to)
+      offence(file, line, "runtime/" from " may not include runtime/" to ", which stands above it or beside it")
+  }
+  function check_stranger(file, line, target,    folder) {
+    folder = first_folder(file)
+    if (!(folder in stranger) || starts(target, folder "/")) return
+    if (starts(target, "runtime/base/") || target == "objectstore/objectstore.hpp") return
+    if (target ~ /^runtime\/.*\// || starts(target, "objectstore/") || target ~ /\/detail\//)
+      offence(file, line, folder " includes what users include of other rooms, not \"troupe/" target "\"")
+  }
+  function check_internal(file, line, what, target, tested,    package) {
+    package = substr(target, 1, index(target, "/internal/"))
+    # The messages of control are frames of the same form and are encoded by the same code.
+    if (package == "runtime/wire/" && starts(file, "runtime/control/")) package = "runtime/control/"
+    if (tested) return
+    if (!starts(file, package))
+      offence(file, line, what " belongs to " substr(package, 1, length(package) - 1) " alone")
+    else if (file ~ /\.hpp$/ && file !~ /\/internal\//)
+      offence(file, line, what " must not be seen outside .cpp and internal/ headers")
+  }
+  function check_include(file, line, what,    room, target, target_room) {
+    room = room_of(file)
+    if (what ~ third_party || what ~ third_party_header || what ~ /\.capnp\.h[">]$/) {
+      if (file ~ /\.hpp$/ && file !~ /\/internal\// && !starts(file, "tests/"))
+        offence(file, line, "third-party header " what " outside a .cpp or an internal/ header")
+      return
+    }
+    if (what !~ /^"/) return
+    target = substr(what, 2, length(what) - 2)
+    if (!starts(target, "troupe/")) {
+      if (file ~ /\.hpp$/ && room != "tests" && room != "examples")
+        offence(file, line, what ": includes read \"troupe/<room>/x.hpp\"")
+      return
+    }
+    target = substr(target, 8)
+    if (!index(target, "/")) target = "runtime/" target
+    target_room = room_of(target)
+    check_layers(file, line, target)
+    check_stranger(file, line, target)
+    # Only the umbrella header includes every room.
+    if (file != umbrella && target_room != "base" && !((room, target_room) in allowed))
+      offence(file, line, room " may not include " target_room " (" what ")")
+    if (target == umbrella && room !~ /^(examples|tests|tune|train)$/)
+      offence(file, line, "the umbrella is for users of the library")
+    if (index(target, "/internal/")) check_internal(file, line, what, target, room == "tests")
+  }
 
-room_of() {
-  case $1 in
-    runtime/base/*) echo base ;;
-    runtime/cli/*) echo cli ;;
-    *) echo "${1%%/*}" ;;
-  esac
-}
+  # Finds a name that is private to another room. A private name that a public header declares can be used without an
+  # include. In a room without a `detail` of its own, an unqualified `detail` is that of the runtime.
+  function check_name(file, line, text,    room, own, names) {
+    room = first_folder(file)
+    own = room in namespace ? namespace[room] : room
+    names = "(^|[^A-Za-z_0-9])(troupe::detail::|(collective|kernels|train|tune|objectstore|client|agent|control)::internal::)"
+    if (!(room in own_detail)) names = names "|(^|[^:A-Za-z_0-9])detail::"
+    if (!match(text, names)) return
+    text = substr(text, RSTART, RLENGTH)
+    sub(/^[^a-z]/, "", text)
+    if (text != own "::internal::") offence(file, line, text " is private to another room")
+  }
 
-check_include() {
-  local file=$1 line=$2 what=$3 room target target_room package
-  room=$(room_of "$file")
-  if [[ $what =~ $third_party ]]; then
-    if [[ $file == *.hpp && $file != */internal/* && $file != tests/* ]]; then
-      offence "$file:$line: third-party header $what outside a .cpp or an internal/ header"
-    fi
-    return
-  fi
-  [[ $what == '"'* ]] || return 0
-  target=${what//\"/}
-  if [[ $target != troupe/* ]]; then
-    if [[ $file == *.hpp && $room != tests && $room != examples ]]; then
-      offence "$file:$line: $what: includes read \"troupe/<room>/x.hpp\""
-    fi
-    return
-  fi
-  target=${target#troupe/}
-  [[ $target == */* ]] || target=runtime/$target
-  target_room=$(room_of "$target")
-  check_layers "$file" "$line" "$target"
-  check_stranger "$file" "$line" "$target"
-  # Only the umbrella header includes every room.
-  if [[ $file != runtime/troupe.hpp && $target_room != base && " ${below[$room]} " != *" $target_room "* ]]; then
-    offence "$file:$line: $room may not include $target_room ($what)"
-  fi
-  if [[ $target == runtime/troupe.hpp && $room != examples && $room != tests && $room != tune && $room != train ]]; then
-    offence "$file:$line: the umbrella is for users of the library"
-  fi
-  if [[ $target == */internal/* ]]; then
-    package=${target%%/internal/*}/
-    # Control's messages are frames of the same form and are encoded by the same code.
-    [[ $package != runtime/wire/ || $file != runtime/control/* ]] || package=runtime/control/
-    if [[ $room != tests && $file != "$package"* ]]; then
-      offence "$file:$line: $what belongs to ${package%/} alone"
-    elif [[ $file == *.hpp && $file != */internal/* && $room != tests ]]; then
-      offence "$file:$line: $what must not be seen outside .cpp and internal/ headers"
-    fi
-  fi
-}
+  BEGIN {
+    umbrella = "runtime/troupe.hpp"
+    third_party = "^<(caf|capnp|kj|rocksdb|boost|spdlog|fmt|nlohmann|toml[+][+]|CLI|openssl|gtest|gmock|rapidcheck|benchmark)/"
+    third_party_header = "^<(zmq|nccl|cublas|cuda|cudnn|xxhash|lz4|zstd|rapidcheck|cblas|dnnl)[a-zA-Z_0-9]*(\\.h|\\.hpp)?>"
+    pairs(ENVIRON["layers"], layer)
+    pairs(ENVIRON["beside"], beside)
+    pairs(ENVIRON["namespaces"], namespace)
+    n = split(ENVIRON["strangers"], words, " ")
+    for (i = 1; i <= n; ++i) stranger[words[i]]
+    rows = split(ENVIRON["below"], row, "\n")
+    for (r = 1; r <= rows; ++r) {
+      n = split(row[r], words, ":? +|:$")
+      for (i = 2; i <= n; ++i) allowed[words[1], words[i]]
+    }
 
-count=0
-while IFS=: read -r file line what; do
-  check_include "$file" "$line" "$what"
-  count=$((count + 1))
-done < <(sources hpp cpp cu cuh | tr '\n' '\0' | xargs -0 -r grep -HnoE '^[[:space:]]*#[[:space:]]*include[[:space:]]*("[^"]+"|<[^>]+>)' |
-  sed -E 's/^([^:]*:[0-9]+:)[[:space:]]*#[[:space:]]*include[[:space:]]*/\1/')
-check_names
+    while ((getline file) > 0) {
+      room = first_folder(file)
+      own = room in namespace ? namespace[room] : room
+      for (number = 1; (getline line < file) > 0; ++number) {
+        if (index(line, "include") && line ~ /^[[:space:]]*#[[:space:]]*include[[:space:]]*("[^"]+"|<[^>]+>)/) {
+          ++includes
+          what = line
+          sub(/^[[:space:]]*#[[:space:]]*include[[:space:]]*/, "", what)
+          match(what, /^("[^"]+"|<[^>]+>)/)
+          check_include(file, number, substr(what, 1, RLENGTH))
+        }
+        if (room in stranger && index(line, "::")) {
+          if (starts(line, "namespace troupe::" own "::detail")) own_detail[room]
+          sub(/\/\/.*/, "", line)
+          if (line ~ /(detail|internal)::/) {
+            ++candidates
+            name_file[candidates] = file
+            name_line[candidates] = number
+            name_text[candidates] = line
+          }
+        }
+      }
+      close(file)
+    }
+    for (i = 1; i <= candidates; ++i) check_name(name_file[i], name_line[i], name_text[i])
+    print includes + 0
+  }')
 finish "$count includes"
