@@ -10,10 +10,10 @@ mkdir -p runtime/base runtime/internal objectstore actors kernels train tune exa
 touch {runtime,objectstore,actors,kernels,train,tune}/CMakeLists.txt
 
 failures=0
-# expect CHECK PATTERN: requires that the check fails and that a line of its output matches.
+# expect CHECK PATTERN [ARGUMENT...]: requires that the check fails and that a line of its output matches.
 expect() {
   local output
-  if output=$("$checks/$1.sh" 2>&1); then
+  if output=$("$checks/$1.sh" "${@:3}" 2>&1); then
     echo "$1 passed, but should have said: $2"
     failures=$((failures + 1))
   elif ! grep -qE -- "$2" <<<"$output"; then
@@ -23,7 +23,7 @@ expect() {
 }
 clean() {
   local output
-  if ! output=$("$checks/$1.sh" 2>&1); then
+  if ! output=$("$checks/$1.sh" "${@:2}" 2>&1); then
     printf '%s objects to a clean tree:\n%s\n' "$1" "$output"
     failures=$((failures + 1))
   fi
@@ -75,7 +75,7 @@ header tune/a.hpp '#include "troupe/train/detail/b.hpp"'
 expect includes '^tune/a.hpp:3: tune includes what users include'
 header tune/a.hpp 'namespace troupe::tune::detail {' 'inline int a = detail::b();'
 clean includes
-rm train/a.hpp tune/a.hpp
+rm objectstore/a.hpp train/a.hpp tune/a.hpp
 
 header runtime/a.hpp '#include <vector>' 'using Line = std::vector<int>;'
 header runtime/internal/b.hpp '#include "troupe/runtime/a.hpp"'
@@ -86,6 +86,19 @@ expect standard '^runtime/a.cpp:3: nobody includes <algorithm>'
 sed -i 's,vector>,deque>,' runtime/a.hpp
 expect standard '^runtime/a.cpp:2: nobody includes <vector>'
 rm runtime/a.hpp runtime/a.cpp runtime/internal/b.hpp
+
+mkdir -p build/include runtime/cmake
+ln -s "$work" build/include/troupe
+echo 'set(headers <cstdint>)' >runtime/cmake/rooms.cmake
+compile=(g++ build/include build/checks/headers env)
+header runtime/base/b.hpp 'using Number = int;'
+header runtime/a.hpp '#include "troupe/runtime/base/b.hpp"' 'inline Number a = 1;'
+clean headers "${compile[@]}"
+header runtime/a.hpp 'inline Number a = 1;'
+expect headers '^runtime/a.hpp:1: does not compile alone' "${compile[@]}"
+header runtime/a.hpp 'inline int a(int b) { return 1; }'
+expect headers 'runtime/a.hpp:3:.*unused parameter' "${compile[@]}"
+rm -r build runtime/cmake runtime/a.hpp runtime/base/b.hpp
 
 comment='Leases: a plain state machine.'
 header runtime/core.hpp '#include <unordered_map>' 'struct S { std::unordered_map<int, long> table_; };'
