@@ -208,5 +208,18 @@ archive attic 'int attic;'
 expect_links 'the room attic has no layer'
 rm -r build
 
+# command OPTION...: a build with one command line.
+command() {
+  mkdir -p build
+  printf '[\n{\n  "directory": "/b",\n  "command": "g++ %s -c /b/a.cpp",\n  "file": "%s/a.cpp"\n}\n]\n' "$*" "$work" >build/compile_commands.json
+}
+command -I/b/include -DA=1/2 -DB='\\\"http://a/b\\\"' -DC=include/a
+clean commands build
+command -DA=1 -DB='\\\"/b/a\\\"'
+expect commands '^a.cpp: -DB="/b/a": a definition holds an absolute path' build
+command -DA=/b
+expect commands '^a.cpp: -DA=/b: ' build
+rm -r build
+
 [[ $failures == 0 ]] || { echo "$failures failures"; exit 1; }
 echo 'each check finds what it is for'
