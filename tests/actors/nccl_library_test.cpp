@@ -1,4 +1,5 @@
 // Tests how NCCL is found, with libraries that only look like it.
+#include "tests/paths.hpp"
 #include "troupe/actors/collective/nccl/internal/library.hpp"
 
 #include <gtest/gtest.h>
@@ -85,14 +86,14 @@ TEST(NcclLibrary, TheLoadersComesFirstThenTheToolkitsThenPips) {
 }
 
 TEST(NcclLibrary, TheFirstThatLoadsIsTaken) {
-  const Library nccl = open_library({"/no/such/libnccl.so.2", FAKE_NCCL, FAKE_NCCL_OLD});
-  EXPECT_EQ(nccl.path, FAKE_NCCL);
+  const Library nccl = open_library({"/no/such/libnccl.so.2", paths::fake_nccl(), paths::fake_nccl_old()});
+  EXPECT_EQ(nccl.path, paths::fake_nccl());
   EXPECT_EQ(nccl.version, 22809);
   EXPECT_EQ(version_text(nccl.version), "2.28.9");
 }
 
 TEST(NcclLibrary, AnErrorHasTheWordsOfTheLibrary) {
-  const Library nccl = open_library({FAKE_NCCL});
+  const Library nccl = open_library({paths::fake_nccl()});
   EXPECT_NO_THROW(nccl.check(0, "ncclGroupEnd"));
   try {
     nccl.check(nccl.group_end(), "ncclGroupEnd");
@@ -103,12 +104,12 @@ TEST(NcclLibrary, AnErrorHasTheWordsOfTheLibrary) {
 }
 
 TEST(NcclLibrary, AnotherVersionIsRefusedWithWhatIsNeeded) {
-  const std::string why = refusal({FAKE_NCCL_OLD, FAKE_NCCL});
+  const std::string why = refusal({paths::fake_nccl_old(), paths::fake_nccl()});
   EXPECT_NE(why.find(" is NCCL 2.10.3; troupe needs 2.19.3 or later"), std::string::npos) << why;
 }
 
 TEST(NcclLibrary, ALibraryThatLacksAFunctionIsRefusedByItsName) {
-  const std::string why = refusal({FAKE_NCCL_PART});
+  const std::string why = refusal({paths::fake_nccl_part()});
   EXPECT_NE(why.find("it has no ncclRecv"), std::string::npos) << why;
 }
 

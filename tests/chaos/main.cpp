@@ -1,6 +1,7 @@
 // The chaos program: real clusters under load and faults of every kind. See `chaos --help`.
 #include "tests/chaos/chaos.hpp"
 #include "tests/chaos/load.hpp"
+#include "tests/paths.hpp"
 
 #include <unistd.h>
 #include <algorithm>
@@ -105,8 +106,8 @@ int main(int argc, char** argv) {
   }
   chaos::Options options = options_of(argc, argv);
   options.program = own_path();
-  options.command = CHAOS_COMMAND;
-  options.shim = CHAOS_SHIM;
+  options.command = paths::command();
+  options.shim = paths::chaos_shim();
   std::signal(SIGPIPE, [](int) {});  // unlike SIG_IGN, not inherited by children
   chaos::adopt_orphans();
   chaos::Chaos chaos(std::move(options));

@@ -4,6 +4,7 @@
 
 #include "tests/device/fake_nccl.hpp"
 #include "tests/device/host_device.hpp"
+#include "tests/paths.hpp"
 #include "troupe/actors/collective/nccl/internal/communicator.hpp"
 
 #include <dlfcn.h>
@@ -19,7 +20,7 @@ namespace troupe::collective {
 using Group = std::vector<std::unique_ptr<Communicator>>;
 
 inline const nccl::Library& fake_nccl_library() {
-  static const nccl::Library library = nccl::open_library({FAKE_NCCL_RANKS});
+  static const nccl::Library library = nccl::open_library({paths::fake_nccl_ranks()});
   return library;
 }
 /// Returns the functions that control the library.

@@ -4,7 +4,7 @@
 //     Engine engine(golden::model(), layout, mesh, device, golden::optimizer());
 //     engine.initialize(1);
 //     engine.restore(golden::start(engine.snapshot()));
-//     const golden::Text text(TROUPE_GOLDEN);
+//     const golden::Text text(paths::golden());
 //     golden::Share share = text.share(step, dp_rank, layout.dp, layout.micro);
 //     engine.step(share.micros()).loss;                         // golden::kLosses[step]
 #pragma once

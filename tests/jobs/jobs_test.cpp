@@ -1,5 +1,6 @@
 // Tests jobs that share a cluster of real processes: drivers that come and go, the objects and
 // actors that outlive them, those that do not, and how programs reach the nodes.
+#include "tests/paths.hpp"
 #include "tests/runtime/cli/clusters.hpp"
 
 #include <dirent.h>
@@ -127,7 +128,7 @@ class Jobs : public testing::Test {
 
 TEST_F(Jobs, TwoDriversAtOnceDoNotSeeEachOthersWorkersAndActors) {
   start(2, 2);
-  Driver a({TROUPE_PROGRAM}), b({TROUPE_PROGRAM});
+  Driver a({paths::jobs_program()}), b({paths::jobs_program()});
   EXPECT_EQ(a.ask("spawn mine 10 0 0 0"), "10");
   const auto of_a = a.ask_where("spread 24 2"), of_b = b.ask_where("spread 24 2");
   EXPECT_GE(of_a.size(), 2u);
@@ -145,14 +146,14 @@ TEST_F(Jobs, TwoDriversAtOnceDoNotSeeEachOthersWorkersAndActors) {
 TEST_F(Jobs, ADetachedActorOutlivesItsDriver) {
   start(2, 2);
   {
-    Driver maker({TROUPE_PROGRAM});
+    Driver maker({paths::jobs_program()});
     EXPECT_EQ(maker.ask("spawn tally 40 1 0 1"), "40");
     EXPECT_EQ(maker.ask("add tally 1"), "41");
     maker.ask_where("spread 12");  // starts workers of the job that must end with it
     EXPECT_EQ(maker.end(0), 0);
   }
   EXPECT_TRUE(eventually([&] { return count_named(cluster, "troupe-worker") == 1; }, 5s));
-  Driver other({TROUPE_PROGRAM});
+  Driver other({paths::jobs_program()});
   EXPECT_EQ(other.ask("add tally 1"), "42") << "its state is kept";
   const int pid = std::stoi(other.ask("pid tally"));
   ASSERT_GT(pid, 1);
@@ -168,12 +169,12 @@ TEST_F(Jobs, ADetachedActorOutlivesItsDriver) {
 TEST_F(Jobs, WhatADetachedActorKeepsOutlivesTheDriverThatMadeIt) {
   start(2, 2);
   for (const int signal : {0, SIGKILL}) {
-    Driver maker({TROUPE_PROGRAM});
+    Driver maker({paths::jobs_program()});
     EXPECT_EQ(maker.ask("shelve shelf" + std::to_string(signal)), "kept");
     maker.end(signal);
   }
   EXPECT_TRUE(eventually([&] { return count_named(cluster, "troupe-worker") == 2; }, 5s));
-  Driver other({TROUPE_PROGRAM});
+  Driver other({paths::jobs_program()});
   EXPECT_EQ(other.ask("shelved shelf0"), "300000");
   EXPECT_EQ(other.ask("shelved shelf" + std::to_string(SIGKILL)), "300000");
 }
@@ -181,7 +182,7 @@ TEST_F(Jobs, WhatADetachedActorKeepsOutlivesTheDriverThatMadeIt) {
 TEST_F(Jobs, ADetachedObjectOutlivesItsDriverAndControlUntilItIsForgotten) {
   start(2, 2);
   for (const int signal : {0, SIGKILL}) {
-    Driver maker({TROUPE_PROGRAM});
+    Driver maker({paths::jobs_program()});
     EXPECT_EQ(maker.ask("detach parts" + std::to_string(signal) + " 7"), "detached");
     maker.end(signal);
   }
@@ -190,7 +191,7 @@ TEST_F(Jobs, ADetachedObjectOutlivesItsDriverAndControlUntilItIsForgotten) {
   collect(cluster["launcher"], found);
   ASSERT_EQ(found.count("(troupe-control)"), 1u);
   ::kill(found.find("(troupe-control)")->second, SIGKILL);
-  Driver other({TROUPE_PROGRAM});
+  Driver other({paths::jobs_program()});
   EXPECT_EQ(other.ask("found parts0"), "300007") << "with what it names, however deep";
   EXPECT_EQ(other.ask("found parts" + std::to_string(SIGKILL)), "300007");
   EXPECT_EQ(other.ask("found nothing"), "none");
@@ -224,18 +225,18 @@ TEST_F(Jobs, ADetachedObjectOutlivesItsDriverAndControlUntilItIsForgotten) {
 TEST_F(Jobs, ADetachedActorWhoseDriverEndsWhileItStartsLivesOn) {
   start(3, 1);
   for (int i = 0; i < 3; ++i) {
-    Driver maker({TROUPE_PROGRAM});
+    Driver maker({paths::jobs_program()});
     const std::string text = "spawn quick" + std::to_string(i) + " 5 1 0 0";
     EXPECT_EQ(maker.ask(text), "5");
     maker.end(i == 0 ? 0 : SIGKILL);
   }
-  Driver other({TROUPE_PROGRAM});
+  Driver other({paths::jobs_program()});
   for (int i = 0; i < 3; ++i) EXPECT_EQ(other.ask("add quick" + std::to_string(i) + " 1"), "6");
 }
 
 TEST_F(Jobs, GetIfExistsMakesOneActorForTwoDrivers) {
   start(2, 2);
-  Driver a({TROUPE_PROGRAM}), b({TROUPE_PROGRAM});
+  Driver a({paths::jobs_program()}), b({paths::jobs_program()});
   EXPECT_EQ(a.ask("spawn one 7 0 1 0"), "7");
   EXPECT_EQ(b.ask("spawn one 9 0 1 0"), "7");
   EXPECT_EQ(b.ask("add one 1"), "8");
@@ -246,7 +247,7 @@ TEST_F(Jobs, GetIfExistsMakesOneActorForTwoDrivers) {
 TEST_F(Jobs, AKilledDriverLeavesNothing) {
   start(3, 1);
   for (int round = 0; round < 3; ++round) {
-    Driver driver({TROUPE_PROGRAM});
+    Driver driver({paths::jobs_program()});
     EXPECT_EQ(driver.ask("spawn held 1 0 0 3"), "1");
     EXPECT_EQ(places(driver.ask_where("spread 24 3")).size(), 3u);
     EXPECT_EQ(driver.ask("store 10"), "30");
@@ -275,7 +276,7 @@ TEST_F(Jobs, AKilledDriverLeavesNothing) {
 TEST_F(Jobs, TheActorsOfADriverEndBeforeItsJobAlsoWhenItIsKilled) {
   start(3, 1);
   for (const int signal : {0, SIGKILL}) {
-    Driver driver({TROUPE_PROGRAM});
+    Driver driver({paths::jobs_program()});
     const auto file = [&](int i) { return (folder / ("log" + std::to_string(i))).string(); };
     for (int i = 0; i < 4; ++i) {
       const int pid = std::stoi(driver.ask("log " + file(i)));
@@ -299,10 +300,10 @@ TEST_F(Jobs, TheActorsOfADriverEndBeforeItsJobAlsoWhenItIsKilled) {
 
 TEST_F(Jobs, AProgramThatEndsBeforeRunFailsItsOwnJobOnly) {
   start(2, 1);
-  Driver good({TROUPE_PROGRAM});
+  Driver good({paths::jobs_program()});
   EXPECT_EQ(places(good.ask_where("spread 12 2")).size(), 2u);
   {
-    Driver early({TROUPE_PROGRAM, "early"});
+    Driver early({paths::jobs_program(), "early"});
     const std::string answer = early.ask("spread 4");
     EXPECT_TRUE(says(answer, "error unavailable") && says(answer, "zygote")) << answer;
     EXPECT_EQ(places(good.ask_where("spread 12 2")).size(), 2u) << "the other job goes on";
@@ -312,7 +313,7 @@ TEST_F(Jobs, AProgramThatEndsBeforeRunFailsItsOwnJobOnly) {
 
 TEST_F(Jobs, AKilledZygoteIsStartedAgain) {
   start(2, 1);
-  Driver driver({TROUPE_PROGRAM});
+  Driver driver({paths::jobs_program()});
   EXPECT_EQ(places(driver.ask_where("spread 12 2")).size(), 2u);
   std::multimap<std::string, int> found;
   for (const json& node : cluster["nodes"]) collect(node["pid"], found);
@@ -329,7 +330,7 @@ TEST_F(Jobs, AKilledZygoteIsStartedAgain) {
 /// Only the zygote could report on a worker that was ordered and never forked.
 TEST_F(Jobs, AnActorWhoseWorkerAKilledZygoteHadNotForkedStartsAllTheSame) {
   start(1, 2);
-  Driver driver({TROUPE_PROGRAM});
+  Driver driver({paths::jobs_program()});
   EXPECT_EQ(driver.ask_where("spread 1 1").size(), 1u);
   std::multimap<std::string, int> found;
   for (const json& node : cluster["nodes"]) collect(node["pid"], found);
@@ -354,8 +355,8 @@ TEST_F(Jobs, WorkersHaveTheSignalsThatTheirDriverWasStartedWith) {
     std::signal(SIGUSR2, SIG_DFL);
     std::signal(SIGPIPE, SIG_IGN);
     const std::string count = std::to_string(nodes);
-    Driver odd({TROUPE_PROGRAM, "signals", "11000", "2"});
-    Driver plain({TROUPE_PROGRAM, "signals", "0", "0"});
+    Driver odd({paths::jobs_program(), "signals", "11000", "2"});
+    Driver plain({paths::jobs_program(), "signals", "0", "0"});
     std::string calls = std::to_string(4 * nodes);
     calls += " ";
     calls += count;
@@ -381,8 +382,8 @@ TEST_F(Jobs, AProgramThatNoOtherNodeHasIsShipped) {
   start(2, 1);
   const fs::path home = folder / "home";
   fs::create_directories(home);
-  fs::copy_file(TROUPE_PROGRAM, home / "program");
-  fs::copy_file(TROUPE_OWN_LIBRARY, home / fs::path(TROUPE_OWN_LIBRARY).filename());
+  fs::copy_file(paths::jobs_program(), home / "program");
+  fs::copy_file(paths::jobs_library(), home / fs::path(paths::jobs_library()).filename());
   setenv("LD_LIBRARY_PATH", home.c_str(), 1);
   Driver driver({home / "program"});
   unsetenv("LD_LIBRARY_PATH");

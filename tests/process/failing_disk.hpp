@@ -1,6 +1,8 @@
 /// Makes the disks fail under the nodes that a test starts.
 #pragma once
 
+#include "tests/paths.hpp"
+
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -15,7 +17,7 @@ class FailingDisk {
     std::string names = std::filesystem::temp_directory_path();
     const std::string name = names;
     for (int i = 1; i < folders; ++i) names += ':' + name;
-    ::setenv("LD_PRELOAD", CHAOS_SHIM, 1);
+    ::setenv("LD_PRELOAD", paths::chaos_shim(), 1);
     ::setenv("CHAOS_DISK", how, 1);
     ::setenv("TROUPE_SPILL", names.c_str(), 1);
     ::setenv("TROUPE_SPILL_PATIENCE_MS", "300", 1);
@@ -28,5 +30,5 @@ class FailingDisk {
   }
   /// Returns whether this build can preload the shim. A sanitizer must be loaded first itself, so
   /// its builds cannot.
-  static bool can_be() { return !std::string(CHAOS_SHIM).empty(); }
+  static bool can_be() { return !std::string(paths::chaos_shim()).empty(); }
 };

@@ -60,7 +60,7 @@ def is_new(plugin):
     return plugin.exists() and plugin.stat().st_mtime > max(path.stat().st_mtime for path in sources)
 
 
-def build(folder, include, cuda):
+def build(folder, include, cuda, launcher):
     plugin = folder / "libtroupe_cuda.so"
     if is_new(plugin):
         return plugin
@@ -71,7 +71,7 @@ def build(folder, include, cuda):
     objects = [folder / (source.stem + ".o") for source in sources]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         jobs = [
-            pool.submit(subprocess.run, ["g++", *flags, "-c", str(source), "-o", str(target)], check=True)
+            pool.submit(subprocess.run, [*launcher, "g++", *flags, "-c", str(source), "-o", str(target)], check=True)
             for source, target in zip(sources, objects)
         ]
         for job in jobs:
@@ -90,6 +90,7 @@ def main():
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--filter", default="*Cuda*")
     parser.add_argument("--cuda", default="/usr/local/cuda")
+    parser.add_argument("--launcher", action="append", default=[], help="what starts the compiler, such as a cache")
     parser.add_argument("--then", nargs=argparse.REMAINDER, default=[])
     options = parser.parse_args()
     if not pathlib.Path(options.cuda, "include", "cuda_runtime.h").exists():
@@ -97,7 +98,7 @@ def main():
         return 77
     folder = options.build.resolve() / "emulator"
     folder.mkdir(exist_ok=True)
-    plugin = build(folder, options.build.resolve() / "include", options.cuda)
+    plugin = build(folder, options.build.resolve() / "include", options.cuda, options.launcher)
     environment = os.environ | {"LD_LIBRARY_PATH": str(folder), "TROUPE_CUDA_PLUGIN": str(plugin)}
     commands = [options.then] if options.then else []
     if options.filter:

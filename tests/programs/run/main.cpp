@@ -91,6 +91,7 @@ class Script {
               << ")\n"
               << "set_tests_properties([=[programs." << name << "]=] PROPERTIES LABELS process"
               << " SKIP_RETURN_CODE 77 TIMEOUT " << std::lround(seconds * patience() + 20)
+              << (arguments.rfind("--together", 0) == 0 ? " PROCESSORS 4" : "")
               << (row_of(disabled_, name).empty() ? "" : " DISABLED TRUE") << ")\n";
   }
   std::string runner_;

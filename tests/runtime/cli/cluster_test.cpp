@@ -1,6 +1,7 @@
 // Tests the command and programs on real clusters: they start, join, query and end, and nothing
 // is left.
 #include "tests/leeway.hpp"
+#include "tests/paths.hpp"
 #include "tests/runtime/cli/clusters.hpp"
 
 #include "troupe/runtime/os/cluster_file.hpp"
@@ -32,15 +33,15 @@ int free_port() {
 }
 
 TEST_F(Clusters, UpServesUntilCtrlC) {
-  Child up({TROUPE_COMMAND, "up", "--nodes", "3", "--cpus", "1", "--memory", "64MiB", "--json"});
+  Child up({paths::command(), "up", "--nodes", "3", "--cpus", "1", "--memory", "64MiB", "--json"});
   const json cluster = json::parse(up.read_until("\n}\n"), nullptr, false);
   ASSERT_EQ(cluster["nodes"].size(), 3u);
-  const Outcome sum = troupe_command({"run", TROUPE_PROGRAM, "sum", "200"});
+  const Outcome sum = troupe_command({"run", paths::cli_program(), "sum", "200"});
   EXPECT_EQ(sum.code, 0) << sum.err;
   EXPECT_EQ(sum.out, "2646700\n");
   EXPECT_TRUE(says(sum.err, "joined cluster " + cluster["cluster"].get<std::string>().substr(0, 8)))
       << sum.err;
-  const Outcome spread = troupe_command({"run", TROUPE_PROGRAM, "nodes"});
+  const Outcome spread = troupe_command({"run", paths::cli_program(), "nodes"});
   EXPECT_EQ(spread.code, 0) << spread.err;
   EXPECT_EQ(spread.out, "3\n") << "work goes to every node";
   EXPECT_EQ(up.finish(SIGINT), 0);
@@ -87,13 +88,13 @@ TEST_F(Clusters, AnObserverThatDoesNotOnlyInquireIsCutOffAlone) {
     EXPECT_TRUE(
         eventually([&] { return socket.receive(packet).kind == os::Received::Kind::closed; }));
   }
-  EXPECT_EQ(troupe_command({"run", TROUPE_PROGRAM, "sum", "200"}).out, "2646700\n");
+  EXPECT_EQ(troupe_command({"run", paths::cli_program(), "sum", "200"}).out, "2646700\n");
 }
 
 TEST_F(Clusters, JobsAndActorsAreListedWhileTheyLiveAndTheProgramsCodeIsOurs) {
   const json cluster = start({"--nodes", "2", "--cpus", "2"});
   {
-    Child program({TROUPE_COMMAND, "run", TROUPE_PROGRAM, "hold"});
+    Child program({paths::command(), "run", paths::cli_program(), "hold"});
     EXPECT_TRUE(says(program.read_until("7\n"), "7\n"));
     const json actors = ask({"list", "actors"});
     ASSERT_EQ(actors.size(), 1u) << actors;
@@ -108,8 +109,8 @@ TEST_F(Clusters, JobsAndActorsAreListedWhileTheyLiveAndTheProgramsCodeIsOurs) {
   EXPECT_TRUE(eventually([&] { return ask({"list", "jobs"})[0]["state"] == "finished"; }));
   EXPECT_TRUE(eventually([&] { return ask({"status"})["actors"].empty(); }))
       << "an actor of a job ends with it";
-  EXPECT_EQ(troupe_command({"run", TROUPE_PROGRAM, "exit", "9"}).code, 9);
-  EXPECT_EQ(troupe_command({"run", TROUPE_PROGRAM, "nonsense"}).code, 1);
+  EXPECT_EQ(troupe_command({"run", paths::cli_program(), "exit", "9"}).code, 9);
+  EXPECT_EQ(troupe_command({"run", paths::cli_program(), "nonsense"}).code, 1);
   EXPECT_TRUE(eventually([&] {
     int failed = 0;
     for (const json& job : ask({"list", "jobs"})) failed += job["state"] == "failed" ? 1 : 0;
@@ -120,7 +121,7 @@ TEST_F(Clusters, JobsAndActorsAreListedWhileTheyLiveAndTheProgramsCodeIsOurs) {
 
 TEST_F(Clusters, StatusSaysWhyAnActorDoesNotLive) {
   const json cluster = start({"--nodes", "2", "--cpus", "1"});
-  Child program({TROUPE_COMMAND, "run", TROUPE_PROGRAM, "crash"});
+  Child program({paths::command(), "run", paths::cli_program(), "crash"});
   ASSERT_TRUE(says(program.read_until("spawned\n"), "spawned\n"));
   const std::string why = "life, which ended in its constructor with: exited with code 3; next";
   EXPECT_TRUE(eventually([&] { return says(troupe_command({"status"}).out, why); }));
@@ -131,7 +132,7 @@ TEST_F(Clusters, StatusSaysWhyAnActorDoesNotLive) {
 
 TEST_F(Clusters, MemoryAndObjectsAreShownWithWhoHoldsThem) {
   const json cluster = start({"--nodes", "2", "--cpus", "1"});
-  Child program({TROUPE_COMMAND, "run", TROUPE_PROGRAM, "keep"});
+  Child program({paths::command(), "run", paths::cli_program(), "keep"});
   ASSERT_TRUE(says(program.read_until("80\n"), "80\n"));
   const json memory = ask({"memory", "--leak-after", "0"});
   ASSERT_EQ(memory["nodes"].size(), 2u) << memory;
@@ -190,7 +191,7 @@ TEST_F(Clusters, MemoryAndObjectsAreShownWithWhoHoldsThem) {
 
 TEST_F(Clusters, AnObjectIsListedWhereverItsBytesAreUntilNobodyHoldsIt) {
   start({"--nodes", "3", "--cpus", "1"});
-  Child program({TROUPE_COMMAND, "run", TROUPE_PROGRAM, "spread"});
+  Child program({paths::command(), "run", paths::cli_program(), "spread"});
   ASSERT_TRUE(says(program.read_until("everywhere\n"), "everywhere\n"));
   std::map<std::string, std::set<std::string>> nodes_of;
   for (const json& object : ask({"list", "objects"})) {
@@ -208,7 +209,7 @@ TEST_F(Clusters, AnObjectIsListedWhereverItsBytesAreUntilNobodyHoldsIt) {
 }
 
 TEST_F(Clusters, ADeadControlAndADeadNodeDoNotEndTheCluster) {
-  Child up({TROUPE_COMMAND, "up", "--nodes", "3", "--cpus", "1", "--memory", "64MiB", "--json"});
+  Child up({paths::command(), "up", "--nodes", "3", "--cpus", "1", "--memory", "64MiB", "--json"});
   const json cluster = json::parse(up.read_until("\n}\n"), nullptr, false);
   ASSERT_EQ(cluster["nodes"].size(), 3u);
   ::kill(cluster["control"]["pid"], SIGKILL);
@@ -217,7 +218,7 @@ TEST_F(Clusters, ADeadControlAndADeadNodeDoNotEndTheCluster) {
     const Outcome nodes = troupe_command({"list", "nodes", "--json"});
     return nodes.code == 0 && json::parse(nodes.out).size() == 2;
   })) << "control comes back and declares the node dead";
-  const Outcome sum = troupe_command({"run", TROUPE_PROGRAM, "sum", "50"});
+  const Outcome sum = troupe_command({"run", paths::cli_program(), "sum", "50"});
   EXPECT_EQ(sum.out, "40425\n") << sum.err;
   EXPECT_EQ(up.finish(SIGTERM), 0);
   expect_ended(cluster);
@@ -238,11 +239,11 @@ TEST_F(Clusters, ADriverOnAHostWithoutANodeBringsADoorThatRunsNothing) {
   const json head = start({"--nodes", "2", "--cpus", "1"});
   const std::string token = head["join_tokens"][0];
   const Outcome nodes =
-      command({TROUPE_PROGRAM, "nodes"}, {{"TROUPE_ADDRESS", token}, {"XDG_RUNTIME_DIR", ""}});
+      command({paths::cli_program(), "nodes"}, {{"TROUPE_ADDRESS", token}, {"XDG_RUNTIME_DIR", ""}});
   EXPECT_EQ(nodes.out, "2\n") << "the tasks run on the two nodes, not on the door\n" << nodes.err;
   EXPECT_FALSE(says(nodes.err, token)) << "a secret is not printed";
   EXPECT_TRUE(eventually([&] { return ask({"list", "nodes"}).size() == 2; })) << "the door goes";
-  const Outcome again = command({TROUPE_PROGRAM, "sum", "5"}, {{"TROUPE_ADDRESS", token}});
+  const Outcome again = command({paths::cli_program(), "sum", "5"}, {{"TROUPE_ADDRESS", token}});
   EXPECT_EQ(again.code, 1) << "each token is worth one node";
   EXPECT_FALSE(says(again.err, token)) << again.err;
   EXPECT_EQ(troupe_command({"stop"}).code, 0);
@@ -253,7 +254,7 @@ TEST_F(Clusters, ADriverOnAHostWithoutANodeTrainsWhereTheCpusAre) {
   const json head = start({"--nodes", "2", "--cpus", "1"});
   const std::string token = head["join_tokens"][0];
   const Outcome fit =
-      command({TROUPE_PROGRAM, "fit"}, {{"TROUPE_ADDRESS", token}, {"XDG_RUNTIME_DIR", ""}});
+      command({paths::cli_program(), "fit"}, {{"TROUPE_ADDRESS", token}, {"XDG_RUNTIME_DIR", ""}});
   EXPECT_EQ(fit.out, "3 steps\n3 steps\n") << fit.err;
   EXPECT_EQ(troupe_command({"stop"}).code, 0);
   expect_ended(head);
@@ -328,7 +329,7 @@ TEST_F(Clusters, AControlOfManyActorsServesAgainSoonAfterItsDeath) {
   const json head = start({"--nodes", "2", "--cpus", "4", "--resource",
                            "seat=" + std::to_string(live / 2 + live % 2), "--data-folder", data},
                           "256MiB");
-  Child program({TROUPE_COMMAND, "run", TROUPE_PROGRAM, "crowd", std::to_string(count),
+  Child program({paths::command(), "run", paths::cli_program(), "crowd", std::to_string(count),
                  std::to_string(live)});
   ASSERT_EQ(program.line(), "spawned");
   ::kill(head["control"]["pid"], SIGKILL);

@@ -1,3 +1,4 @@
+#include "tests/paths.hpp"
 #include "tests/runtime/cli/command.hpp"
 
 #include <poll.h>
@@ -64,7 +65,7 @@ Outcome command(const std::vector<std::string>& arguments,
 
 Outcome troupe_command(std::vector<std::string> arguments,
                        const std::vector<std::pair<std::string, std::string>>& variables) {
-  arguments.insert(arguments.begin(), TROUPE_COMMAND);
+  arguments.insert(arguments.begin(), paths::command());
   return command(arguments, variables);
 }
 

@@ -1,5 +1,6 @@
 // Tests a driver with a valid connection that sends messages it may not send, and random ones.
 // The agent must go on to serve other processes.
+#include "tests/paths.hpp"
 #include "tests/runtime/cli/clusters.hpp"
 #include "tests/runtime/cli/raw_driver.hpp"
 #include "tests/runtime/wire/hostile.hpp"
@@ -41,7 +42,7 @@ class HostileDriver : public Clusters {
     door = file->socket_name;
   }
   std::unique_ptr<RawDriver> driver() const {
-    return std::make_unique<RawDriver>(door, TROUPE_PROGRAM);
+    return std::make_unique<RawDriver>(door, paths::cli_program());
   }
   /// Returns the node's free CPUs after the agent has read all messages of the driver.
   static std::int64_t cpus_free(RawDriver& driver) {
@@ -157,7 +158,7 @@ TEST_F(HostileDriver, AsksControlForNothingThatChangesTheCluster) {
 
 TEST_F(HostileDriver, KillsNoActorOfAnotherJob) {
   begin();
-  Child keeper({TROUPE_COMMAND, "run", TROUPE_PROGRAM, "hold"});
+  Child keeper({paths::command(), "run", paths::cli_program(), "hold"});
   ASSERT_TRUE(says(keeper.read_until("7\n"), "7\n"));
   auto hostile = driver();
   ASSERT_TRUE(hostile->is_welcome());
@@ -192,7 +193,7 @@ TEST_F(HostileDriver, IsCutOffWithTheFirstWordOfAnotherKindOfProcess) {
     hostile->say(word);
     EXPECT_TRUE(hostile->is_cut_off()) << agent::name_of(word);
   }
-  EXPECT_EQ(troupe_command({"run", TROUPE_PROGRAM, "sum", "200"}).out, "2646700\n");
+  EXPECT_EQ(troupe_command({"run", paths::cli_program(), "sum", "200"}).out, "2646700\n");
 }
 
 TEST_F(HostileDriver, HasOneJobHoweverOftenItSaysHello) {
@@ -201,7 +202,7 @@ TEST_F(HostileDriver, HasOneJobHoweverOftenItSaysHello) {
     auto hostile = driver();
     wire::Hello again;
     again.protocol = kProtocolVersion;
-    again.program = TROUPE_PROGRAM;
+    again.program = paths::cli_program();
     for (int i = 0; i < 3; ++i) hostile->say_hello(again);
     EXPECT_TRUE(hostile->is_cut_off());
   }
@@ -317,7 +318,7 @@ int talk(RawDriver& hostile, std::uint64_t seed, const std::vector<ObjectId>& ob
 
 TEST_F(HostileDriver, WhateverItSaysTheOthersAreServed) {
   begin("2");
-  Child keeper({TROUPE_COMMAND, "run", TROUPE_PROGRAM, "hold"});
+  Child keeper({paths::command(), "run", paths::cli_program(), "hold"});
   ASSERT_TRUE(says(keeper.read_until("7\n"), "7\n"));
   auto victim = driver();
   ASSERT_TRUE(victim->is_welcome());
@@ -343,7 +344,7 @@ TEST_F(HostileDriver, WhateverItSaysTheOthersAreServed) {
     ASSERT_TRUE(hostile->is_welcome()) << "the agent has ended, or serves nobody: " << log();
     std::printf(": %d words\n", talk(*hostile, seed - 1, objects));
     if (++lives % 8 == 1) {
-      const Outcome sum = troupe_command({"run", TROUPE_PROGRAM, "sum", "200"});
+      const Outcome sum = troupe_command({"run", paths::cli_program(), "sum", "200"});
       ASSERT_EQ(sum.out, "2646700\n") << sum.err << log();
     }
   } while (std::chrono::steady_clock::now() < until);

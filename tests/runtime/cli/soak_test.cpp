@@ -1,5 +1,6 @@
 // Tests a load of everything that holds bytes, on three nodes with less memory than it needs.
 // When everything is released, memory, disk, refs and descriptors are as they were before.
+#include "tests/paths.hpp"
 #include "tests/runtime/cli/clusters.hpp"
 
 #include <algorithm>
@@ -61,7 +62,7 @@ class Soak : public Clusters {
     return ask({"memory"}).dump(1) + ask({"list", "objects", "--limit", "20"}).dump(1);
   }
   void soak(unsigned seed, double seconds) {
-    Child program({TROUPE_COMMAND, "run", TROUPE_PROGRAM, "soak", std::to_string(seed),
+    Child program({paths::command(), "run", paths::cli_program(), "soak", std::to_string(seed),
                    std::to_string(seconds)});
     const std::string said =
         program.read_until("kills\n", std::chrono::seconds(60 + static_cast<int>(seconds)));
@@ -102,7 +103,7 @@ TEST_F(Soak, EndsWithAllBytesBack) {
 TEST_F(Soak, DriversThatAreKilledWhileTheyStartLeaveNothing) {
   const json cluster = start({"--cpus", "1"}, "16MiB");
   for (int i = 0; i < 60; ++i) {
-    Child driver({TROUPE_COMMAND, "run", TROUPE_PROGRAM, "hold"});
+    Child driver({paths::command(), "run", paths::cli_program(), "hold"});
     std::this_thread::sleep_for(i * 500us);  // some kills are before, during and after each step
     EXPECT_EQ(driver.finish(SIGKILL), 128 + SIGKILL);
   }

@@ -3,6 +3,7 @@
 /// that were added later are missing from it; Name-2.txt, Name-3.txt … are frames with them.
 #pragma once
 
+#include "tests/paths.hpp"
 #include "tests/runtime/wire/samples.hpp"
 
 #include <gtest/gtest.h>
@@ -120,7 +121,7 @@ void expect_reads(const Codec<Message>& codec, const std::filesystem::path& path
 
 template <class Message>
 void expect_golden(const Codec<Message>& codec) {
-  const std::filesystem::path folder = std::filesystem::path(TROUPE_GOLDEN) / codec.folder;
+  const std::filesystem::path folder = std::filesystem::path(paths::golden()) / codec.folder;
   if (const char* version = std::getenv("TROUPE_WRITE_GOLDEN"))
     write_missing(codec, folder, version);
   for (std::size_t member = 0; member < std::variant_size_v<Message>; ++member) {

@@ -1,12 +1,13 @@
 // Tests ten steps of a small GPT-2 in every layout against a float64 run of another framework.
 #include "tests/golden/golden_run.hpp"
+#include "tests/paths.hpp"
 #include "tests/train/engine/ranks.hpp"
 
 namespace troupe::train::testing {
 namespace {
 
 void expect_golden(const Layout& layout, Wire wire = Wire::local) {
-  const golden::Text text(TROUPE_GOLDEN);
+  const golden::Text text(paths::golden());
   on_mesh(mesh_of(layout), wire, [&](RankContext& context) {
     Engine engine(golden::model(), layout, context.mesh, context.device, golden::optimizer());
     if (layout.tp * layout.pp == 1) {

@@ -1,6 +1,7 @@
 // Tests bf16 and f16 runs: close to f32, with equal bits in layouts that give equal bits in f32.
 // Also tests bytes, traffic, snapshots, and the loss scale.
 #include "tests/golden/golden_run.hpp"
+#include "tests/paths.hpp"
 #include "tests/train/engine/ranks.hpp"
 #include "troupe/kernels/half/half.hpp"
 #include "troupe/train/engine/model_plan.hpp"
@@ -15,7 +16,7 @@ namespace {
 constexpr DType kNarrowTypes[] = {DType::bf16, DType::f16};
 
 std::vector<StepResult> golden_steps(const Layout& layout) {
-  const golden::Text text(TROUPE_GOLDEN);
+  const golden::Text text(paths::golden());
   std::vector<StepResult> results;
   on_mesh(mesh_of(layout), Wire::local, [&](RankContext& context) {
     Engine engine(golden::model(), layout, context.mesh, context.device, golden::optimizer());

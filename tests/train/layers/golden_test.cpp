@@ -1,6 +1,7 @@
 // Tests the first step of the golden run, by layers: loss and gradient norm against a float64 run
 // of another framework.
 #include "tests/golden/golden_run.hpp"
+#include "tests/paths.hpp"
 #include "troupe/train/layers/internal/workbench.hpp"
 
 #include <gtest/gtest.h>
@@ -31,7 +32,7 @@ struct GoldenStep {
         internal::set_number(bench.weights(id), i,
                              golden::value(place.tensor, place.layer * count + i));
     }
-    const std::vector<std::int32_t> ids = golden::Text(TROUPE_GOLDEN).ids();
+    const std::vector<std::int32_t> ids = golden::Text(paths::golden()).ids();
     const std::int64_t tokens = golden::kRows * golden::kContext;
     std::copy_n(ids.begin(), tokens, bench.input().as<std::int32_t>());
     std::copy_n(ids.begin() + 1, tokens, bench.targets().as<std::int32_t>());
