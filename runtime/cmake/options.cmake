@@ -1,4 +1,4 @@
-# Build type, warnings, sanitizers, ccache: everything that is a flag.
+# Build type, warnings, sanitizers, the compiler cache: everything that is a flag.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -8,6 +8,7 @@ set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+set(CMAKE_LINK_DEPENDS_NO_SHARED ON)   # another libtroupe.so is no reason to link its programs again
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "build type" FORCE)
 endif()
@@ -23,24 +24,28 @@ if(NOT TROUPE_SUBSET STREQUAL "" AND NOT TROUPE_SUBSET STREQUAL "compute")
 endif()
 set(TROUPE_SANITIZE "" CACHE STRING "address (with undefined), thread, or empty")
 
-set(TROUPE_PRECOMPILE "" CACHE STRING "what parses the standard library once (a missing #include goes unnoticed): tests, all, or empty")
+set(TROUPE_PRECOMPILE "" CACHE STRING "what parses the standard library once (a missing #include goes unnoticed): tests, rooms, all, or empty")
 
 set(TROUPE_UNITY "" CACHE STRING "how many units are compiled as one, in a build that is made once; empty: each alone")
 set(TROUPE_UNITY_OF all CACHE STRING "which units TROUPE_UNITY is about: all, or tests")
-if(TROUPE_UNITY)
+if(TROUPE_UNITY)   # batches.cmake forms the batches
   set(CMAKE_UNITY_BUILD_BATCH_SIZE ${TROUPE_UNITY})
   if(TROUPE_UNITY_OF STREQUAL "all")
     set(CMAKE_UNITY_BUILD ON)
   endif()
 endif()
 
-find_program(TROUPE_CCACHE ccache)
-if(TROUPE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${TROUPE_CCACHE})
-  set(CMAKE_C_COMPILER_LAUNCHER ${TROUPE_CCACHE})
-  if(TROUPE_PRECOMPILE)  # ccache demands this before it caches a unit that uses precompiled headers
-    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${TROUPE_CCACHE})
-  endif()
+# Every compiler is started by a script that uses ccache where it can. A folder decides once whether it has a cache, so that
+# nothing is compiled anew when ccache comes or goes.
+option(TROUPE_COMPILER_CACHE "compile through ccache, where it is installed" ON)
+set(TROUPE_LAUNCHER "")
+if(TROUPE_COMPILER_CACHE)
+  set(TROUPE_LAUNCHER ${CMAKE_SOURCE_DIR}/runtime/cmake/cached.sh)
+  foreach(language C CXX CUDA)
+    if(NOT CMAKE_${language}_COMPILER_LAUNCHER)
+      set(CMAKE_${language}_COMPILER_LAUNCHER ${TROUPE_LAUNCHER})
+    endif()
+  endforeach()
 endif()
 
 add_library(troupe_flags INTERFACE)
