@@ -5,8 +5,10 @@
 set -euo pipefail
 build=$1 source=$2 compiler=$3
 shift 3
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+# A fixed place, so that a compiler cache knows the paths. The programs and the package are made anew.
+work=$build/package/consumers
+launcher=$source/runtime/cmake/cached.sh
+rm -rf "$work" && mkdir -p "$work"
 say() { printf '== %s\n' "$*"; }
 
 say install
@@ -31,7 +33,7 @@ run_program() {
 say find_package
 sources=$(IFS=';' && echo "${programs[*]}")
 cmake -S "$source/tests/package" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_CXX_COMPILER="$compiler" \
-  -DCONSUMER="$source/tests/package/consumer.cpp" -DSOURCES="$sources" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+  -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher" -DCONSUMER="$source/tests/package/consumer.cpp" -DSOURCES="$sources" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 cmake --build "$work/cmake" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 for program in "${programs[@]}"; do run_program "$work/cmake/$(basename "$program" .cpp)"; done
 "$work/cmake/by_component"
@@ -43,7 +45,9 @@ libraries=$(pkg-config --variable=libdir troupe)
 for program in "${programs[@]}"; do
   name=$(basename "$program" .cpp)
   # shellcheck disable=SC2046
-  "$compiler" -std=c++20 -Wall -Wextra -Werror "$program" -o "$work/$name" $(pkg-config --cflags --libs troupe)
+  (cd "$work" && "$launcher" "$compiler" -std=c++20 -Wall -Wextra -Werror $(pkg-config --cflags troupe) -c "$program" -o "$name.o")
+  # shellcheck disable=SC2046
+  "$compiler" "$work/$name.o" -o "$work/$name" $(pkg-config --libs troupe)
   LD_LIBRARY_PATH=$libraries run_program "$work/$name"
 done
 
@@ -53,5 +57,5 @@ say 'all installed headers'
 cd "$prefix/include"
 find troupe -name '*.hpp' | sort >"$work/headers"
 while read -r header; do printf '#include "%s"\n' "$header"; done <"$work/headers" >"$work/all.cpp"
-"$compiler" -std=c++20 -fsyntax-only -I "$prefix/include" "$work/all.cpp"
+"$launcher" "$compiler" -std=c++20 -fsyntax-only -I "$prefix/include" "$work/all.cpp"
 say "$(wc -l <"$work/headers") headers, ${#programs[@]} programs, two ways: all good"

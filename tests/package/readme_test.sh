@@ -5,8 +5,9 @@
 set -euo pipefail
 build=$1 source=$2 compiler=$3
 readme=$source/README.md
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+work=$build/package/readme   # a fixed place, so that a compiler cache knows the paths
+launcher=$source/runtime/cmake/cached.sh
+rm -rf "$work" && mkdir -p "$work"
 say() { printf '== %s\n' "$*"; }
 fail() { printf 'README: %s\n' "$*" >&2; exit 1; }
 
@@ -35,7 +36,7 @@ done
 cmake --install "$build" --prefix "$work/prefix" >/dev/null
 build_project() {  # FOLDER [flags]
   cmake -S "$1" -B "$1/build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_CXX_COMPILER="$compiler" \
-    -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" >"$work/log" 2>&1 && cmake --build "$1/build" >>"$work/log" 2>&1 ||
+    -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher" -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" >"$work/log" 2>&1 && cmake --build "$1/build" >>"$work/log" 2>&1 ||
     { cat "$work/log"; fail "the project in ${1##*/} does not build"; }
 }
 build_project "$work/first"

@@ -4,8 +4,9 @@
 # usage: subset_test.sh FOLDER SOURCE COMPILER
 set -euo pipefail
 folder=$1 source=$2 compiler=$3
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+work=$folder-user   # a fixed place, so that a compiler cache knows the paths
+launcher=$source/runtime/cmake/cached.sh
+rm -rf "$work" && mkdir -p "$work"
 say() { printf '== %s\n' "$*"; }
 fail() { say "$*"; exit 1; }
 quiet() { "$@" >"$work/log" 2>&1 || { cat "$work/log"; fail "failed: $*"; }; }
@@ -36,7 +37,7 @@ surplus=$(grep -Ev '^(actors/collective|kernels|runtime/base|train/(params|layer
 surplus+=$(grep -E '/(internal|plugin)/' <<<"$headers" || true)
 [[ -z $surplus ]] || fail "the subset installs what does not belong to it: $surplus"
 sed 's,.*,#include "troupe/&",' <<<"$headers" >"$work/all.cpp"
-quiet "$compiler" -std=c++20 -fsyntax-only -I "$work/prefix/include" "$work/all.cpp"
+quiet "$launcher" "$compiler" -std=c++20 -fsyntax-only -I "$work/prefix/include" "$work/all.cpp"
 
 say find_package
 mkdir "$work/user" "$work/asks"
@@ -48,7 +49,7 @@ add_executable(user ${PROGRAM})
 target_link_libraries(user PRIVATE troupe::train)
 TEXT
 quiet cmake -S "$work/user" -B "$work/user/build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_CXX_COMPILER="$compiler" \
-  -DPROGRAM="$source/examples/11_torchrun.cpp"
+  -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher" -DPROGRAM="$source/examples/11_torchrun.cpp"
 quiet cmake --build "$work/user/build"
 quiet "$source/tests/package/torchrun_test.sh" "$work/user/build/user"
 

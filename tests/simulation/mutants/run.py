@@ -66,8 +66,7 @@ def plant(patch, build, folder):
     planted = folder / "unit.o"
     command[command.index("-o") + 1] = str(planted)
     command = [str(copy) if word == str(ROOT / unit) else word for word in command]
-    if shutil.which("ccache"):  # makes a mutant of an unchanged unit available at once
-        command.insert(0, "ccache")
+    command.insert(0, str(ROOT / "runtime" / "cmake" / "cached.sh"))  # has a mutant of an unchanged unit at once
     built = run(command + ["-w"], cwd=directory)
     if built.returncode != 0:
         return None, "does not compile: " + built.stdout[-300:]
