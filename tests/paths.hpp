@@ -7,13 +7,13 @@
 /// Each function returns an absolute path of static lifetime. A path that the build does not have is a link error.
 namespace paths {
 
-const char* golden();           ///< the folder tests/golden
-const char* command();          ///< the `troupe` command
-const char* cli_program();      ///< what the command runs on clusters in tests/runtime/cli
-const char* jobs_program();     ///< the drivers that share a cluster in tests/jobs
-const char* jobs_library();     ///< a shared library of that program
-const char* chaos_shim();       ///< what makes clocks and disks fail; empty in a build with a sanitizer
-const char* fake_nccl();        ///< looks like NCCL
+const char* golden();        ///< the folder tests/golden
+const char* command();       ///< the `troupe` command
+const char* cli_program();   ///< what the command runs on clusters in tests/runtime/cli
+const char* jobs_program();  ///< the drivers that share a cluster in tests/jobs
+const char* jobs_library();  ///< a shared library of that program
+const char* chaos_shim();  ///< what makes clocks and disks fail; empty in a build with a sanitizer
+const char* fake_nccl();   ///< looks like NCCL
 const char* fake_nccl_old();    ///< looks like an NCCL that is too old
 const char* fake_nccl_part();   ///< looks like an NCCL that lacks a function
 const char* fake_nccl_ranks();  ///< a stand-in for NCCL whose ranks are threads

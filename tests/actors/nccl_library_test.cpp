@@ -86,7 +86,8 @@ TEST(NcclLibrary, TheLoadersComesFirstThenTheToolkitsThenPips) {
 }
 
 TEST(NcclLibrary, TheFirstThatLoadsIsTaken) {
-  const Library nccl = open_library({"/no/such/libnccl.so.2", paths::fake_nccl(), paths::fake_nccl_old()});
+  const Library nccl =
+      open_library({"/no/such/libnccl.so.2", paths::fake_nccl(), paths::fake_nccl_old()});
   EXPECT_EQ(nccl.path, paths::fake_nccl());
   EXPECT_EQ(nccl.version, 22809);
   EXPECT_EQ(version_text(nccl.version), "2.28.9");

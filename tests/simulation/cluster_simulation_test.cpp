@@ -21,12 +21,14 @@ class ClusterSchedules : public testing::TestWithParam<std::uint64_t> {};
 TEST_P(ClusterSchedules, KeepEveryPromise) {
   const char* wanted = std::getenv("TROUPE_SIM_SEEDS");
   const char* first = std::getenv("TROUPE_SIM_FIRST");
-  if (first == nullptr) first = std::getenv("TROUPE_SIM_CLUSTER_FIRST");  // CI: other seeds each day
+  if (first == nullptr)
+    first = std::getenv("TROUPE_SIM_CLUSTER_FIRST");  // CI: other seeds each day
   const std::uint64_t seeds = wanted != nullptr ? std::strtoull(wanted, nullptr, 10) : kSeeds;
   const std::uint64_t from = first != nullptr ? std::strtoull(first, nullptr, 10) : 101;
   const std::uint64_t begin = from + seeds * GetParam() / kParts;
   const Batch batch = run_batch(begin, from + seeds * (GetParam() + 1) / kParts - begin, {}, 3);
-  std::printf("seeds from %llu: %s\n", static_cast<unsigned long long>(begin), batch.text().c_str());
+  std::printf("seeds from %llu: %s\n", static_cast<unsigned long long>(begin),
+              batch.text().c_str());
   EXPECT_TRUE(batch.failures.empty()) << batch.text();
   EXPECT_EQ(batch.floor(), "");
 }

@@ -238,8 +238,8 @@ TEST_F(Clusters, AKilledLauncherTakesItsClusterAlong) {
 TEST_F(Clusters, ADriverOnAHostWithoutANodeBringsADoorThatRunsNothing) {
   const json head = start({"--nodes", "2", "--cpus", "1"});
   const std::string token = head["join_tokens"][0];
-  const Outcome nodes =
-      command({paths::cli_program(), "nodes"}, {{"TROUPE_ADDRESS", token}, {"XDG_RUNTIME_DIR", ""}});
+  const Outcome nodes = command({paths::cli_program(), "nodes"},
+                                {{"TROUPE_ADDRESS", token}, {"XDG_RUNTIME_DIR", ""}});
   EXPECT_EQ(nodes.out, "2\n") << "the tasks run on the two nodes, not on the door\n" << nodes.err;
   EXPECT_FALSE(says(nodes.err, token)) << "a secret is not printed";
   EXPECT_TRUE(eventually([&] { return ask({"list", "nodes"}).size() == 2; })) << "the door goes";

@@ -1,5 +1,5 @@
-#include "tests/paths.hpp"
 #include "tests/runtime/cli/command.hpp"
+#include "tests/paths.hpp"
 
 #include <poll.h>
 #include <sys/wait.h>
