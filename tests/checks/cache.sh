@@ -22,8 +22,9 @@ clone() {
 # compile FOLDER: compiles the unit as the build does. Paths are absolute, and the compiler runs in build/.
 compile() {
   (cd "$1/build" && CCACHE_STATSLOG=$work/log "$1/runtime/cmake/cached.sh" "${with:-$compiler}" -isystem "$1/system" \
-    -I "$1" -o unit.o -c "$1/unit.cpp")
+    -I "$1" "${flags[@]}" -MD -MF unit.d -o unit.o -c "$1/unit.cpp")
 }
+flags=()
 hits() { grep -c '_cache_hit$' "$work/log" 2>/dev/null || true; }
 cases=0
 # expect WHAT FOLDER WORD...: requires that the object holds every word.
@@ -72,6 +73,21 @@ expect 'a compiler' "$work/d" value=5
 printf '#!/bin/sh\nexec %s -DLEVEL3 "$@"\n' "$compiler" >"$with"
 expect 'another compiler of the same path' "$work/d" 'other compiler'
 with=
+
+# A precompiled header, which ccache knows by a checksum beside it.
+for value in 6 7; do
+  clone "$work/d" $value
+  printf '#define LEVEL "precompiled=%s"\n' $value >"$work/d/system/level.h"
+  rm -f "$work/d/build/"*
+  cp "$work/d/system/level.h" "$work/d/build/all.hpp"
+  (cd "$work/d/build" && "$cached" "$compiler" -x c++-header -MD -MF all.d -o all.hpp.gch -c all.hpp)
+  sed -i '/level.h/d' "$work/d/unit.cpp"
+  flags=(-Winvalid-pch -Werror -include all.hpp)
+  expect 'a precompiled header' "$work/d" precompiled=$value value=$value
+  rm -f "$work/d/build/all.hpp.gch.sum"
+  expect 'a precompiled header without a checksum' "$work/d" precompiled=$value value=$value
+done
+flags=()
 
 # Two builds at once, each of its own content, from an empty cache.
 rm -rf "$TROUPE_CACHE"

@@ -20,11 +20,8 @@ done
 
 fill "$work/standard.hpp" "$(precompiled | sed 's/^/#include /')"
 rm -f "$work/standard.hpp.gch"
-(cd "$work" && "${compile[@]}" -x c++-header standard.hpp -o standard.hpp.gch) ||
+(cd "$work" && "${compile[@]}" -x c++-header -MD -MF standard.d -c standard.hpp -o standard.hpp.gch) ||
   offence 'runtime/cmake/rooms.cmake:1: the standard library cannot be precompiled'
-# ccache would read the precompiled header, 70 MB, for each unit. Now it reads a checksum that stands beside it.
-(cd "$work" && if [[ -f standard.hpp.gch ]]; then sha256sum standard.hpp.gch >standard.hpp.gch.sum; fi)
-export CCACHE_PCH_EXTSUM=true
 compile_units "$work" "${compile[@]}" -include standard.hpp -fsyntax-only
 for header in "${headers[@]}"; do
   errors=$work/${header//\//,}.cpp.errors
