@@ -46,6 +46,9 @@ Spec spec_of(BlobView bytes) {
   return spec;
 }
 
+Rings::Rings() = default;
+Rings::~Rings() = default;
+
 Process::Process(Machine& machine, std::shared_ptr<Rings> rings, ProcessIndex index, bool driver,
                  std::uint64_t high)
     : machine_(machine), rings_(std::move(rings)), index_(index), driver_(driver), high_(high) {

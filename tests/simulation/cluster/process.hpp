@@ -53,6 +53,8 @@ void append(wire::Value& value, BlobView bytes, Blob& payload);
 
 /// Messages between a process and its agent, in order.
 struct Rings {
+  Rings();  // defined in process.cpp, since messages are dear to instantiate
+  ~Rings();
   std::deque<std::pair<wire::NodeMessage, Blob>> to_agent, from_agent;
 };
 
