@@ -1,9 +1,9 @@
 #include "troupe/objectstore/arena.hpp"
 
+#include "troupe/runtime/base/control_groups.hpp"
+
 #include <unistd.h>
 #include <algorithm>
-#include <charconv>
-#include <fstream>
 
 namespace troupe::objectstore {
 namespace {
@@ -12,51 +12,14 @@ namespace {
 // number below this one.
 constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 60;
 
-std::uint64_t read_limit(const std::string& path) {
-  std::ifstream file(path);
-  std::string text;
-  if (!(file >> text)) return kNoLimit;
-  std::uint64_t value = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-  return parsed.ec == std::errc() ? std::min(value, kNoLimit) : kNoLimit;
-}
-
-// Returns the least of the group's own limit and those of all groups above it. Inside a container
-// the path, which is the host's, does not exist. The mount point then is the group itself, and it
-// is read last.
-std::uint64_t least_limit(const std::string& mount, std::string group, const char* file) {
-  std::uint64_t least = kNoLimit;
-  while (!group.empty() && group != "/") {
-    least = std::min(least, read_limit(mount + group + "/" + file));
-    group.resize(group.find_last_of('/'));
-  }
-  return std::min(least, read_limit(mount + "/" + file));
-}
-
-bool names_memory(const std::string& controllers) {
-  return ("," + controllers + ",").find(",memory,") != std::string::npos;
-}
-
 }  // namespace
 
 Bytes cgroup_memory_limit(const std::string& root) {
-  std::ifstream groups(root + "/proc/self/cgroup");
   std::uint64_t least = kNoLimit;
-  std::string line;
-  while (std::getline(groups, line)) {  // "id:controllers:/group"
-    const std::size_t first = line.find(':');
-    const std::size_t second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos || line[second + 1] != '/')
-      continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    const std::string group = line.substr(second + 1);
-    if (names_memory(controllers))
-      least = std::min(least,
-                       least_limit(root + "/sys/fs/cgroup/memory", group, "memory.limit_in_bytes"));
-    if (controllers.empty())
-      for (const char* mount : {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"})
-        least = std::min(least, least_limit(root + mount, group, "memory.max"));
-  }
+  for (const ControlGroup& group : control_groups("memory", root))
+    least = std::min(
+        least,
+        group.number(group.is_v2 ? "memory.max" : "memory.limit_in_bytes").value_or(kNoLimit));
   return {least == kNoLimit ? 0 : least};
 }
 

@@ -24,7 +24,7 @@ namespace troupe {
 /// `--troupe-*` flag. A value that the program sets here wins over the flag.
 struct SessionOptions {
   /// `--troupe-cpus`: CPU slots of each node of a private cluster. 0: as many as the process may
-  /// use.
+  /// use, by its affinity, the quotas of its control groups and its batch system's allocation.
   double cpus = 0;
   /// `--troupe-memory`: bytes of the object store of each node. 0: a share of the machine's memory.
   Bytes memory{};

@@ -2,6 +2,7 @@
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/agent/process_limit.hpp"
 #include "troupe/runtime/base/log.hpp"
+#include "troupe/runtime/base/usable_cpus.hpp"
 #include "troupe/runtime/os/orphans.hpp"
 
 #include "troupe/runtime/agent/agent.hpp"
@@ -9,7 +10,6 @@
 #include "troupe/runtime/wire/values.hpp"
 
 #include <poll.h>
-#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -40,11 +40,6 @@ Duration cpu_time_beside_us(const Processes& processes) {
     if (pid > 0 && clock_getcpuclockid(pid, &clock) == 0) sum += cpu_time(clock);
   }
   return sum;
-}
-
-int usable_cpus() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
 /// `newcomers_within`: how long a demand that no node can take waits for a new node.
@@ -352,7 +347,8 @@ void Node::prepare_memory(bool idle) {
   const Time now = steady_now();
   if (!idle) return prefault_.disturbed(now);
   if (!prefault_.due(now)) return;
-  const Bytes piece = prefault_.look(now, cpu_time_beside_us(processes_), usable_cpus());
+  static const int cpus = static_cast<int>(usable_cpus());
+  const Bytes piece = prefault_.look(now, cpu_time_beside_us(processes_), cpus);
   if (piece.count != 0) prefault_.prepared(host_->prefault(piece), steady_now());
 }
 

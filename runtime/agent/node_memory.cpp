@@ -1,5 +1,6 @@
 /// Node's part in memory shortage: processes that wait for extents, objects that were spilled to
 /// disk, quotas of jobs, and the worker that ends before the machine runs out of memory.
+#include "troupe/runtime/agent/machine_memory.hpp"
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/os/role.hpp"
@@ -7,9 +8,6 @@
 
 #include <unistd.h>
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -21,43 +19,11 @@ constexpr Duration kGuardInterval = std::chrono::milliseconds(250);
 /// How soon a process of a job at its quota asks for memory again.
 constexpr Duration kTryAgain = std::chrono::milliseconds(10);
 
-/// Returns the bytes behind the name in a file of lines "name   number kB"; 0 without such a line.
-std::uint64_t field_of(const std::string& text, const char* name) {
-  const auto at = text.find(name);
-  return at == std::string::npos
-             ? 0
-             : std::strtoull(text.c_str() + at + std::strlen(name), nullptr, 10) << 10;
-}
-
 std::string contents(const std::string& path) {
   std::ifstream file(path);
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();
-}
-
-/// Returns the folder of this process's control group (version 2), or nothing.
-std::string group_folder() {
-  const std::string text = contents("/proc/self/cgroup");
-  const auto at = text.find("0::");
-  if (at == std::string::npos) return {};
-  return "/sys/fs/cgroup" + text.substr(at + 3, text.find('\n', at) - at - 3);
-}
-
-MachineMemory look_at_machine() {
-  const std::string machine = contents("/proc/meminfo");
-  MachineMemory seen{field_of(machine, "MemTotal:"), field_of(machine, "MemAvailable:"),
-                     "the machine"};
-  static const std::string group = group_folder();
-  if (group.empty()) return seen;
-  const std::uint64_t most = std::strtoull(contents(group + "/memory.max").c_str(), nullptr, 10);
-  if (most == 0 || most >= seen.total) return seen;  // "max" is none
-  const std::string stat = contents(group + "/memory.stat");
-  std::uint64_t used = std::strtoull(contents(group + "/memory.current").c_str(), nullptr, 10);
-  // Cached pages of files are given back when a process needs memory. This file has bytes, not kB,
-  // so the shift of field_of() is undone.
-  used -= std::min(used, field_of(stat, "inactive_file ") >> 10);
-  return {most, most - std::min(most, used), "the control group"};
 }
 
 }  // namespace
@@ -334,7 +300,7 @@ void Node::guard_memory() {
   if (now < next_guard_ || leases_.lease_count() == 0) return;
   next_guard_ = now + kGuardInterval;
   const std::uint64_t limit = environment_.node_memory.count;
-  MachineMemory machine = look_at_machine();
+  MachineMemory machine = machine_memory();
   if (limit == 0 && !guard_.is_short(machine)) return;
   std::vector<WorkerMemory> uses;
   std::uint64_t sum = 0;

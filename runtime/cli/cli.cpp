@@ -68,7 +68,7 @@ void CommandLine::add_cluster(CLI::App& sub) {
   sub.add_option("--nodes", up_request.nodes, "node processes, each with its own workers")
       ->check(CLI::Range(1u, 200u))
       ->capture_default_str();
-  sub.add_option("--cpus", up_request.cpus, "CPU slots of each node; else all of this machine's")
+  sub.add_option("--cpus", up_request.cpus, "CPU slots of each node; else all that troupe may use here")
       ->check(CLI::Range(0.01, 1e6));
   sub.add_option("--gpus", up_request.gpus, "GPUs of each node")->check(CLI::Range(0.0, 1e6));
   sub.add_option("--memory", up_request.memory,
