@@ -2,6 +2,7 @@
 /// bury() removes it when the zygote has reaped it.
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/base/log.hpp"
+#include "troupe/runtime/base/process_limits.hpp"
 #include "troupe/runtime/os/orphans.hpp"
 #include "troupe/runtime/os/role.hpp"
 
@@ -13,7 +14,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <cstring>
 
 namespace troupe::agent {
 namespace {
@@ -39,12 +39,7 @@ bool is_limit(int error) {
 }
 
 std::string why_not_forked(int error) {
-  std::string why = std::string("fork failed: ") + std::strerror(error);
-  if (error == EAGAIN)
-    why +=
-        " (the limit of processes of this user, ulimit -u, or of its control group, pids.max): let "
-        "go of actors, end other programs, or raise it";
-  return why;
+  return "fork failed: " + why_no_process(error);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "troupe/runtime/agent/programs.hpp"
 
 #include "troupe/runtime/base/fd.hpp"
+#include "troupe/runtime/base/signal_masked_thread.hpp"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -17,7 +18,6 @@
 #include <map>
 #include <mutex>
 #include <set>
-#include <thread>
 #include <utility>
 
 namespace troupe::agent {
@@ -164,7 +164,9 @@ Result<std::string> link_libraries(const std::string& cache, const Programs::Fil
 class Disk {
  public:
   using Then = std::function<void()>;
-  Disk() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), thread_([this] { run(); }) {}
+  Disk()
+      : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        thread_("troupe-programs", [this] { run(); }) {}
   ~Disk() {
     {
       const std::lock_guard lock(mutex_);
@@ -215,7 +217,7 @@ class Disk {
   std::deque<std::function<Then()>> work_;
   std::deque<Then> done_;
   bool over_ = false;
-  std::thread thread_;
+  SignalMaskedThread thread_;
 };
 
 }  // namespace

@@ -1,9 +1,13 @@
 #include "troupe/runtime/base/signal_masked_thread.hpp"
 
+#include "troupe/runtime/base/error.hpp"
+#include "troupe/runtime/base/process_limits.hpp"
+
 #include <pthread.h>
 #include <csignal>
 #include <cstring>
 #include <string>
+#include <system_error>
 #include <utility>
 
 namespace troupe {
@@ -35,10 +39,15 @@ class Masked {
 SignalMaskedThread::SignalMaskedThread(const char* name, std::function<void()> body) {
   TROUPE_ASSERT(std::strlen(name) <= 15, "the name of a thread is too long for the kernel");
   const Masked masked;
-  thread_ = std::thread([name = std::string(name), body = std::move(body)] {
-    pthread_setname_np(pthread_self(), name.c_str());
-    body();
-  });
+  try {
+    thread_ = std::thread([name = std::string(name), body = std::move(body)] {
+      pthread_setname_np(pthread_self(), name.c_str());
+      body();
+    });
+  } catch (const std::system_error& error) {
+    raise(Error(Code::out_of_memory,
+                "cannot start a thread: " + why_no_process(error.code().value())));
+  }
 }
 
 }  // namespace troupe

@@ -19,8 +19,8 @@ class TROUPE_API SignalMaskedThread {
   /// Makes an object without a thread.
   SignalMaskedThread() noexcept = default;
   /// Starts the thread. Debuggers and `top -H` show `name`, at most 15 characters. The thread gets
-  /// only the signals of its own faults. Throws std::system_error when the system starts no thread.
-  /// The caller's signal mask is the same afterwards, in both cases.
+  /// only the signals of its own faults. Throws OutOfMemory, which names the limit, when the system
+  /// starts no thread. The caller's signal mask is the same afterwards, in both cases.
   SignalMaskedThread(const char* name, std::function<void()> body);
 
   bool joinable() const noexcept { return thread_.joinable(); }

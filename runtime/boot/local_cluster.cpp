@@ -2,6 +2,8 @@
 
 #include "troupe/objectstore/arena.hpp"
 #include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/base/process_limits.hpp"
+#include "troupe/runtime/base/signal_masked_thread.hpp"
 #include "troupe/runtime/base/standard_descriptors.hpp"
 #include "troupe/runtime/boot/join_cluster.hpp"
 #include "troupe/runtime/boot/take_role.hpp"
@@ -12,7 +14,6 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -24,7 +25,6 @@
 #include <future>
 #include <mutex>
 #include <optional>
-#include <thread>
 
 namespace troupe::boot {
 namespace {
@@ -58,6 +58,11 @@ std::optional<std::string> reap(Child& child) {
   if (got == 0) return std::nullopt;
   if (got < 0) return "ended (somebody else waited for it)";
   return os::describe_status(status);
+}
+
+/// Returns what a child lacked that aborted while it started: a library that gets no thread aborts.
+std::string hint(const std::string& how) {
+  return os::is_abort(how) ? "; it may have lacked threads (" + limits_of_processes() + ")" : "";
 }
 
 }  // namespace
@@ -123,7 +128,7 @@ class LocalCluster::Supervisor {
   LocalClusterOptions options_;
   Fd wake_;
   Fd known_;  ///< memfd with control's store, when there is no data folder
-  std::thread thread_;
+  SignalMaskedThread thread_;
   std::promise<Result<void>> started_;
 
   os::ControlConfig control_config_;
@@ -175,7 +180,11 @@ Result<void> LocalCluster::Supervisor::begin() {
   if (!wake_)
     return Error(Code::out_of_memory,
                  std::string("cannot watch processes: ") + std::strerror(errno));
-  thread_ = std::thread([this] { run(); });
+  try {
+    thread_ = SignalMaskedThread("troupe-cluster", [this] { run(); });
+  } catch (const Error& error) {
+    return error;
+  }
   return {};
 }
 
@@ -264,10 +273,6 @@ void LocalCluster::Supervisor::stop() {
 }
 
 void LocalCluster::Supervisor::run() {
-  prctl(PR_SET_NAME, "troupe-cluster");
-  sigset_t all;  // signals are for the user's threads
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, nullptr);
   if (joined_)
     start_agents();
   else
@@ -460,7 +465,7 @@ void LocalCluster::Supervisor::on_end(Child& child, const std::string& how) {
   if (!up_)
     return fail(timed_out ? Code::timed_out : Code::unavailable,
                 child.who + " (process " + std::to_string(child.pid) + ") " + how +
-                    " while the cluster started");
+                    " while the cluster started" + hint(how));
   if (is_control(child)) return control_ended(how);
   agent_ended(index_of(child), how);
 }

@@ -1,6 +1,7 @@
 /// The verbs `troupe start` and `troupe stop`: clusters in the background.
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/base/fd.hpp"
+#include "troupe/runtime/base/process_limits.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
 
 #include <fcntl.h>
@@ -77,9 +78,9 @@ pid_t spawn_up(const UpRequest& request, int tell, int input) {
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   if (failed != 0)
-    throw Failure{Exit::not_started,
-                  Error(Code::out_of_memory, std::string("cannot start a background process: ") +
-                                                 std::strerror(failed))};
+    throw Failure{
+        Exit::not_started,
+        Error(Code::out_of_memory, "cannot start a background process: " + why_no_process(failed))};
   return pid;
 }
 

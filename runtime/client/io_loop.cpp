@@ -13,7 +13,6 @@
 #include <cerrno>
 #include <span>
 #include <string>
-#include <system_error>
 #include <utility>
 
 namespace troupe::client {
@@ -82,15 +81,7 @@ IoLoop::~IoLoop() {
 }
 
 void IoLoop::start() {
-  try {
-    io_ = SignalMaskedThread("troupe-io", [this] { io_loop(); });
-  } catch (const std::system_error& error) {
-    raise(Error(Code::out_of_memory,
-                std::string("cannot start a thread: ") + error.what() +
-                    " (the limit of processes and threads of this user, ulimit -u, of its control "
-                    "group, pids.max, or of address space, ulimit -v): end other programs, or "
-                    "raise it"));
-  }
+  io_ = SignalMaskedThread("troupe-io", [this] { io_loop(); });
 }
 
 void IoLoop::stop() {

@@ -42,6 +42,15 @@ ServerOptions options_of(os::ControlConfig config) {
   return options;
 }
 
+/// Server::open(), whose threads may be refused by the system.
+Result<std::unique_ptr<Server>> open_server(ServerOptions options) {
+  try {
+    return Server::open(std::move(options));
+  } catch (const Error& error) {
+    return error;
+  }
+}
+
 [[noreturn]] void fail(int launcher, const Error& error) {
   (void)os::send_ready(launcher, {.door = {}, .error = error.message()});
   _exit(1);
@@ -57,7 +66,7 @@ void run_control(Fd launcher, const std::string&) {
   std::signal(SIGPIPE, SIG_IGN);
   auto config = os::receive_control_config(launcher.get(), 10s);
   if (!config) fail(launcher.get(), config.error());
-  auto server = Server::open(options_of(std::move(*config)));
+  auto server = open_server(options_of(std::move(*config)));
   if (!server) fail(launcher.get(), server.error());
   const os::Ready ready{.door = (*server)->door(), .error = {}};
   if (!os::send_ready(launcher.get(), ready)) _exit(1);

@@ -1,5 +1,6 @@
 #include "troupe/runtime/net/transport.hpp"
 
+#include "troupe/runtime/base/process_limits.hpp"
 #include "troupe/runtime/net/internal/door.hpp"
 #include "troupe/runtime/net/internal/gatekeeper.hpp"
 #include "troupe/runtime/net/internal/sockets.hpp"
@@ -20,6 +21,9 @@ using internal::Watched;
 namespace {
 
 constexpr int kMessagesPerTurn = 256;
+/// Threads that must be free: libzmq starts two and aborts without them. Other processes of this
+/// user may start some meanwhile.
+constexpr unsigned kThreads = 4;
 constexpr std::size_t kBytesPerTurn = 4 << 20;  // of one peer, so that no peer delays the others
 constexpr std::size_t kMostJoins = 64;
 constexpr int kByeMs = 1000;  // the longest that a closing socket may take to send its last frame
@@ -545,6 +549,7 @@ Transport::Transport(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Transport::~Transport() = default;
 
 Result<std::unique_ptr<Transport>> Transport::open(TransportOptions options) {
+  if (auto can = can_start_threads(kThreads); !can) return can.error();
   auto impl = std::make_unique<Impl>(std::move(options));
   if (Result<void> opened = impl->open(); !opened) return opened.error();
   return std::unique_ptr<Transport>(new Transport(std::move(impl)));

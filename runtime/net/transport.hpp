@@ -110,7 +110,8 @@ struct TransportStats {
 class Transport {
  public:
   /// Starts the ZAP handler, then binds the door. Does not wait for other processes.
-  /// Errors: Unavailable with the address in the text when it is busy or cannot be bound.
+  /// Errors: Unavailable with the address in the text when it is busy or cannot be bound;
+  /// OutOfMemory, which names the limit, when the system starts no threads.
   static Result<std::unique_ptr<Transport>> open(TransportOptions options);
   /// Closes every socket at once. Unacknowledged messages are lost.
   ~Transport();

@@ -1,5 +1,6 @@
 #include "troupe/runtime/os/role.hpp"
 
+#include "troupe/runtime/base/process_limits.hpp"
 #include "troupe/runtime/os/orphans.hpp"
 #include "troupe/runtime/os/own_program.hpp"
 
@@ -169,7 +170,7 @@ Result<pid_t> spawn(Role role, Fd socket, const std::string& text, const Program
   posix_spawn_file_actions_destroy(&actions);
   if (failed == 0) return pid;
   const std::string why =
-      std::string("cannot start a ") + name_of(role) + " process: " + std::strerror(failed);
+      std::string("cannot start a process (") + name_of(role) + "): " + why_no_process(failed);
   if (failed == EAGAIN || failed == ENOMEM || failed == EMFILE || failed == ENFILE)
     return Error(Code::out_of_memory, why);
   return Error(Code::unavailable, why + (own ? "" : ", path " + program.path));
@@ -189,6 +190,10 @@ std::string describe_status(int status) {
 
 bool is_end_of_process(const std::string& reason) noexcept {
   return reason.rfind(kKilled, 0) == 0 || reason.rfind(kExited, 0) == 0;
+}
+
+bool is_abort(const std::string& reason) noexcept {
+  return reason.rfind(kKilled + std::to_string(SIGABRT) + " (", 0) == 0;
 }
 
 std::string describe_out_of_memory(const std::string& why) {

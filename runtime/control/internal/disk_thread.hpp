@@ -7,12 +7,12 @@
 
 #include "troupe/runtime/base/assert.hpp"
 #include "troupe/runtime/base/fd.hpp"
+#include "troupe/runtime/base/signal_masked_thread.hpp"
 #include "troupe/runtime/control/store.hpp"
 
 #include <sys/eventfd.h>
 #include <condition_variable>
 #include <mutex>
-#include <thread>
 
 namespace troupe::control::internal {
 
@@ -22,7 +22,7 @@ class DiskThread {
   explicit DiskThread(Store& store)
       : store_(store),
         event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-        thread_([this] { work(); }) {}
+        thread_("troupe-disk", [this] { work(); }) {}
   /// Waits for a commit that is under way.
   ~DiskThread() {
     {
@@ -83,7 +83,7 @@ class DiskThread {
   const std::vector<Batch>* group_ = nullptr;
   Result<void> result_;
   bool done_ = false, over_ = false;
-  std::thread thread_;
+  SignalMaskedThread thread_;
 };
 
 }  // namespace troupe::control::internal

@@ -122,6 +122,15 @@ const Program more_actors_than_processes{
       return troupe::run(argc, argv, [](Context& ctx) { spawn_beyond(ctx, 80, {"ulimit -u"}); });
     }};
 
+/// Proves that a cluster whose processes get no threads names the limit.
+const Program no_threads_for_the_nodes{
+    "no_threads_for_the_nodes",
+    {.exit_code = 1, .says = "ulimit -u, which is 14", .nodes = 3, .plain_only = true},
+    [](int& argc, char** argv) {
+      if (!be_somebody_else() || !limit(RLIMIT_NPROC, 14)) return 3;
+      return troupe::run(argc, argv, [](Context&) { std::cout << "ran\n"; });
+    }};
+
 /// Proves that actors beyond `ulimit -n` are refused by name.
 const Program more_actors_than_descriptors{
     "more_actors_than_descriptors",

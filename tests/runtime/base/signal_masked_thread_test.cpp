@@ -1,10 +1,11 @@
 /// Tests that signals go to the program's threads: a thread of the library blocks them.
 #include "troupe/runtime/base/signal_masked_thread.hpp"
 
+#include "troupe/runtime/base/error.hpp"
+
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <csignal>
-#include <system_error>
 
 namespace troupe {
 namespace {
@@ -58,7 +59,7 @@ TEST(SignalMaskedThread, leaves_the_mask_of_its_starter_also_when_no_thread_can_
   pthread_attr_init(&huge);
   pthread_attr_setstacksize(&huge, std::size_t{1} << 50);  // more than the address space
   ASSERT_EQ(pthread_setattr_default_np(&huge), 0);
-  EXPECT_THROW(SignalMaskedThread("quiet", [] {}), std::system_error);
+  EXPECT_THROW(SignalMaskedThread("quiet", [] {}), OutOfMemory);
   pthread_setattr_default_np(&usual);
   EXPECT_TRUE(same(before, mask_of_this_thread()));
   pthread_attr_destroy(&huge);

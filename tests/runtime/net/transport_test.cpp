@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/resource.h>
 
 #if defined(__SANITIZE_THREAD__)
@@ -479,6 +480,21 @@ TEST(Transport, AThousandHalfOpenConnectionsDoNotKeepAnHonestPeerOut) {
   ASSERT_TRUE(b.transport->send(a.node, text("honest"), begin));
   ASSERT_TRUE(drive({&a, &b}, 5s, [&] { return a.got.size() == 1; }));
   EXPECT_LT(steady_now() - begin, 2s);
+}
+
+TEST(Transport, WithoutThreadsItNamesTheLimitAndDoesNotAbort) {
+  pthread_attr_t usual, huge;
+  pthread_getattr_default_np(&usual);
+  pthread_attr_init(&huge);
+  pthread_attr_setstacksize(&huge, std::size_t{1} << 50);  // more than the address space
+  ASSERT_EQ(pthread_setattr_default_np(&huge), 0);
+  const auto refused = Transport::open({.keys = CurveKeys::generate().value()});
+  pthread_setattr_default_np(&usual);
+  pthread_attr_destroy(&huge);
+  pthread_attr_destroy(&usual);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code(), Code::out_of_memory);
+  EXPECT_NE(refused.error().message().find("ulimit -u"), std::string::npos);
 }
 
 }  // namespace
