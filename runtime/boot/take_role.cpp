@@ -3,6 +3,7 @@
 #include "troupe/runtime/agent/agent.hpp"
 #include "troupe/runtime/base/standard_descriptors.hpp"
 #include "troupe/runtime/control/server.hpp"
+#include "troupe/runtime/os/oom_score.hpp"
 #include "troupe/runtime/os/orphans.hpp"
 #include "troupe/runtime/os/role.hpp"
 
@@ -20,6 +21,7 @@ __attribute__((constructor)) void take_role() {
   fill_standard_descriptors();
   if (mine.role == os::Role::zygote || mine.role == os::Role::worker) {
     os::adopt_orphans();
+    os::raise_oom_score();
     os::apply_signals(mine.signals);
   }
   if (mine.role != os::Role::agent && mine.role != os::Role::control) return;

@@ -2,6 +2,7 @@
 
 #include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/base/standard_descriptors.hpp"
+#include "troupe/runtime/os/oom_score.hpp"
 #include "troupe/runtime/os/orphans.hpp"
 #include "troupe/runtime/os/role.hpp"
 #include "troupe/runtime/os/signals.hpp"
@@ -88,6 +89,7 @@ bool Zygote::fork_lonely(const ForkOrder& order) {
   if (pid == 0) {
     die_with_parent(self_);
     adopt_orphans();
+    raise_oom_score();
     signals_.restore();
     prctl(PR_SET_NAME, "troupe-worker");
     return true;
