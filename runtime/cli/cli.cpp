@@ -68,7 +68,8 @@ void CommandLine::add_cluster(CLI::App& sub) {
   sub.add_option("--nodes", up_request.nodes, "node processes, each with its own workers")
       ->check(CLI::Range(1u, 200u))
       ->capture_default_str();
-  sub.add_option("--cpus", up_request.cpus, "CPU slots of each node; else all that troupe may use here")
+  sub.add_option("--cpus", up_request.cpus,
+                 "CPU slots of each node; else all that troupe may use here")
       ->check(CLI::Range(0.01, 1e6));
   sub.add_option("--gpus", up_request.gpus, "GPUs of each node")->check(CLI::Range(0.0, 1e6));
   sub.add_option("--memory", up_request.memory,
@@ -265,6 +266,25 @@ std::size_t edits(const std::string& from, const std::string& to) {
   return row.back();
 }
 
+/// Verbs that end or forget something. A wrong word is never taken for one of them.
+bool is_destructive(const std::string& verb) {
+  return verb == "stop" || verb == "forget";
+}
+
+/// Returns the verb of which the word is a misspelling; empty: there is none, or it may be several.
+/// One letter in three may be wrong, so short words match only themselves with one letter changed.
+std::string meant_by(const std::string& word, const std::vector<const CLI::App*>& verbs) {
+  std::string nearest;
+  std::size_t least = std::min<std::size_t>(2, (word.size() + 1) / 3) + 1;
+  for (const CLI::App* verb : verbs) {
+    const std::size_t wrong = edits(word, verb->get_name());
+    if (wrong > least || (wrong == least && nearest.empty())) continue;
+    nearest = wrong < least ? verb->get_name() : "";
+    least = wrong;
+  }
+  return is_destructive(nearest) ? "" : nearest;
+}
+
 /// Prints what is wrong with a command line, for people.
 void explain(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App* at = &app;  // the innermost verb that was understood
@@ -282,11 +302,9 @@ void explain(const CLI::App& app, const CLI::ParseError& error) {
     std::fprintf(stderr, "%s: %s\nsee '%s --help'\n", name.c_str(), why.c_str(), name.c_str());
     return;
   }
-  std::string known, near;
-  for (const CLI::App* verb : verbs) {
-    known += (known.empty() ? "" : ", ") + verb->get_name();
-    if (!rest.empty() && edits(rest.front(), verb->get_name()) <= 2) near = verb->get_name();
-  }
+  std::string known;
+  for (const CLI::App* verb : verbs) known += (known.empty() ? "" : ", ") + verb->get_name();
+  const std::string near = rest.empty() ? "" : meant_by(rest.front(), verbs);
   const std::string what =
       rest.empty() ? "a word is missing" : "'" + rest.front() + "' is not known";
   const std::string meant = near.empty() ? "" : "; was '" + near + "' meant?";

@@ -116,6 +116,18 @@ TEST_F(Cli, BadUsageEndsWithTwoAndNamesWhatIsWrong) {
   }
 }
 
+TEST_F(Cli, NoVerbThatEndsSomethingIsSuggested) {
+  for (const char* word :
+       {"top", "stp", "stopp", "step", "sto", "Stop", "stops", "forge", "forgets"}) {
+    const Outcome outcome = troupe_command({word});
+    EXPECT_EQ(outcome.code, 2) << word;
+    EXPECT_FALSE(says(outcome.err, "'stop'")) << word << ": " << outcome.err;
+    EXPECT_FALSE(says(outcome.err, "'forget'")) << word << ": " << outcome.err;
+  }
+  EXPECT_TRUE(says(troupe_command({"stat"}).err, "known are")) << "start or status?";
+  EXPECT_TRUE(says(troupe_command({"lst"}).err, "was 'list' meant?"));
+}
+
 TEST_F(Cli, WithoutAClusterVerbsSayHowToGetOne) {
   for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
            {"status"}, {"list", "nodes"}, {"stop"}, {"run", "true"}}) {
