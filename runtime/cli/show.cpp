@@ -136,6 +136,17 @@ json json_rows(const std::vector<control::ClusterRow>& nodes) {
   return list;
 }
 
+/// Returns the part by which the ids of these rows differ.
+template <class Row, class Id>
+IdPart part_of(const std::vector<Row>& rows, Id id) {
+  std::vector<std::string> ids;
+  for (const Row& row : rows) ids.push_back(id(row).str());
+  return unique_part(std::move(ids));
+}
+IdPart actors_part(const std::vector<control::ActorRow>& actors) {
+  return part_of(actors, [](const auto& row) { return row.actor; });
+}
+
 template <class Row>
 json json_rows(const std::vector<Row>& rows) {
   json list = json::array();
@@ -161,6 +172,7 @@ std::string text_of(const std::vector<control::ClusterRow>& nodes) {
   std::vector<std::vector<std::string>> rows{
       {"NODE", "STATE", "CPUS", "GPUS", "STORE", "WORKERS", "ID"}};
   const Unreached all = unreached(nodes);
+  const IdPart part = part_of(nodes, [](const auto& row) { return row.description.id; });
   for (const auto& row : nodes) {
     const auto& total = row.description.resources;
     const auto& free = row.report.view.free;
@@ -168,7 +180,7 @@ std::string text_of(const std::vector<control::ClusterRow>& nodes) {
     rows.push_back({row.description.name, state_of(row, reached), of_total(free.cpus, total.cpus),
                     of_total(free.gpus, total.gpus),
                     size_text(row.report.store_used) + "/" + size_text(row.report.store_capacity),
-                    std::to_string(row.report.workers), row.description.id.str().substr(0, 8)});
+                    std::to_string(row.report.workers), part.of(row.description.id.str())});
   }
   std::string text = table_text(rows);
   for (const auto& row : nodes) {
@@ -181,18 +193,21 @@ std::string text_of(const std::vector<control::ClusterRow>& nodes) {
 std::string text_of(const std::vector<control::ActorRow>& actors, const Names& names) {
   std::vector<std::vector<std::string>> rows{
       {"ACTOR", "STATE", "CLASS", "NAME", "NODE", "RESTARTS", "JOB", "WHY"}};
+  const IdPart actor = actors_part(actors);
+  const IdPart job = part_of(actors, [](const auto& row) { return row.job; });
   for (const auto& row : actors)
-    rows.push_back({row.actor.str().substr(0, 8), std::string(name_of(row.state)),
+    rows.push_back({actor.of(row.actor.str()), std::string(name_of(row.state)),
                     short_name(row.class_name), row.name.empty() ? "-" : row.name,
                     node_text(names, row.node), std::to_string(row.restarts),
-                    row.detached ? "detached" : row.job.str().substr(0, 8), row.why});
+                    row.detached ? "detached" : job.of(row.job.str()), row.why});
   return table_text(rows);
 }
 
 std::string text_of(const std::vector<control::JobRecord>& jobs, const Names& names) {
   std::vector<std::vector<std::string>> rows{{"JOB", "STATE", "NAME", "DRIVER ON", "WHY"}};
+  const IdPart part = part_of(jobs, [](const auto& row) { return row.id; });
   for (const auto& row : jobs)
-    rows.push_back({row.id.str().substr(0, 8), std::string(name_of(row.state)), row.name,
+    rows.push_back({part.of(row.id.str()), std::string(name_of(row.state)), row.name,
                     node_text(names, row.node), row.why});
   return table_text(rows);
 }
@@ -202,9 +217,10 @@ std::string troubles_of(const std::vector<control::ActorRow>& actors) {
   constexpr int kMost = 10;
   std::string text;
   int troubles = 0;
+  const IdPart part = actors_part(actors);
   for (const auto& row : actors)
     if (row.state != control::ActorState::alive && !row.why.empty() && ++troubles <= kMost)
-      text += "actor " + row.actor.str().substr(0, 8) + ": " + row.why + "\n";
+      text += "actor " + part.of(row.actor.str()) + ": " + row.why + "\n";
   if (troubles > kMost)
     text += "... and " + std::to_string(troubles - kMost) + " more: troupe list actors\n";
   return text;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <set>
 
 #include "troupe/runtime/base/size_text.hpp"
 
@@ -21,6 +22,28 @@ std::pair<std::string, std::string> pair_of(const std::string& flag, const std::
   if (!pair)
     throw InvalidArgument(Code::invalid_argument, flag + ": '" + text + "' is not name=value");
   return {std::string(pair->first), std::string(pair->second)};
+}
+
+std::string IdPart::of(const std::string& id) const {
+  if (id.size() <= digits) return id;
+  return at_end ? id.substr(id.size() - digits) : id.substr(0, digits);
+}
+
+IdPart unique_part(std::vector<std::string> ids) {
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  const auto differ = [&](const IdPart& part) {
+    std::set<std::string> parts;
+    for (const std::string& id : ids) parts.insert(part.of(id));
+    return parts.size() == ids.size();
+  };
+  IdPart part;
+  for (; part.digits < 32; ++part.digits)
+    for (const bool at_end : {false, true}) {
+      part.at_end = at_end;
+      if (differ(part)) return part;
+    }
+  return part;
 }
 
 std::string size_text(std::uint64_t bytes) {

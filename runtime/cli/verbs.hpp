@@ -137,6 +137,16 @@ std::string size_text(std::uint64_t bytes);
 /// 90 s → "1m 30s".
 std::string age_text(std::uint64_t nanoseconds);
 
+/// The part of ids that a table shows: as many digits of their beginning, or of their end.
+struct IdPart {
+  std::size_t digits = 8;
+  bool at_end = false;
+  std::string of(const std::string& id) const;
+};
+/// Returns the shortest part, of at least eight digits, by which these ids differ. Ids that are
+/// made in one process may all begin with the same digits.
+IdPart unique_part(std::vector<std::string> ids);
+
 /// Returns why the object looks like a leak; empty: it does not. `after`: nanoseconds.
 std::string suspicion(const wire::MemoryObject& object, std::uint64_t after);
 

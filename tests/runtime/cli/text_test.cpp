@@ -34,6 +34,23 @@ TEST(CliText, SizesAreShownInThreeDigits) {
   EXPECT_EQ(size_text(5ull << 40), "5.0 TiB");
 }
 
+TEST(CliText, IdsAreShownByTheShortestPartInWhichTheyDiffer) {
+  const std::string job(24, 'a');
+  const auto shown = [](const std::vector<std::string>& ids) {
+    std::vector<std::string> parts;
+    for (const auto& id : ids) parts.push_back(unique_part(ids).of(id));
+    return parts;
+  };
+  EXPECT_EQ(shown({}), std::vector<std::string>{});
+  EXPECT_EQ(shown({job + "00000001"}), std::vector<std::string>{"aaaaaaaa"});
+  EXPECT_EQ(shown({job + "00000001", job + "00000002"}),
+            (std::vector<std::string>{"00000001", "00000002"}));
+  EXPECT_EQ(shown({"1234567800000000", "1234567900000000", "1234567900000000"}),
+            (std::vector<std::string>{"12345678", "12345679", "12345679"}));
+  EXPECT_EQ(shown({"1234567800000000", "1234567810000000"}),
+            (std::vector<std::string>{"123456780", "123456781"}));
+}
+
 TEST(CliText, AgesAreShownInTwoUnits) {
   constexpr std::uint64_t kSecond = 1'000'000'000;
   EXPECT_EQ(age_text(kSecond / 2), "0s");
