@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 
 using Keys = std::vector<std::uint64_t>;
 using Pieces = sortfile::TupleOf<Keys, 16>;  // the keys of one block, for each of 16 buckets
@@ -50,7 +51,7 @@ Keys limits_of(const std::string& path, std::uint64_t keys) {
   return limits;
 }
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   troupe::enter(argc, argv);
   const bool smoke = argc > 1 && std::strcmp(argv[1], "--smoke") == 0;
   const std::uint64_t mib = 1 << 20, arena = smoke ? 8 * mib : 64 * mib;
@@ -87,4 +88,7 @@ int main(int argc, char** argv) {
   std::printf("%lu keys, checksum %016lx: %s\n", all.count, all.checksum,
               right ? "sorted, and the same keys" : "WRONG");
   return right ? 0 : 1;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "%s: %s\n", argv[0], error.what());
+  return 1;
 }

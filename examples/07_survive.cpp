@@ -4,6 +4,7 @@
 #include "troupe/troupe.hpp"
 
 #include <cstdio>
+#include <exception>
 #include <functional>
 
 std::uint64_t mix(std::uint64_t x) {  // about a millisecond of arithmetic
@@ -46,7 +47,7 @@ std::uint64_t work(troupe::Context& ctx, const std::function<void(std::size_t)>&
   return sum;
 }
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   troupe::enter(argc, argv);
   troupe::Session session({.nodes = 3});
   troupe::Context ctx = session.context();
@@ -61,4 +62,7 @@ int main(int argc, char** argv) {
   });
   std::printf("checksum %016lx with the kills: %s\n", rough, rough == calm ? "the same" : "WRONG");
   return rough == calm ? 0 : 1;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "%s: %s\n", argv[0], error.what());
+  return 1;
 }
