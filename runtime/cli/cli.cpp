@@ -81,7 +81,7 @@ void CommandLine::add_cluster(CLI::App& sub) {
                  "name=amount of something of your own; may be repeated");
   sub.add_option(
       "--listen", up_request.listen,
-      "address of this machine for nodes of other hosts, like 10.0.0.1 (or "
+      "address or name of this machine for nodes of other hosts, like 10.0.0.1 (or "
       "10.0.0.1:6500, a port for control); else none can come, and a node that joins listens on "
       "the address by which it reaches the head");
   sub.add_option("--join-tokens", up_request.join_tokens,

@@ -3,6 +3,7 @@
 #include "troupe/runtime/base/version.hpp"
 #include "troupe/runtime/boot/local_cluster.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
+#include "troupe/runtime/os/listen_address.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -58,7 +59,9 @@ std::string line_of_stdin() {
 /// Reads "ADDRESS" or "ADDRESS:PORT". The port is control's; agents take any free port, which
 /// control tells to others.
 void listen_at(const std::string& text, boot::LocalClusterOptions& options) {
-  const auto colon = text.find(':');
+  // An IPv6 address has several colons, or stands in brackets.
+  const bool is_ipv6 = std::count(text.begin(), text.end(), ':') > 1 || text.front() == '[';
+  const auto colon = is_ipv6 ? std::string::npos : text.find(':');
   const std::string address = text.substr(0, colon);
   const std::string port = colon == std::string::npos ? "" : text.substr(colon + 1);
   unsigned number = 0;
@@ -67,12 +70,16 @@ void listen_at(const std::string& text, boot::LocalClusterOptions& options) {
                          (parsed.ec == std::errc{} && parsed.ptr == port.data() + port.size() &&
                           number >= 1 && number <= 65535);
   if (address.empty() || address.find_first_of("*/ ") != std::string::npos || !good_port)
-    throw InvalidArgument(Code::invalid_argument,
-                          "--listen: '" + text +
-                              "' is no address of this machine like 10.0.0.1 or, with a port for "
-                              "control, 10.0.0.1:6500; it has no scheme and no wildcard");
-  options.listen = "tcp://" + address + ":*";
-  if (!port.empty()) options.control_listen = "tcp://" + address + ":" + port;
+    throw InvalidArgument(
+        Code::invalid_argument,
+        "--listen: '" + text +
+            "' is no address or name of this machine like 10.0.0.1 or, with a port "
+            "for control, 10.0.0.1:6500; it has no scheme and no wildcard");
+  const auto resolved = os::resolve_listen(address);
+  if (!resolved)
+    throw InvalidArgument(Code::invalid_argument, "--listen: " + resolved.error().message());
+  options.listen = "tcp://" + *resolved + ":*";
+  if (!port.empty()) options.control_listen = "tcp://" + *resolved + ":" + port;
 }
 
 /// Throws if `path` exists and is no folder. Control makes a folder that is missing.

@@ -2,7 +2,10 @@
 
 #include "troupe/runtime/base/standard_descriptors.hpp"
 
+#include <arpa/inet.h>
+#include <net/if.h>
 #include <netdb.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <cstring>
 #include <memory>
@@ -51,6 +54,46 @@ std::string address_towards(const std::string& host, const std::string& port) {
 }
 
 }  // namespace
+
+Result<std::string> resolve_listen(const std::string& host) {
+  if (host.find_first_of(":[]") != host.npos)
+    return Error(Code::invalid_argument,
+                 "'" + host +
+                     "' is an IPv6 address, which troupe does not support: give an IPv4 "
+                     "address of this machine, or a name that has one");
+  in_addr number{};
+  if (inet_pton(AF_INET, host.c_str(), &number) == 1 || if_nametoindex(host.c_str()) != 0)
+    return host;
+  addrinfo hints{};
+  hints.ai_family = AF_INET;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (const int error = getaddrinfo(host.c_str(), nullptr, &hints, &found); error != 0)
+    return Error(Code::invalid_argument,
+                 "'" + host + "' has no IPv4 address: " + gai_strerror(error));
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> list(found, &freeaddrinfo);
+  std::string address;
+  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
+    char text[NI_MAXHOST];
+    if (getnameinfo(at->ai_addr, at->ai_addrlen, text, sizeof text, nullptr, 0, NI_NUMERICHOST) !=
+        0)
+      continue;
+    if (address.empty() || (is_loopback(address) && !is_loopback(text))) address = text;
+  }
+  return address;
+}
+
+Result<void> check_loopback() {
+  const Fd fd = make_fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ifreq asked{};
+  std::strcpy(asked.ifr_name, "lo");
+  if (!fd || ::ioctl(fd.get(), SIOCGIFFLAGS, &asked) != 0 || (asked.ifr_flags & IFF_UP) != 0)
+    return {};  // up, or unknown
+  return Error(
+      Code::unavailable,
+      "the loopback interface (lo) is down, over which the nodes of one machine reach each "
+      "other: bring it up ('ip link set lo up'), or run on one node");
+}
 
 Result<std::string> listen_address(const std::string& wanted, const std::string& control_door) {
   const auto [host, port] = parts_of(control_door);
