@@ -166,6 +166,8 @@ Result<void> LocalCluster::Supervisor::begin() {
     options_.memory = Bytes{objectstore::default_arena_bytes().count / options_.nodes};
   else if (auto fits = objectstore::check_arena(options_.memory, options_.nodes); !fits)
     return fits;
+  if (options_.listen.empty() && !joins)
+    if (auto works = os::check_loopback(); !works) return works;
   for (std::uint32_t i = 0; i < options_.nodes; ++i)
     if (auto made = make_node(i); !made) return made;
   if (auto known = joins ? join() : make_control(); !known) return known;

@@ -6,8 +6,10 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <condition_variable>
 #include <csignal>
@@ -184,6 +186,23 @@ TEST(LocalCluster, WhoCannotServeIsNamedWithItsReason) {
   EXPECT_EQ(error.code(), Code::unavailable);
   EXPECT_NE(error.message().find("node-2"), std::string::npos) << error.message();
   EXPECT_NE(error.message().find("no shared memory is left"), std::string::npos);
+}
+
+TEST(LocalCluster, ALoopbackInterfaceThatIsDownIsNamedAtOnce) {
+  const pid_t child = fork();
+  if (child == 0) {
+    if (unshare(CLONE_NEWNET) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) _exit(77);
+    Stage stage({});
+    const auto cluster = LocalCluster::start(stage.options);
+    const bool named =
+        !cluster.ok() && cluster.error().message().find("loopback") != std::string::npos;
+    _exit(named && stage.children.empty() ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+    GTEST_SKIP() << "this process may not make a network namespace";
+  EXPECT_EQ(status, 0);
 }
 
 TEST(LocalCluster, WhoDiesWhileStartingIsNamedWithItsEnd) {
