@@ -1,6 +1,7 @@
 // Tests learning-rate schedules, and the hash.
 #include "troupe/train/schedule.hpp"
 
+#include "troupe/runtime/base/error.hpp"
 #include "troupe/train/hash.hpp"
 
 #include <gtest/gtest.h>
@@ -27,6 +28,17 @@ TEST(Schedule, RisesThenFalls) {
 
 TEST(Schedule, NoRoomBetweenWarmupAndTotalMeansTheFloor) {
   EXPECT_FLOAT_EQ(cosine_rate({.peak = 1, .warmup = 5, .total = 5, .floor = .2f}, 5), .2f);
+}
+
+TEST(Schedule, ADecayWithoutALengthIsRefusedAtEveryStep) {
+  for (const auto rate : {linear_rate, cosine_rate})
+    for (const std::int64_t step : {0, 2, 5}) {
+      EXPECT_THROW(rate({.peak = 1e-3f}, step), InvalidArgument);
+      EXPECT_THROW(rate({.peak = 1e-3f, .warmup = 4}, step), InvalidArgument);
+      EXPECT_THROW(rate({.peak = 1e-3f, .total = -1}, step), InvalidArgument);
+    }
+  EXPECT_FLOAT_EQ(constant_rate({.peak = 1e-3f}, 5), 1e-3f);
+  EXPECT_FLOAT_EQ(cosine_rate({.peak = 1e-3f, .total = 1}, 0), 1e-3f);
 }
 
 TEST(Hash, KnownAnswersOfXxh64) {
