@@ -146,6 +146,22 @@ struct Outcome {
   }
 };
 
+/// The rate of this machine's products, of which a run is said to use a share. Another load may slow
+/// the products that are measured, so a run that is faster raises the peak.
+class Peak {
+ public:
+  explicit Peak(double measured) : flops_(measured) {}
+  /// Returns the share of the peak that this rate is, from 0 to 1.
+  double share_of(double flops) {
+    flops_ = std::max(flops_, flops);
+    return flops / flops_;
+  }
+  double flops() const { return flops_; }
+
+ private:
+  double flops_;
+};
+
 /// Prints a run's figures about ten times during the run.
 class Meter {
  public:
@@ -162,10 +178,11 @@ class Meter {
     if (result.step % std::max(1L, flags_.steps / 10) != 0 && result.step != flags_.steps) return;
     const double seconds = std::chrono::duration<double>(Clock::now() - last_).count() / since_;
     const train::Engine::Bytes bytes = engine.bytes();
+    const double share = peak_.share_of(flops_ / seconds);
     std::printf("step %lld  loss %.4f  %.0f tokens/s  MFU %.1f%% of %.1f GFLOP/s  %.1f MB a rank\n",
                 static_cast<long long>(result.step), result.loss,
-                static_cast<double>(flags_.batch * flags_.context) / seconds,
-                100 * flops_ / seconds / peak_, peak_ / 1e9,
+                static_cast<double>(flags_.batch * flags_.context) / seconds, 100 * share,
+                peak_.flops() / 1e9,
                 static_cast<double>(bytes.store.total() + bytes.activations) / 1e6);
     std::fflush(stdout);
     since_ = 0;
@@ -211,7 +228,8 @@ class Meter {
   }
 
   Flags flags_;
-  double flops_, peak_;
+  double flops_;
+  Peak peak_;
   Clock::time_point last_;
   long since_ = 0;
 };
