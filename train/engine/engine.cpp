@@ -108,6 +108,11 @@ void Engine::State::require_running() const {
                           "; make a new engine over a new mesh and restore a snapshot");
 }
 
+void Engine::State::require_weights() const {
+  require(has_weights,
+          "this engine has no weights yet: call initialize(seed) or restore(snapshot) first");
+}
+
 void Engine::State::stop(const char* what) noexcept {
   std::string why = "an unknown exception";
   try {
@@ -132,6 +137,7 @@ void Engine::State::initialize(std::uint64_t with_seed) {
     pipeline.ties().publish();
     clear_moments(parts);
     parts.store.zero_gradients();
+    has_weights = true;
   });
 }
 
@@ -190,6 +196,7 @@ Batches Engine::State::agree_on(const char* what, std::span<const MicroBatch> mi
                                 const std::function<std::uint64_t()>& check) {
   Batches batches;
   batches.totals = agree(what, "options", [&] {
+    require_weights();
     const std::uint64_t common = check ? check() : 0;
     batches.passes = passes.prepare(micros, mode);
     Counts counts{.targets = sum_of(batches.passes, targets_of),
@@ -253,6 +260,7 @@ TensorView Engine::State::predict(const TensorView& input) {
     return guarded("predict()", [&] { return run(batches.passes); });
   }
   require_running();
+  require_weights();
   const kernels::FlushDenormals flush;
   std::vector<Pass> all = passes.prepare(micros, PassMode::prediction);
   return run(all);

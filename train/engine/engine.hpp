@@ -80,6 +80,7 @@ class TROUPE_API Engine {
   ///
   /// These errors are thrown on all ranks before anything has changed, and the engine stays
   /// usable:
+  ///  - InvalidArgument when an engine has no weights yet, from initialize() or restore();
   ///  - InvalidArgument when inputs of a rank do not fit the model (other ranks name that rank);
   ///  - InvalidArgument when ranks of one dp index got different micro-batches, or any two ranks
   ///    different options;
@@ -102,7 +103,7 @@ class TROUPE_API Engine {
   ///
   /// With zero = 3, tp > 1 or pp > 1 every rank calls it and gets its result; ranks of one dp
   /// index give the same input, and it throws like step(). In other layouts each rank calls it
-  /// for itself, and its errors do not stop the engine.
+  /// for itself, and its errors do not stop the engine. Throws InvalidArgument without weights.
   TensorView predict(const TensorView& input);
 
   /// Returns the number of applied steps, counting those of a restored snapshot.
@@ -124,6 +125,7 @@ class TROUPE_API Engine {
   /// the loss scale of an f16 run. Every rank calls it. Only rank `root` of the mesh gets the
   /// tensors, or every rank with -1. Throws InvalidArgument on all ranks, naming the tensor, when
   /// one that tensor parallelism replicates differs between two ranks; the engine stays usable.
+  /// Throws InvalidArgument before the first initialize() or restore().
   Snapshot snapshot(int root = -1);
   /// Sets the state, instead of initialize(). Every rank calls it with the same snapshot, which
   /// may come from another layout and type. Without a loss scale in it, an f16 run begins with

@@ -118,6 +118,8 @@ std::uint64_t hash_of(const SnapshotView& snapshot) {
 }  // namespace
 
 Snapshot Engine::State::snapshot(int root) {
+  require_running();
+  require_weights();
   Snapshot result{.step = steps, .seed = seed, .tensors = {}};
   if (scaler) result.loss_scale = scaler->state();
   const std::string difference = guarded("snapshot()", [&] {
@@ -159,12 +161,15 @@ void Engine::State::restore(const SnapshotView& snapshot) {
     parts.store.zero_gradients();
     steps = snapshot.step;
     seed = snapshot.seed;
+    has_weights = true;
     if (scaler) scaler->reset();
     if (scaler && snapshot.loss_scale) scaler->restore(*snapshot.loss_scale);
   });
 }
 
 std::uint64_t Engine::State::weights_hash() {
+  require_running();
+  require_weights();
   std::uint64_t hash = 0;
   const std::string difference = guarded("weights_hash()", [&] {
     internal::WholeTensors whole(parts);

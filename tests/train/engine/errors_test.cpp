@@ -92,6 +92,35 @@ TEST(Steps, RefuseInputsThatDoNotFitAndGoOn) {
   });
 }
 
+TEST(Engines, WithoutWeightsRefuseEachCallThatNeedsThem) {
+  for (const Layout& layout : {Layout{.dp = 2}, Layout{.tp = 2}, Layout{.dp = 2, .zero = 3}})
+    on_mesh(mesh_of(layout), Wire::local, [&](RankContext& context) {
+      Engine engine(gpt(kRefusedShape), layout, context.mesh, context.device, {.rate = 1e-3f});
+      Rows rows = rows_of(kRefusedShape, 0, 0, 2);
+      const MicroBatch micro = rows.micro();
+      const std::span<const MicroBatch> micros(&micro, 1);
+      for (const std::string& message : {message_of([&] { engine.step(micros); }),
+                                         message_of([&] { engine.evaluate(micros); }),
+                                         message_of([&] { engine.predict(micro.input); }),
+                                         message_of([&] { engine.snapshot(); }),
+                                         message_of([&] { engine.weights_hash(); })})
+        EXPECT_TRUE(says(message, "call initialize(seed) or restore(snapshot) first")) << message;
+      engine.initialize(1);
+      EXPECT_EQ(engine.step(micros).step, 1);
+    });
+}
+
+TEST(Engines, WithoutWeightsOnOneRankRefuseTheStepOnAll) {
+  on_ranks(2, Wire::local, [](RankContext& context) {
+    Engine engine(gpt(kRefusedShape), {.dp = 2, .zero = 1}, context.mesh, context.device, {});
+    Rows rows = rows_of(kRefusedShape, 0, 0, 2);
+    const MicroBatch micro = rows.micro();
+    if (context.mesh.dp_rank == 0) engine.initialize(1);
+    const std::string message = message_of([&] { engine.step(std::span(&micro, 1)); });
+    EXPECT_NE(message, "none");
+  });
+}
+
 /// Steps on both ranks; rank 1 gets the batch that is refused. Returns this rank's message.
 std::string message_of_step(Learner& learner, RankContext& context, const MicroBatch& good,
                             const MicroBatch& bad) {

@@ -70,6 +70,8 @@ struct Engine::State {
                                std::forward<F>(call));
   }
   void require_running() const;
+  /// Throws InvalidArgument before the first initialize() or restore().
+  void require_weights() const;
   /// Records the exception in flight and aborts the group. Call it inside a catch block.
   void stop(const char* what) noexcept;
 
@@ -103,6 +105,7 @@ struct Engine::State {
   internal::Passes passes;
   internal::Pipeline pipeline;
   internal::Update update;
+  bool has_weights = false;  ///< since initialize() or restore()
   std::uint64_t seed = 0;
   std::int64_t steps = 0;
   std::optional<LossScaler> scaler;  ///< f16
