@@ -23,6 +23,7 @@ constexpr const char* kStepKey = "step";
 constexpr const char* kSeedKey = "seed";
 constexpr const char* kScaleKey = "loss_scale";
 constexpr const char* kGoodStepsKey = "loss_scale.good_steps";
+constexpr const char* kMomentsKey = "moments_since";
 
 constexpr std::pair<DType, FileType> kTypes[] = {
     {DType::f32, FileType::f32}, {DType::f64, FileType::f64}, {DType::bf16, FileType::bf16},
@@ -79,6 +80,15 @@ std::uint64_t seed_of(const Metadata& metadata) {
   return seed;
 }
 
+/// Engine::restore() compares it with the step.
+std::int64_t moments_since_of(const Metadata& metadata) {
+  const auto found = metadata.find(kMomentsKey);
+  std::int64_t step = 0;
+  if (found != metadata.end() && !parse(found->second, step))
+    reject("the step of its first moments is no number: \"" + found->second.substr(0, 40) + "\"");
+  return step;
+}
+
 std::optional<LossScale> loss_scale_of(const Metadata& metadata) {
   const auto scale = metadata.find(kScaleKey), steps = metadata.find(kGoodStepsKey);
   if (scale == metadata.end() || steps == metadata.end()) return {};
@@ -104,7 +114,8 @@ Snapshot snapshot_of(const internal::FileReader& file) {
   Snapshot snapshot{.step = step_of(metadata),
                     .seed = seed_of(metadata),
                     .tensors = {},
-                    .loss_scale = loss_scale_of(metadata)};
+                    .loss_scale = loss_scale_of(metadata),
+                    .moments_since = moments_since_of(metadata)};
   const std::vector<internal::HeaderEntry>& entries = file.index.header.entries;
   for (std::size_t i = 0; i < entries.size(); ++i)
     snapshot.tensors.push_back(
@@ -157,6 +168,7 @@ void write_snapshot(const std::string& path, const Snapshot& snapshot) {
       metadata[kScaleKey] = text_of(snapshot.loss_scale->scale);
       metadata[kGoodStepsKey] = std::to_string(snapshot.loss_scale->good_steps);
     }
+    if (snapshot.moments_since != 0) metadata[kMomentsKey] = std::to_string(snapshot.moments_since);
     write_safetensors_file(path, tensors, metadata).value();
   } catch (const Error& error) {
     raise(at_path(path, error));

@@ -36,6 +36,8 @@ struct SnapshotOf {
   std::uint64_t seed = 0;  ///< of the run; dropout depends on it and on the step
   std::vector<TensorOf<Bytes>> tensors;
   std::optional<LossScale> loss_scale = {};  ///< of an f16 run
+  /// The step at which the moments were 0. It is above 0 in a run that restored weights alone.
+  std::int64_t moments_since = 0;
 };
 
 using NamedTensor = TensorOf<std::vector<std::byte>>;
@@ -57,13 +59,14 @@ SnapshotView view_of(const SnapshotOf<Bytes>& snapshot) {
   return {.step = snapshot.step,
           .seed = snapshot.seed,
           .tensors = views_of(snapshot.tensors),
-          .loss_scale = snapshot.loss_scale};
+          .loss_scale = snapshot.loss_scale,
+          .moments_since = snapshot.moments_since};
 }
 
 /// Writes the snapshot to a new file beside the path, flushes and renames it: a crash leaves the
 /// old file or the new one. Only one process at a time may write a path. Blocks. The file is a
-/// safetensors file, whose metadata has the step, the seed, the loss scale where there is one,
-/// and the version of this format. Throws OutOfDisk, Unavailable or InvalidArgument (two tensors
+/// safetensors file, whose metadata has the step, the seed, the loss scale and the step of the
+/// first moments where there are such, and the version of this format. Throws OutOfDisk, Unavailable or InvalidArgument (two tensors
 /// of one name, bytes that do not fit a shape), with the path.
 TROUPE_API void write_snapshot(const std::string& path, const Snapshot& snapshot);
 /// Reads a snapshot. Tensors come in the order of the file: wide types first, then by name.

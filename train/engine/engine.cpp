@@ -136,6 +136,7 @@ void Engine::State::initialize(std::uint64_t with_seed) {
     passes.initialize({.seed = seed});
     pipeline.ties().publish();
     clear_moments(parts);
+    update.begin_moments(0);
     parts.store.zero_gradients();
     has_weights = true;
   });

@@ -6,7 +6,9 @@
 #include "troupe/train/internal/reject.hpp"
 #include "troupe/train/params/shards.hpp"
 
+#include <algorithm>
 #include <bit>
+#include <cstdio>
 #include <cstring>
 #include <map>
 #include <string_view>
@@ -27,6 +29,19 @@ std::span<const Kind> kinds_of(const OptimizerOptions& optimizer) {
   return std::span(kKinds).first(std::size_t{1} + static_cast<std::size_t>(optimizer.moments()));
 }
 
+/// Returns whether the snapshot has moments of an optimizer, all of them or some.
+bool has_moments(const SnapshotView& snapshot) {
+  return std::any_of(snapshot.tensors.begin(), snapshot.tensors.end(), [](const auto& tensor) {
+    return std::any_of(std::begin(kKinds) + 1, std::end(kKinds),
+                       [&](const Kind& kind) { return tensor.name.starts_with(kind.prefix); });
+  });
+}
+
+/// Returns the kinds of tensors that the snapshot must have. A snapshot of weights alone is whole.
+std::span<const Kind> kinds_in(const SnapshotView& snapshot, const OptimizerOptions& optimizer) {
+  return has_moments(snapshot) ? kinds_of(optimizer) : std::span(kKinds).first(1);
+}
+
 /// Returns the tensor without its bytes.
 NamedTensor named(const Kind& kind, const internal::CatalogueTensor& tensor) {
   return {std::string(kind.prefix) + tensor.name,
@@ -39,9 +54,9 @@ std::size_t bytes_of(const internal::CatalogueTensor& tensor) {
   return static_cast<std::size_t>(tensor.shape.count()) * sizeof(float);
 }
 
-std::vector<NamedTensor> wanted(const internal::Parts& parts) {
+std::vector<NamedTensor> tensors_of(const internal::Parts& parts, std::span<const Kind> kinds) {
   std::vector<NamedTensor> all;
-  for (const Kind& kind : kinds_of(parts.optimizer))
+  for (const Kind& kind : kinds)
     for (const auto& unit : parts.catalogue)
       for (const internal::CatalogueTensor& tensor : unit) all.push_back(named(kind, tensor));
   return all;
@@ -85,10 +100,14 @@ std::vector<std::int64_t> hash_all(internal::Parts& parts, internal::WholeTensor
 }
 
 void require_same(const SnapshotView& snapshot, const internal::Parts& parts) {
-  const std::string why = difference(snapshot.tensors, wanted(parts));
+  const std::vector<NamedTensor> wanted = tensors_of(parts, kinds_in(snapshot, parts.optimizer));
+  const std::string why = difference(snapshot.tensors, wanted);
   if (!why.empty()) internal::reject("the snapshot is not of this model: " + why);
   if (snapshot.step < 0)
     internal::reject("the snapshot is of step " + std::to_string(snapshot.step));
+  if (snapshot.moments_since < 0 || snapshot.moments_since > snapshot.step)
+    internal::reject("the snapshot is of step " + std::to_string(snapshot.step) +
+                     ", and its moments begin at step " + std::to_string(snapshot.moments_since));
   for (const TensorOf<BlobView>& tensor : snapshot.tensors) {
     std::size_t bytes = sizeof(float);
     for (const std::int64_t size : tensor.shape) bytes *= static_cast<std::size_t>(size);
@@ -109,10 +128,33 @@ std::uint64_t hash_of(const SnapshotView& snapshot) {
     sum += hash_bytes(both, sizeof both);
   }
   const LossScale scale = snapshot.loss_scale.value_or(LossScale{.scale = 0});
-  const std::uint64_t all[] = {sum, static_cast<std::uint64_t>(snapshot.step), snapshot.seed,
+  const std::uint64_t all[] = {sum,
+                               static_cast<std::uint64_t>(snapshot.step),
+                               snapshot.seed,
                                std::bit_cast<std::uint32_t>(scale.scale),
-                               static_cast<std::uint64_t>(scale.good_steps)};
+                               static_cast<std::uint64_t>(scale.good_steps),
+                               static_cast<std::uint64_t>(snapshot.moments_since)};
   return hash_bytes(all, sizeof all);
+}
+
+using ByName = std::map<std::string_view, const TensorOf<BlobView>*>;
+
+/// Returns this rank's shard of the unit, with the tensors of this kind; zeros if `tensors` is null.
+std::vector<float> slab_of(const internal::Parts& parts, int number, const Kind& kind,
+                           const ByName* tensors) {
+  const UnitPlace& unit = parts.index.units()[static_cast<std::size_t>(number)];
+  std::vector<float> slab(static_cast<std::size_t>(unit.size)), whole;  // padding is zero
+  if (tensors == nullptr) return slab;
+  for (const TensorId id : unit.tensors) {
+    const TensorPlace& tensor = parts.index[id];
+    const TensorOf<BlobView>& from = *tensors->at(std::string(kind.prefix) + tensor.name);
+    whole.resize(from.bytes.size() / sizeof(float));
+    std::memcpy(whole.data(), from.bytes.data(), from.bytes.size());
+    take_shard(tensor, whole,
+               std::span(slab).subspan(static_cast<std::size_t>(tensor.offset),
+                                       static_cast<std::size_t>(tensor.local.count())));
+  }
+  return slab;
 }
 
 }  // namespace
@@ -120,7 +162,8 @@ std::uint64_t hash_of(const SnapshotView& snapshot) {
 Snapshot Engine::State::snapshot(int root) {
   require_running();
   require_weights();
-  Snapshot result{.step = steps, .seed = seed, .tensors = {}};
+  Snapshot result{
+      .step = steps, .seed = seed, .tensors = {}, .moments_since = update.moments_since()};
   if (scaler) result.loss_scale = scaler->state();
   const std::string difference = guarded("snapshot()", [&] {
     internal::WholeTensors whole(parts);
@@ -137,26 +180,16 @@ void Engine::State::restore(const SnapshotView& snapshot) {
     if (snapshot.loss_scale) LossScaler().restore(*snapshot.loss_scale);  // throws if it is invalid
     return internal::Counts{.common = parts.mesh.shape.ranks() == 1 ? 0 : hash_of(snapshot)};
   });
-  std::map<std::string_view, const TensorOf<BlobView>*> by_name;
+  ByName by_name;
   for (const TensorOf<BlobView>& tensor : snapshot.tensors) by_name[tensor.name] = &tensor;
+  const std::size_t present = kinds_in(snapshot, parts.optimizer).size();
+  const std::span<const Kind> kinds = kinds_of(parts.optimizer);
   guarded("restore()", [&] {
-    std::vector<float> slab, whole;
-    for (const Kind& kind : kinds_of(parts.optimizer))
-      for (int u = 0; u < parts.unit_count(); ++u) {
-        const UnitPlace& unit = parts.index.units()[static_cast<std::size_t>(u)];
-        if (unit.size == 0) continue;
-        slab.assign(static_cast<std::size_t>(unit.size), 0.0f);  // padding is zero
-        for (const TensorId id : unit.tensors) {
-          const TensorPlace& tensor = parts.index[id];
-          const TensorOf<BlobView>& from = *by_name.at(std::string(kind.prefix) + tensor.name);
-          whole.resize(from.bytes.size() / sizeof(float));
-          std::memcpy(whole.data(), from.bytes.data(), from.bytes.size());
-          take_shard(tensor, whole,
-                     std::span(slab).subspan(static_cast<std::size_t>(tensor.offset),
-                                             static_cast<std::size_t>(tensor.local.count())));
-        }
-        parts.store.write_whole(u, kind.part, slab);
-      }
+    for (std::size_t k = 0; k < kinds.size(); ++k)
+      for (int unit = 0; unit < parts.unit_count(); ++unit)
+        if (parts.has(unit))
+          parts.store.write_whole(unit, kinds[k].part,
+                                  slab_of(parts, unit, kinds[k], k < present ? &by_name : nullptr));
     pipeline.ties().publish();
     parts.store.zero_gradients();
     steps = snapshot.step;
@@ -165,6 +198,14 @@ void Engine::State::restore(const SnapshotView& snapshot) {
     if (scaler) scaler->reset();
     if (scaler && snapshot.loss_scale) scaler->restore(*snapshot.loss_scale);
   });
+  const bool begins = present < kinds.size();  // with moments of 0
+  update.begin_moments(begins ? snapshot.step : snapshot.moments_since);
+  if (!begins || said_moments || parts.mesh.rank() != 0) return;
+  said_moments = true;
+  std::fprintf(stderr,
+               "train: the snapshot of step %lld has weights alone, so the optimizer's moments "
+               "begin at 0\n",
+               static_cast<long long>(snapshot.step));
 }
 
 std::uint64_t Engine::State::weights_hash() {

@@ -39,6 +39,7 @@ Update::Update(Parts& parts) : parts_(&parts) {
 Update::~Update() = default;
 
 void Update::apply(float rate, std::int64_t step, float gradient_scale) {
+  step -= moments_since_;
   for (int unit = 0; unit < parts_->unit_count(); ++unit) {
     if (!parts_->has(unit)) continue;
     const Store::Owned owned = parts_->store.owned(unit);

@@ -90,6 +90,17 @@ TEST_F(SnapshotFiles, ALossScaleComesBackAndIsAbsentInFilesWithoutOne) {
   }
 }
 
+TEST_F(SnapshotFiles, TheStepOfTheFirstMomentsComesBack) {
+  for (const std::int64_t since : {0, 5}) {
+    write_snapshot(path(), {.step = 7, .moments_since = since});
+    EXPECT_EQ(read_snapshot(path()).moments_since, since);
+  }
+  write_safetensors_file(path(), {},
+                         {{"troupe.snapshot", "1"}, {"step", "7"}, {"moments_since", "x"}})
+      .value();
+  EXPECT_NE(message_of(path()).find("first moments"), std::string::npos);
+}
+
 TEST_F(SnapshotFiles, AFileWithoutVersionOrStepIsRefusedWithItsPath) {
   write_safetensors_file(path(), {}, {{"format", "pt"}}).value();
   EXPECT_NE(message_of(path()).find(path() + ": no snapshot"), std::string::npos);

@@ -99,11 +99,10 @@ TEST(Engines, WithoutWeightsRefuseEachCallThatNeedsThem) {
       Rows rows = rows_of(kRefusedShape, 0, 0, 2);
       const MicroBatch micro = rows.micro();
       const std::span<const MicroBatch> micros(&micro, 1);
-      for (const std::string& message : {message_of([&] { engine.step(micros); }),
-                                         message_of([&] { engine.evaluate(micros); }),
-                                         message_of([&] { engine.predict(micro.input); }),
-                                         message_of([&] { engine.snapshot(); }),
-                                         message_of([&] { engine.weights_hash(); })})
+      for (const std::string& message :
+           {message_of([&] { engine.step(micros); }), message_of([&] { engine.evaluate(micros); }),
+            message_of([&] { engine.predict(micro.input); }),
+            message_of([&] { engine.snapshot(); }), message_of([&] { engine.weights_hash(); })})
         EXPECT_TRUE(says(message, "call initialize(seed) or restore(snapshot) first")) << message;
       engine.initialize(1);
       EXPECT_EQ(engine.step(micros).step, 1);

@@ -107,12 +107,68 @@ TEST(Snapshots, OfAnotherModelAreRefusedByTensorAndChangeNothing) {
     Snapshot renamed = before;
     renamed.tensors.back().name = "else";
     EXPECT_NE(refusal(*engine, renamed).find(before.tensors.back().name), std::string::npos);
-    const Snapshot of_sgd =
-        engine_of(context, {.dp = 2}, kSavedShape, {.kind = OptimizerKind::sgd})->snapshot();
+    const OptimizerOptions sgd{.kind = OptimizerKind::sgd, .momentum = 0.9f};
+    const Snapshot of_sgd = engine_of(context, {.dp = 2}, kSavedShape, sgd)->snapshot();
     EXPECT_NE(refusal(*engine, of_sgd).find("optimizer."), std::string::npos);
     EXPECT_TRUE(same(engine->snapshot(), before));
     EXPECT_EQ(engine->steps(), 1);
     EXPECT_EQ(refusal(*engine, before), "none");
+  });
+}
+
+/// Returns the snapshot without the tensors of the optimizer.
+Snapshot weights_of(Snapshot snapshot) {
+  std::erase_if(snapshot.tensors,
+                [](const NamedTensor& tensor) { return tensor.name.starts_with("optimizer."); });
+  return snapshot;
+}
+
+TEST(Snapshots, OfWeightsAloneBeginWithMomentsOfZero) {
+  for (const Layout& layout : {Layout{.dp = 2, .zero = 1}, Layout{.dp = 2, .zero = 3}})
+    on_ranks(2, Wire::local, [&](RankContext& context) {
+      const GptShape shape{};  // no dropout, which depends on the step
+      auto engine = engine_of(context, layout, shape);
+      train(*engine, context, 0, 3);
+      const Snapshot weights = weights_of(engine->snapshot());
+      auto old = engine_of(context, layout, shape), fresh = engine_of(context, layout, shape);
+      old->restore(weights);
+      EXPECT_EQ(old->steps(), 3);
+      Snapshot first = weights;
+      first.step = 0;
+      fresh->restore(first);
+      EXPECT_EQ(old->weights_hash(), engine->weights_hash());
+      train(*old, context, 3, 5);
+      train(*fresh, context, 3, 5);
+      EXPECT_EQ(old->weights_hash(), fresh->weights_hash()) << "the step does not matter";
+      const Snapshot middle = old->snapshot();
+      EXPECT_EQ(middle.moments_since, 3);
+      fresh->restore(middle);
+      train(*old, context, 5, 6);
+      train(*fresh, context, 5, 6);
+      EXPECT_TRUE(same(old->snapshot(), fresh->snapshot())) << "a restored run goes on bitwise";
+    });
+}
+
+TEST(Snapshots, OfWeightsAloneAreSaidOnceAndOfSomeMomentsRefused) {
+  on_ranks(1, Wire::local, [](RankContext& context) {
+    auto engine = engine_of(context, {});
+    const Snapshot whole = engine->snapshot();
+    ::testing::internal::CaptureStderr();
+    engine->restore(whole);
+    engine->restore(weights_of(whole));
+    engine->restore(weights_of(whole));
+    EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+              "train: the snapshot of step 0 has weights alone, so the optimizer's moments begin "
+              "at 0\n");
+    Snapshot some = whole;
+    some.tensors.pop_back();
+    EXPECT_NE(refusal(*engine, some).find(whole.tensors.back().name + " is missing"),
+              std::string::npos);
+    Snapshot late = whole;
+    late.moments_since = 1;
+    EXPECT_NE(refusal(*engine, late).find("its moments begin at step 1"), std::string::npos);
+    auto sgd = engine_of(context, {}, kSavedShape, {.kind = OptimizerKind::sgd});
+    EXPECT_EQ(refusal(*sgd, weights_of(whole)), "none") << "it has no moments";
   });
 }
 

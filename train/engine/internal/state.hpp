@@ -105,7 +105,8 @@ struct Engine::State {
   internal::Passes passes;
   internal::Pipeline pipeline;
   internal::Update update;
-  bool has_weights = false;  ///< since initialize() or restore()
+  bool said_moments = false;  ///< that a snapshot had no moments; said once
+  bool has_weights = false;   ///< since initialize() or restore()
   std::uint64_t seed = 0;
   std::int64_t steps = 0;
   std::optional<LossScaler> scaler;  ///< f16
