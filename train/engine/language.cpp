@@ -9,12 +9,16 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace troupe::train {
 namespace {
 
 constexpr std::int64_t kBytes = 256;
+/// The largest vocabulary that still counts as one of bytes, with padding and special tokens. In a
+/// larger one the first 256 ids are parts of words.
+constexpr std::int64_t kMostTokens = 512;
 
 /// Returns the k-th largest of the logits, or minus infinity when all count.
 float threshold(std::span<const float> logits, int top_k) {
@@ -44,14 +48,44 @@ std::size_t draw(std::span<const float> logits, const GenerateOptions& options, 
   return static_cast<std::size_t>(top - logits.begin());
 }
 
+/// Returns the logits that the model would give for so many tokens. Throws InvalidArgument when it
+/// does not take them.
+Spec prediction_of(const Engine& engine, std::int64_t time) {
+  Spec x{DType::i32, {1, time}};
+  for (const auto& layer : engine.model())
+    x = (layer->is_loss() ? layer->prediction_need(x, engine.layout())
+                          : layer->need(x, engine.layout()))
+            .out;
+  return x;
+}
+
+/// Throws unless the first tokens of the vocabulary are the bytes.
+void require_bytes(const Spec& prediction) {
+  const std::int64_t vocabulary = prediction.shape[prediction.shape.rank() - 1];
+  if (vocabulary < kBytes || vocabulary > kMostTokens)
+    internal::reject(
+        "generate() needs a model of bytes, with a vocabulary of 256 to 512 tokens, "
+        "and this model has " +
+        std::to_string(vocabulary) +
+        ": encode the text with the model's tokenizer and call predict()");
+  internal::require(prediction.type == DType::f32, "generate() takes logits in f32");
+}
+
+/// Returns why the model takes no text of so many tokens; empty if it takes it.
+std::string refusal_of(const Engine& engine, std::size_t tokens) {
+  try {
+    static_cast<void>(prediction_of(engine, static_cast<std::int64_t>(tokens)));
+    return {};
+  } catch (const InvalidArgument& refusal) {
+    return refusal.message();
+  }
+}
+
 /// Returns the logits of the 256 bytes as the token after these.
 std::vector<float> next_bytes(Engine& engine, std::span<std::int32_t> tokens) {
   const auto time = static_cast<std::int64_t>(tokens.size());
   const TensorView all = engine.predict({tokens.data(), DType::i32, {1, time}});
   const std::int64_t vocabulary = all.columns();
-  internal::require(all.type == DType::f32, "generate() takes logits in f32");
-  internal::require(vocabulary >= kBytes,
-                    "generate() needs a model of bytes: a vocabulary of at least 256");
   std::vector<float> bytes(kBytes);
   kernels::Device& device = engine.device();
   device.copy(device.compute(), bytes.data(), all.as<float>() + (time - 1) * vocabulary,
@@ -80,15 +114,21 @@ double held_out_loss(Engine& engine, const TextDataset& data, std::uint64_t max_
   return engine.evaluate(micros);
 }
 
-std::string generate(Engine& engine, const std::string& prompt, int count,
-                     const GenerateOptions& options) {
+Generated generate(Engine& engine, const std::string& prompt, int count,
+                   const GenerateOptions& options) {
   std::vector<std::int32_t> tokens;
   for (const char c : prompt.empty() ? std::string("\n") : prompt)
     tokens.push_back(static_cast<unsigned char>(c));
   const auto most = options.context <= 0 ? SIZE_MAX : static_cast<std::size_t>(options.context);
-  std::string text;
+  require_bytes(prediction_of(engine, static_cast<std::int64_t>(std::min(tokens.size(), most))));
+  Generated text;
   for (int i = 0; i < count; ++i) {
     const auto seen = std::span(tokens).last(std::min(tokens.size(), most));
+    text.why = refusal_of(engine, seen.size());
+    if (!text.why.empty()) {
+      text.end = GenerationEnd::context;
+      break;
+    }
     const double uniform = kernels::philox_uniform(options.seed, 0, static_cast<std::uint64_t>(i));
     const std::size_t next = draw(next_bytes(engine, seen), options, uniform);
     tokens.push_back(static_cast<std::int32_t>(next));

@@ -92,16 +92,43 @@ TEST(Language, GenerationSeesTheLastTokensOfItsContextAlone) {
     engine.initialize(3);
     const GenerateOptions four{.context = 4};
     EXPECT_EQ(generate(engine, "xyzabcd", 9, four), generate(engine, "abcd", 9, four));
-    EXPECT_THROW(generate(engine, "abc", kWindow, {}), InvalidArgument)
-        << "longer than the model's";
+    EXPECT_EQ(generate(engine, "abcd", 2 * kWindow, four).end, GenerationEnd::count);
   });
 }
 
-TEST(Language, AModelWithoutAllBytesCannotWrite) {
+TEST(Language, GenerationBeyondTheModelsContextReturnsWhatItHasAndSaysWhyItEnded) {
+  for (const Layout& layout : {Layout{}, Layout{.tp = 2}})
+    on_mesh(mesh_of(layout), Wire::local, [&](RankContext& context) {
+      Engine engine(bytes_model(), layout, context.mesh, context.device, {});
+      engine.initialize(3);
+      const Generated all = generate(engine, "hello", 100), some = generate(engine, "hello", 60);
+      EXPECT_EQ(all.size(), 60u) << "one for each prompt of 5 to 64 tokens";
+      EXPECT_EQ(all.end, GenerationEnd::context);
+      EXPECT_NE(all.why.find("time <= 64], not i32 [1, 65]"), std::string::npos) << all.why;
+      EXPECT_EQ(some, all);
+      EXPECT_EQ(some.end, GenerationEnd::count);
+      EXPECT_EQ(some.why, "");
+      EXPECT_EQ(generate(engine, std::string(64, 'a'), 5).size(), 1u);
+      EXPECT_THROW(generate(engine, std::string(65, 'a'), 5), InvalidArgument) << "of the prompt";
+    });
+}
+
+TEST(Language, AModelWhoseTokensAreNotBytesCannotWrite) {
   on_ranks(1, Wire::local, [](RankContext& context) {
-    Engine engine(bytes_model(200), {}, context.mesh, context.device, {});
-    engine.initialize(3);
-    EXPECT_THROW(generate(engine, "a", 1), InvalidArgument);
+    const auto refusal = [&](std::int64_t vocabulary) -> std::string {
+      Engine engine(bytes_model(vocabulary), {}, context.mesh, context.device, {});
+      engine.initialize(3);
+      try {
+        EXPECT_EQ(generate(engine, "a", 1).size(), 1u);
+      } catch (const InvalidArgument& e) {
+        return e.message();
+      }
+      return "none";
+    };
+    for (const std::int64_t vocabulary : {200, 255, 513, 50257})
+      EXPECT_NE(refusal(vocabulary).find("this model has " + std::to_string(vocabulary)),
+                std::string::npos);
+    for (const std::int64_t vocabulary : {256, 257, 512}) EXPECT_EQ(refusal(vocabulary), "none");
   });
 }
 
