@@ -501,7 +501,6 @@ void Node::bury(Process& process) {
 void run_agent(Fd socket, const std::string& options) {
   prctl(PR_SET_NAME, "troupe-agent");
   prctl(PR_SET_DUMPABLE, 0);
-  std::signal(SIGINT, SIG_IGN);  // Ctrl-C reaches the whole process group; the driver decides
   std::signal(SIGPIPE, SIG_IGN);
   os::adopt_orphans();
   os::raise_file_limit();

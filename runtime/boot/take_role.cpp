@@ -6,6 +6,7 @@
 #include "troupe/runtime/os/oom_score.hpp"
 #include "troupe/runtime/os/orphans.hpp"
 #include "troupe/runtime/os/role.hpp"
+#include "troupe/runtime/os/signals.hpp"
 
 #include <csignal>
 #include <utility>
@@ -25,6 +26,7 @@ __attribute__((constructor)) void take_role() {
     os::apply_signals(mine.signals);
   }
   if (mine.role != os::Role::agent && mine.role != os::Role::control) return;
+  os::ignore_group_signals();
   std::signal(SIGXFSZ, SIG_IGN);  // so that a write beyond the file size limit returns an error
   if (const pid_t launcher = os::launcher_in(mine.text); launcher != 0)
     os::die_with_parent(launcher);

@@ -5,6 +5,7 @@
 #include "troupe/runtime/client/run.hpp"
 #include "troupe/runtime/client/run_in_place.hpp"
 #include "troupe/runtime/engine/registry.hpp"
+#include "troupe/runtime/os/signals.hpp"
 #include "troupe/runtime/os/throw_stack.hpp"
 #include "troupe/runtime/scheduling/pace.hpp"
 
@@ -346,6 +347,7 @@ void leave_cpu_to_caller() noexcept {
 void run_worker(Fd socket, std::uint64_t token) {
   int code = 0;
   bool started = false;
+  os::outlive_group_signals();
   leave_cpu_to_caller();
   try {
     ClientEngine engine({std::move(socket), wire::ProcessKind::worker, token});

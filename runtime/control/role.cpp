@@ -61,8 +61,7 @@ Result<std::unique_ptr<Server>> open_server(ServerOptions options) {
 void run_control(Fd launcher, const std::string&) {
   prctl(PR_SET_NAME, "troupe-control");
   prctl(PR_SET_DUMPABLE, 0);
-  os::raise_file_limit();        // some five for each node
-  std::signal(SIGINT, SIG_IGN);  // Ctrl-C reaches the whole group: the driver decides
+  os::raise_file_limit();  // some five for each node
   std::signal(SIGPIPE, SIG_IGN);
   auto config = os::receive_control_config(launcher.get(), 10s);
   if (!config) fail(launcher.get(), config.error());

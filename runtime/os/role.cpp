@@ -87,7 +87,7 @@ bool is_variable(std::string_view entry, std::string_view name) {
 
 /// The signal state that a child begins with. Zygote and worker run code of the program and get the
 /// state of their driver. posix_spawn cannot set signals to be ignored, so the child ignores them
-/// itself, in take_role().
+/// itself, in take_role(). Agent and control begin with the group's signals blocked until then.
 class SpawnSignals {
  public:
   SpawnSignals(Role role, const SignalState& state) noexcept {
@@ -99,6 +99,13 @@ class SpawnSignals {
     if (role == Role::zygote || role == Role::worker) {
       sigfillset(&defaults);
       const sigset_t blocked = signal_set(state.blocked);
+      posix_spawnattr_setsigmask(&attributes_, &blocked);
+      flags |= POSIX_SPAWN_SETSIGMASK;
+    } else {
+      sigset_t blocked;
+      sigemptyset(&blocked);
+      pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+      for (const int signal : kGroupSignals) sigaddset(&blocked, signal);
       posix_spawnattr_setsigmask(&attributes_, &blocked);
       flags |= POSIX_SPAWN_SETSIGMASK;
     }

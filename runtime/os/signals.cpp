@@ -1,9 +1,7 @@
 #include "troupe/runtime/os/signals.hpp"
 
 #include <pthread.h>
-#include <array>
 #include <charconv>
-#include <iterator>
 
 namespace troupe::os {
 namespace {
@@ -69,20 +67,40 @@ std::optional<SignalState> parse_signals(std::string_view text) noexcept {
   return state;
 }
 
+void ignore_group_signals() noexcept {
+  sigset_t group;
+  sigemptyset(&group);
+  for (const int signal : kGroupSignals) {
+    std::signal(signal, SIG_IGN);
+    sigaddset(&group, signal);
+  }
+  pthread_sigmask(SIG_UNBLOCK, &group, nullptr);
+}
+
+void outlive_group_signals() noexcept {
+  for (const int signal : kGroupSignals) {
+    struct sigaction action{};
+    if (sigaction(signal, nullptr, &action) != 0) continue;
+    if ((action.sa_flags & SA_SIGINFO) != 0 || action.sa_handler != SIG_DFL) continue;
+    action.sa_handler = [](int) {};
+    action.sa_flags = SA_RESTART;
+    sigaction(signal, &action, nullptr);
+  }
+}
+
 ForkerSignals::ForkerSignals() noexcept {
   sigemptyset(&children_);
   sigaddset(&children_, SIGCHLD);
   sigprocmask(SIG_BLOCK, &children_, &mask_before_);
-  for (std::size_t i = 0; i < std::size(kChanged); ++i) {
+  for (std::size_t i = 0; i < kChanged; ++i) {
     struct sigaction action{};
-    action.sa_handler = kChanged[i] == SIGCHLD ? SIG_DFL : SIG_IGN;
-    sigaction(kChanged[i], &action, &before_[i]);
+    action.sa_handler = changed(i) == SIGCHLD ? SIG_DFL : SIG_IGN;
+    sigaction(changed(i), &action, &before_[i]);
   }
 }
 
 void ForkerSignals::restore() const noexcept {
-  for (std::size_t i = 0; i < std::size(kChanged); ++i)
-    sigaction(kChanged[i], &before_[i], nullptr);
+  for (std::size_t i = 0; i < kChanged; ++i) sigaction(changed(i), &before_[i], nullptr);
   sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
 }
 

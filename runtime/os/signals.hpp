@@ -9,6 +9,7 @@
 ///     apply_signals(given);                                // in the zygote, when it is loaded
 #pragma once
 
+#include <array>
 #include <csignal>
 #include <cstdint>
 #include <optional>
@@ -35,9 +36,20 @@ sigset_t signal_set(std::uint64_t signals) noexcept;
 std::string signals_text(const SignalState& state);
 std::optional<SignalState> parse_signals(std::string_view text) noexcept;
 
-/// The signal settings of a process that forks workers. It ignores SIGINT, SIGQUIT and SIGPIPE,
-/// because the driver handles Ctrl-C, and it blocks SIGCHLD to wait for its children. restore()
-/// takes the changes back in each fork.
+/// The signals that a terminal, a user or a batch system sends to every process of a job. The
+/// driver alone decides what they mean; the runtime's other processes end with the driver.
+inline constexpr std::array kGroupSignals{SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
+
+/// Makes an agent or control ignore the group's signals, and unblocks those that spawn() blocked
+/// until now.
+void ignore_group_signals() noexcept;
+/// Lets a worker outlive the group's signals that would end it: they get a handler that does
+/// nothing. Handlers and ignored signals of the program stay. A command that a task starts has the
+/// default action again, since exec takes handlers away.
+void outlive_group_signals() noexcept;
+
+/// The signal settings of a process that forks workers. It ignores SIGPIPE and the group's signals,
+/// and it blocks SIGCHLD to wait for its children. restore() takes the changes back in each fork.
 class ForkerSignals {
  public:
   ForkerSignals() noexcept;
@@ -47,8 +59,11 @@ class ForkerSignals {
   const sigset_t& children() const noexcept { return children_; }
 
  private:
-  static constexpr int kChanged[] = {SIGCHLD, SIGINT, SIGQUIT, SIGPIPE};
-  struct sigaction before_[4]{};
+  static constexpr std::size_t kChanged = kGroupSignals.size() + 2;
+  static constexpr int changed(std::size_t i) noexcept {
+    return i < kGroupSignals.size() ? kGroupSignals[i] : i == kChanged - 1 ? SIGCHLD : SIGPIPE;
+  }
+  struct sigaction before_[kChanged]{};
   sigset_t mask_before_{};
   sigset_t children_{};
 };
