@@ -489,7 +489,7 @@ Waited<R> Context::wait(std::vector<R> refs, WaitOptions options) const {
 template <class T>
 void Context::detach(const Ref<T>& ref, const std::string& name, Duration timeout) const {
   static_assert(!std::is_void_v<T>, "troupe: a Ref<void> has no value that could have a name");
-  engine_->detach(detail::handle_of(ref), name, detail::shape_of<T>.hash, detail::class_name<T>(),
+  engine_->detach(detail::handle_of(ref), name, detail::shape_of<T>.hash, detail::type_name<T>(),
                   timeout);
 }
 
@@ -497,7 +497,7 @@ template <class T>
 std::optional<Ref<T>> Context::find_object(const std::string& name) const {
   static_assert(detail::MustCross<T>::value && !std::is_void_v<T>);
   detail::ObjectHandle found =
-      engine_->find_object(name, detail::shape_of<T>.hash, detail::class_name<T>());
+      engine_->find_object(name, detail::shape_of<T>.hash, detail::type_name<T>());
   if (!found) return std::nullopt;
   return detail::Access::make_ref<Ref<T>>(std::move(found));
 }

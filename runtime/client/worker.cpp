@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <optional>
 #include <utility>
@@ -212,6 +213,16 @@ class Worker {
     last_ = callable;
     return callable;
   }
+  /// Refuses a method of another class than the actor's. A handle may have got another class on its
+  /// way, as an object of a name that two source files give to classes of their own.
+  void check_class(const detail::Callable& callable) const {
+    if (callable.kind != detail::CallableKind::method) return;
+    if (callable.class_name == class_->class_name) return;
+    if (std::strcmp(callable.class_name, class_->class_name) == 0) return;
+    throw InvalidArgument(Code::invalid_argument,
+                          std::string("the actor is a ") + class_->class_name + ", and " +
+                              callable.name + " is a method of " + callable.class_name);
+  }
   /// Returns the sink of the next call. A sink is reused, unless a coroutine still has it.
   Replier* next_replier(const Incoming& call, std::size_t results) {
     if (!sink_ || sink_.use_count() != 1) {
@@ -269,6 +280,7 @@ class Worker {
       if (callable->kind == detail::CallableKind::method &&
           (instance_ == nullptr || call.call.actor_low != actor_.low))
         throw ActorDied(Code::actor_died, "the actor does not live in this process");
+      check_class(*callable);
       open(incoming);
       waited = engine_.waited();
       Run run(engine_, arguments_, instance_, restarted_, sink_);

@@ -65,6 +65,16 @@ const char* readable_name(const char* text) {
   return keep_text(inner_name(text));
 }
 
+const char* readable_name_in(const char* text, const char* file) {
+  std::string_view place(file);
+  std::size_t from = place.rfind('/');
+  if (from != place.npos && from != 0) from = place.rfind('/', from - 1);
+  if (from != place.npos) place.remove_prefix(from + 1);
+  std::string name = inner_name(text);
+  replace_all(name, "(anonymous namespace)", '(' + std::string(place) + ')');
+  return keep_text(name);
+}
+
 const char* signature_name(const char* text, std::span<const char* const> parameters) {
   std::string name = inner_name(text);
   name += '(';

@@ -14,6 +14,7 @@
 #include "troupe/runtime/detail/arguments.hpp"
 #include "troupe/runtime/task.hpp"
 
+#include <string_view>
 #include <typeinfo>
 
 namespace troupe::detail {
@@ -38,11 +39,30 @@ TROUPE_API const char* signature_name(const char* text, std::span<const char* co
 /// mangling; no language feature tells it.
 TROUPE_API bool names_internal_linkage(const char* mangled_target);
 
-/// Returns the name of an actor class, by which find() checks the class of a named actor.
+/// The same for a class that only the source file `file` sees: the name shows the last two parts of
+/// that file's path in the place of the anonymous namespace.
+TROUPE_API const char* readable_name_in(const char* text, const char* file);
+/// Returns whether the name inside a class_text contains an anonymous namespace.
+constexpr bool in_anonymous_namespace(std::string_view text) noexcept {
+  return text.find("{anonymous}") != text.npos || text.find("(anonymous namespace)") != text.npos;
+}
+
+/// Returns the name of a value's type, for messages. Types of two files may have the same name.
+template <class T>
+const char* type_name() {
+  static const char* const name = readable_name(class_text<T>());
+  return name;
+}
+/// Returns the name of an actor class, by which find() and each method check the class of an actor.
+/// Two classes in anonymous namespaces of two files have two names.
 template <class A>
 const char* class_name() {
-  static const char* const name = readable_name(class_text<A>());
-  return name;
+  if constexpr (in_anonymous_namespace(class_text<A>())) {
+    static const char* const name = readable_name_in(class_text<A>(), __BASE_FILE__);
+    return name;
+  } else {
+    return type_name<A>();
+  }
 }
 
 // --- targets
