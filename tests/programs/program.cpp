@@ -2,7 +2,6 @@
 #include "tests/programs/program.hpp"
 
 #include <clocale>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -89,15 +88,6 @@ void honour_locale() {
   if (*name != '\0') std::setlocale(LC_ALL, name);  // global() of a nameless locale leaves C's
 }
 
-/// Handles the signals that a batch system sends to all processes of a job.
-void handle_signals() {
-  if (std::getenv("PROGRAMS_SIGNALS") == nullptr) return;
-  struct sigaction action{};
-  action.sa_handler = [](int) {};
-  action.sa_flags = SA_RESTART;
-  for (const int number : {SIGTERM, SIGHUP, SIGUSR1}) ::sigaction(number, &action, nullptr);
-}
-
 int main_of(int argc, char** argv) {
   if (argc > 1 && std::strcmp(argv[1], "--list") == 0) return list();
   const Program* wanted = nullptr;
@@ -110,7 +100,6 @@ int main_of(int argc, char** argv) {
   std::memmove(argv + 1, argv + 2, static_cast<std::size_t>(argc - 1) * sizeof *argv);
   --argc;
   honour_locale();
-  handle_signals();
   Remembering remembering(*std::cout.rdbuf());
   std::streambuf* before = std::cout.rdbuf(&remembering);
   const int code = wanted->run(argc, argv);
