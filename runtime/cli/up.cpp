@@ -60,7 +60,7 @@ std::string line_of_stdin() {
 /// control tells to others.
 void listen_at(const std::string& text, boot::LocalClusterOptions& options) {
   // An IPv6 address has several colons, or stands in brackets.
-  const bool is_ipv6 = std::count(text.begin(), text.end(), ':') > 1 || text.front() == '[';
+  const bool is_ipv6 = std::count(text.begin(), text.end(), ':') > 1 || text.starts_with('[');
   const auto colon = is_ipv6 ? std::string::npos : text.find(':');
   const std::string address = text.substr(0, colon);
   const std::string port = colon == std::string::npos ? "" : text.substr(colon + 1);
