@@ -47,7 +47,7 @@ TEST(CliText, IdsAreShownByTheShortestPartInWhichTheyDiffer) {
             (std::vector<std::string>{"00000001", "00000002"}));
   EXPECT_EQ(shown({"1234567800000000", "1234567900000000", "1234567900000000"}),
             (std::vector<std::string>{"12345678", "12345679", "12345679"}));
-  EXPECT_EQ(shown({"1234567800000000", "1234567810000000"}),
+  EXPECT_EQ(shown({"1234567800000000ffffffff", "1234567810000000ffffffff"}),
             (std::vector<std::string>{"123456780", "123456781"}));
 }
 

@@ -77,7 +77,7 @@ TEST(Language, GenerationRepeatsForASeedAndFollowsGreedily) {
     Engine engine(bytes_model(), {}, context.mesh, context.device, {});
     engine.initialize(3);
     const GenerateOptions few{.context = 8, .seed = 4};
-    const std::string text = generate(engine, "ab", 20, few);
+    const Generated text = generate(engine, "ab", 20, few);
     EXPECT_EQ(text.size(), 20u);
     EXPECT_EQ(text, generate(engine, "ab", 20, few));
     EXPECT_NE(text, generate(engine, "ab", 20, {.context = 8, .seed = 5}));
