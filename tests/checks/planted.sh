@@ -52,7 +52,7 @@ only=$*
 case_ compile_error alone 'error: ' $unit '$a int planted = "x";'
 case_ warning alone 'unused' $unit '$a static int planted() { return 0; }'
 case_ missing_include alone 'error: ' $unit '/troupe.runtime.base.size_text/d'
-case_ missing_standard_include standard 'nobody includes <utility>' $unit '/<utility>/d'
+case_ missing_standard_include standard 'nobody includes <optional>' runtime/base/size_text.hpp '/<optional>/d'
 case_ changed_header release 'error: |Failed' $header 's/deadline - now/now - deadline/'
 case_ header_alone headers 'does not compile alone' $header '/#include/d'
 case_ leak asan 'LeakSanitizer' $test '$a TEST(Planted, Leak) { int* volatile leaked = new int[100]; leaked[0] = 1; leaked = nullptr; }'
