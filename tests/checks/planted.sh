@@ -19,13 +19,13 @@ asan() { dev --preset asan test --build runtime_base_test -R '^runtime/base\.'; 
 tsan() { dev --preset tsan test --build runtime_base_test -R '^runtime/base\.'; }
 standard() { tests/checks/standard.sh >"$work/log" 2>&1; }
 headers() { dev test --build troupe_schema -R '^check\.headers$'; }
-objection() {   # only what the planted file adds: the last commit and the working tree
+objection() {   # a build folder in which each unit is compiled alone has the flags
   dev --folder "$work/alone" build troupe_schema &&
     tests/checks/tidy.py --build "$work/alone/build" --memory "${TROUPE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/troupe}/tidy" \
       "$unit" >"$work/log" 2>&1
 }
 
-# case NAME COMMAND PATTERN FILE SED: requires that the command passes, that it fails with a line like PATTERN once the script
+# case_ NAME COMMAND PATTERN FILE SED: requires that the command passes, that it fails with a line like PATTERN once the script
 # of sed has changed the file, and that it passes again without the change.
 case_() {
   local name=$1 command=$2 pattern=$3 file=$4 script=$5

@@ -2,13 +2,12 @@
 // for views, and a slot's next life is never taken for the last one. Deaths lose no object that
 // others can name, and misuse gives an error without damage.
 #include "node.hpp"
+#include "tests/runtime/base/fake_root.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <cerrno>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 
 namespace troupe::objectstore {
 namespace {
@@ -410,38 +409,25 @@ TEST(Store, DescriptorsOfTheWrongKindOrSizeAreRefused) {
 
 // -- the size of the arena ------------------------------------------------------------------------
 
-class Cgroups : public testing::Test {
- protected:
-  void write(const std::string& path, const std::string& text) {
-    std::filesystem::create_directories(std::filesystem::path(root_ + path).parent_path());
-    std::ofstream(root_ + path) << text << '\n';
-  }
-  void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "arena-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    root_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(root_); }
-  std::string root_;
-};
+class Cgroups : public FakeRoot {};
 
 TEST_F(Cgroups, NoLimit) {
-  EXPECT_EQ(cgroup_memory_limit(root_).count, 0u);
+  EXPECT_EQ(cgroup_memory_limit(root).count, 0u);
   write("/proc/self/cgroup", "0::/a/b\n4:memory:/x");
   write("/sys/fs/cgroup/a/b/memory.max", "max");
   write("/sys/fs/cgroup/memory/x/memory.limit_in_bytes", "9223372036854771712");
-  EXPECT_EQ(cgroup_memory_limit(root_).count, 0u);
+  EXPECT_EQ(cgroup_memory_limit(root).count, 0u);
 }
 TEST_F(Cgroups, TheLeastLimitOfAnyAncestorCounts) {
   write("/proc/self/cgroup", "0::/a/b");
   write("/sys/fs/cgroup/a/b/memory.max", "5000");
   write("/sys/fs/cgroup/a/memory.max", "4000");
-  EXPECT_EQ(cgroup_memory_limit(root_).count, 4000u);
+  EXPECT_EQ(cgroup_memory_limit(root).count, 4000u);
 }
 TEST_F(Cgroups, VersionOneAndTheViewFromInsideAContainer) {
   write("/proc/self/cgroup", "7:cpu,memory:/docker/abc");
   write("/sys/fs/cgroup/memory/memory.limit_in_bytes", "3000");
-  EXPECT_EQ(cgroup_memory_limit(root_).count, 3000u);
+  EXPECT_EQ(cgroup_memory_limit(root).count, 3000u);
 }
 TEST(Arena, DefaultIsWithinItsBounds) {
   EXPECT_GE(default_arena_bytes().count, 64u << 20);

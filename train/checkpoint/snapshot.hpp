@@ -66,8 +66,9 @@ SnapshotView view_of(const SnapshotOf<Bytes>& snapshot) {
 /// Writes the snapshot to a new file beside the path, flushes and renames it: a crash leaves the
 /// old file or the new one. Only one process at a time may write a path. Blocks. The file is a
 /// safetensors file, whose metadata has the step, the seed, the loss scale and the step of the
-/// first moments where there are such, and the version of this format. Throws OutOfDisk, Unavailable or InvalidArgument (two tensors
-/// of one name, bytes that do not fit a shape), with the path.
+/// first moments where there are such, and the version of this format. Throws OutOfDisk,
+/// Unavailable or InvalidArgument (two tensors of one name, bytes that do not fit a shape), with
+/// the path.
 TROUPE_API void write_snapshot(const std::string& path, const Snapshot& snapshot);
 /// Reads a snapshot. Tensors come in the order of the file: wide types first, then by name.
 /// Blocks. Allocates only after it has checked the header, and then as much as the tensors have.

@@ -130,9 +130,9 @@ class TROUPE_API Engine {
   /// Sets the state, instead of initialize(). Every rank calls it with the same snapshot, which
   /// may come from another layout and type. Without a loss scale in it, an f16 run begins with
   /// the initial one. Without moments in it the optimizer begins with moments of 0, as at step 0,
-  /// and rank 0 says so on standard error, once. Throws InvalidArgument on all ranks, naming the tensor, when names, shapes
-  /// or types of any rank's snapshot differ from the model's, or when ranks give different
-  /// snapshots; nothing has changed then. Reads the snapshot twice.
+  /// and rank 0 says so on standard error, once. Throws InvalidArgument on all ranks, naming the
+  /// tensor, when names, shapes or types of any rank's snapshot differ from the model's, or when
+  /// ranks give different snapshots; nothing has changed then. Reads the snapshot twice.
   void restore(const Snapshot& snapshot);
   /// Like restore() above, from borrowed memory, without a copy of whole tensors.
   void restore(const SnapshotView& snapshot);

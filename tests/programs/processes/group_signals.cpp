@@ -30,7 +30,7 @@ void ask(int number) {
   g_asked = number;
 }
 
-/// Trains until every process of the group has got the signal, then saves.
+/// Trains, sends the signal to every process of the group, and saves.
 void save_on(Context& ctx, int number) {
   auto model = ctx.spawn<Model>();
   ctx.get(model.call<&Model::train>(3));
@@ -47,20 +47,14 @@ int handled_before_run(int& argc, char** argv) {
     for (const int number : {kNumbers...}) save_on(ctx, number);
   });
 }
-const char* const kSaved = "asked to end\nsaved 3 steps, then 5\n";
+#define SAVED "asked to end\nsaved 3 steps, then 5\n"
 /// Proves that a program which handles SIGTERM can still get and save an actor's state.
 const Program terminated{"a_driver_saves_after_sigterm",
-                         {.expect = kSaved, .plain_only = true},
+                         {.expect = SAVED, .plain_only = true},
                          handled_before_run<SIGTERM>};
 /// The same for the other signals of batch systems and terminals.
 const Program others{"a_driver_saves_after_other_signals_to_its_group",
-                     {.expect = "asked to end\nsaved 3 steps, then 5\n"
-                                "asked to end\nsaved 3 steps, then 5\n"
-                                "asked to end\nsaved 3 steps, then 5\n"
-                                "asked to end\nsaved 3 steps, then 5\n"
-                                "asked to end\nsaved 3 steps, then 5\n",
-                      .seconds = 15,
-                      .plain_only = true},
+                     {.expect = SAVED SAVED SAVED SAVED SAVED, .seconds = 15, .plain_only = true},
                      handled_before_run<SIGHUP, SIGUSR1, SIGUSR2, SIGINT, SIGQUIT>};
 
 /// The handler stands in the driver alone, since workers do not run the body.
@@ -72,9 +66,7 @@ void handled_in_the_body(Context& ctx) {
   }
 }
 const Program in_the_body{"actors_outlive_signals_that_the_body_handles",
-                          {.expect = "asked to end\nsaved 3 steps, then 5\n"
-                                     "asked to end\nsaved 3 steps, then 5\n",
-                           .plain_only = true},
+                          {.expect = SAVED SAVED, .plain_only = true},
                           handled_in_the_body};
 
 struct Board {

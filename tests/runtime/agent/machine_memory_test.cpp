@@ -1,26 +1,16 @@
 /// Tests which limit of memory is the tightest: the machine's, or that of a control group.
 #include "troupe/runtime/agent/machine_memory.hpp"
 
-#include <gtest/gtest.h>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
+#include "tests/runtime/base/fake_root.hpp"
 
 namespace troupe::agent::machine_memory_test {
 namespace {
 
-class MachineMemory : public testing::Test {
+class MachineMemory : public FakeRoot {
  protected:
   void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "memory-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    root = name;
+    FakeRoot::SetUp();
     write("/proc/meminfo", "MemTotal:  8000 kB\nMemFree: 1 kB\nMemAvailable:   4000 kB");
-  }
-  void TearDown() override { std::filesystem::remove_all(root); }
-  void write(const std::string& path, const std::string& text) {
-    std::filesystem::create_directories(std::filesystem::path(root + path).parent_path());
-    std::ofstream(root + path) << text << '\n';
   }
   void expect(std::uint64_t total, std::uint64_t available, const std::string& of) {
     const auto seen = machine_memory(root);
@@ -28,7 +18,6 @@ class MachineMemory : public testing::Test {
     EXPECT_EQ(seen.available, available);
     EXPECT_EQ(seen.of, of);
   }
-  std::string root;
 };
 
 TEST_F(MachineMemory, IsThatOfTheMachineWithoutAGroup) {

@@ -2,30 +2,15 @@
 /// allocation of a batch system.
 #include "troupe/runtime/base/usable_cpus.hpp"
 
-#include <gtest/gtest.h>
+#include "tests/runtime/base/fake_root.hpp"
+
 #include <sched.h>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <map>
 
 namespace troupe::usable_cpus_test {
 namespace {
 
-class CpuQuota : public testing::Test {
- protected:
-  void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "cpus-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    root = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(root); }
-  void write(const std::string& path, const std::string& text) {
-    std::filesystem::create_directories(std::filesystem::path(root + path).parent_path());
-    std::ofstream(root + path) << text << '\n';
-  }
-  std::string root;
-};
+class CpuQuota : public FakeRoot {};
 
 TEST_F(CpuQuota, IsNoneWithoutALimit) {
   EXPECT_EQ(cpu_quota(root), 0U);
