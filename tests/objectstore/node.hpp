@@ -18,7 +18,7 @@ inline constexpr Layout kSmallLayout{8, 256, 64};
 
 class Node {
  public:
-  explicit Node(HostOptions options = small()) : host(Host::create(options).value()) {}
+  explicit Node(const HostOptions& options = small()) : host(Host::create(options).value()) {}
 
   static HostOptions small() {
     HostOptions options;
