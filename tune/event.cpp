@@ -53,39 +53,70 @@ Fields fields_of(Kind kind) {
 /// 100 years in seconds: a log with later times is damaged.
 constexpr double kLongest = 100.0 * 365 * 24 * 3600;
 
-/// Reads a whole number that T can hold, and throws otherwise. Json's own conversions would
-/// truncate the number silently.
+// The next functions throw InvalidArgument when a value is not of the kind that they read.
+
+[[noreturn]] void not_a(const Json& j, const char* what) {
+  throw InvalidArgument(Code::invalid_argument, json_line(j) + " is no " + what);
+}
+
+const Json& field_of(const Json& j, const char* name) {
+  const Json* found = j.find(name);
+  if (found == nullptr)
+    throw InvalidArgument(Code::invalid_argument, std::string("field ") + name + " is missing");
+  return *found;
+}
+
 template <class T>
 T whole_in(const Json& j) {
-  if (j.is_number_unsigned() && std::in_range<T>(j.get<std::uint64_t>()))
-    return static_cast<T>(j.get<std::uint64_t>());
-  if (j.is_number_integer() && !j.is_number_unsigned() && std::in_range<T>(j.get<std::int64_t>()))
-    return static_cast<T>(j.get<std::int64_t>());
-  throw InvalidArgument(Code::invalid_argument, j.dump() + " is no whole number of its field");
+  const auto whole = j.as_whole<T>();
+  if (!whole) not_a(j, "whole number of its field");
+  return *whole;
+}
+
+bool flag_in(const Json& j) {
+  const bool* flag = j.as_bool();
+  if (flag == nullptr) not_a(j, "truth value");
+  return *flag;
+}
+
+const std::string& text_in(const Json& j) {
+  const std::string* text = j.as_text();
+  if (text == nullptr) not_a(j, "text");
+  return *text;
 }
 
 std::int64_t micros_in(const Json& j) {
-  const auto seconds = j.get<double>();
-  if (!(seconds >= 0 && seconds <= kLongest))
-    throw InvalidArgument(Code::invalid_argument, j.dump() + " is no time of an experiment");
-  return std::llround(seconds * 1e6);
+  const auto seconds = j.as_number();
+  if (!seconds || !(*seconds >= 0 && *seconds <= kLongest)) not_a(j, "time of an experiment");
+  return std::llround(*seconds * 1e6);
 }
 
 double number_in(const Json& j) {
   if (j.is_null()) return std::nan("");
-  if (j.is_string()) {
-    const auto text = j.get<std::string>();
-    if (text == "nan") return std::nan("");
-    if (text == "inf") return HUGE_VAL;
-    if (text == "-inf") return -HUGE_VAL;
+  if (const std::string* text = j.as_text()) {
+    if (*text == "nan") return std::nan("");
+    if (*text == "inf") return HUGE_VAL;
+    if (*text == "-inf") return -HUGE_VAL;
   }
-  return j.get<double>();
+  const auto number = j.as_number();
+  if (!number) not_a(j, "number");
+  return *number;
 }
 
 Point point_in(const Json& j) {
+  const Json::Array* values = j.as_array();
+  if (values == nullptr) not_a(j, "list of numbers");
   Point point;
-  for (const auto& v : j) point.push_back(number_in(v));
+  for (const Json& v : *values) point.push_back(number_in(v));
   return point;
+}
+
+std::map<std::string, double> metrics_in(const Json& j) {
+  const Json::Object* fields = j.as_object();
+  if (fields == nullptr) not_a(j, "object with metrics");
+  std::map<std::string, double> metrics;
+  for (const auto& [name, value] : *fields) metrics[name] = number_in(value);
+  return metrics;
 }
 
 Json point_out(const Point& point) {
@@ -97,26 +128,25 @@ Json point_out(const Point& point) {
 Event read_fields(const Json& j, Kind kind) {
   Event e;
   e.kind = kind;
-  e.micros = micros_in(j.at("t"));
+  e.micros = micros_in(field_of(j, "t"));
   const Fields f = fields_of(kind);
-  if (f.trial) e.trial = whole_in<int>(j.at("trial"));
-  if (f.attempt) e.attempt = whole_in<int>(j.at("attempt"));
-  if (f.step) e.step = whole_in<long>(j.at("step"));
-  if (f.score) e.score = number_in(j.at("score"));
-  if (f.donor) e.donor = whole_in<int>(j.at("donor"));
-  if (f.can_save) e.can_save = j.at("can_save").get<bool>();
-  if (f.ok) e.ok = j.at("ok").get<bool>();
+  if (f.trial) e.trial = whole_in<int>(field_of(j, "trial"));
+  if (f.attempt) e.attempt = whole_in<int>(field_of(j, "attempt"));
+  if (f.step) e.step = whole_in<long>(field_of(j, "step"));
+  if (f.score) e.score = number_in(field_of(j, "score"));
+  if (f.donor) e.donor = whole_in<int>(field_of(j, "donor"));
+  if (f.can_save) e.can_save = flag_in(field_of(j, "can_save"));
+  if (f.ok) e.ok = flag_in(field_of(j, "ok"));
   if (f.checkpoint) {
-    const auto& c = j.at("checkpoint");
-    e.checkpoint = {c.at("key").get<std::string>(), c.at("hash").get<std::string>(),
-                    whole_in<std::uint64_t>(c.at("bytes")), whole_in<long>(c.at("step"))};
+    const Json& c = field_of(j, "checkpoint");
+    e.checkpoint = {text_in(field_of(c, "key")), text_in(field_of(c, "hash")),
+                    whole_in<std::uint64_t>(field_of(c, "bytes")),
+                    whole_in<long>(field_of(c, "step"))};
   }
-  if (f.params) e.params = point_in(j.at("params"));
-  if (f.donor_params) e.donor_params = point_in(j.at("donor_params"));
-  if (f.metrics) {
-    for (const auto& [key, value] : j.at("metrics").items()) e.metrics[key] = number_in(value);
-  }
-  if (f.text) e.text = j.at("text").get<std::string>();
+  if (f.params) e.params = point_in(field_of(j, "params"));
+  if (f.donor_params) e.donor_params = point_in(field_of(j, "donor_params"));
+  if (f.metrics) e.metrics = metrics_in(field_of(j, "metrics"));
+  if (f.text) e.text = text_in(field_of(j, "text"));
   return e;
 }
 
@@ -171,15 +201,14 @@ std::string to_json(const Event& e) {
 }
 
 Result<Event> event_from_json(std::string_view line) {
+  const auto j = Json::parse(line);
+  if (!j) return Error(Code::invalid_argument, "no experiment event: " + j.error().message());
   try {
-    const auto j = Json::parse(line);
-    const auto name = j.at("event").get<std::string>();
+    const std::string& name = text_in(field_of(*j, "event"));
     for (std::size_t i = 0; i < kKindNames.size(); ++i) {
-      if (kKindNames[i] == name) return read_fields(j, static_cast<Kind>(i));
+      if (kKindNames[i] == name) return read_fields(*j, static_cast<Kind>(i));
     }
     return Error(Code::invalid_argument, "no experiment event: unknown kind " + name);
-  } catch (const Json::exception& e) {
-    return Error(Code::invalid_argument, std::string("no experiment event: ") + e.what());
   } catch (const InvalidArgument& e) {
     return Error(Code::invalid_argument, "no experiment event: " + e.message());
   }

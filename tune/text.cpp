@@ -29,7 +29,7 @@ std::string duration_text(double seconds) {
 
 std::string valid_utf8(std::string_view text) {
   const bool ascii = std::all_of(text.begin(), text.end(), [](char c) { return (c & 0x80) == 0; });
-  return ascii ? std::string(text) : Json::parse(json_line(Json(text))).get<std::string>();
+  return ascii ? std::string(text) : *Json::parse(Json(text).dump()).value().as_text();
 }
 
 std::size_t columns(std::string_view text) {

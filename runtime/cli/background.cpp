@@ -1,6 +1,7 @@
 /// The verbs `troupe start` and `troupe stop`: clusters in the background.
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/base/fd.hpp"
+#include "troupe/runtime/base/json.hpp"
 #include "troupe/runtime/base/process_limits.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
 
@@ -15,14 +16,12 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 extern char** environ;
 
 namespace troupe::cli {
 namespace {
 
-using nlohmann::json;
 using namespace std::chrono_literals;
 
 constexpr Duration kStarts = 30s;  // LocalCluster's own limit is shorter
@@ -114,6 +113,23 @@ std::string read_all(int fd, Time until) {
   }
 }
 
+/// Returns the text of a field; empty when there is none.
+std::string text_in(const Json& document, const char* name) {
+  const Json* field = document.find(name);
+  const std::string* text = field != nullptr ? field->as_text() : nullptr;
+  return text != nullptr ? *text : "";
+}
+
+/// Returns the texts of the list in a field; none when there is no list.
+std::vector<std::string> texts_in(const Json& document, const char* name) {
+  std::vector<std::string> texts;
+  const Json* field = document.find(name);
+  if (const auto* list = field != nullptr ? field->as_array() : nullptr)
+    for (const Json& element : *list)
+      if (const std::string* text = element.as_text()) texts.push_back(*text);
+  return texts;
+}
+
 /// Prints the log of a background process that failed.
 void show_log(const std::string& path) {
   const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
@@ -169,14 +185,15 @@ Exit start(const UpRequest& wanted) {
   const pid_t pid = spawn_up(request, theirs.get(), input.get());
   theirs.reset();
   const std::string text = read_all(ours.get(), steady_now() + kStarts);
-  const json document = json::parse(text, nullptr, false);
-  if (document.is_object() && document.contains("cluster")) {
+  const auto answer = Json::parse(text);
+  const Json document = answer ? *answer : Json();
+  if (document.find("cluster") != nullptr) {
     if (request.json)
       std::printf("%s\n", document.dump(2).c_str());
     else
       std::printf("%s  end it                 troupe stop\n  its log                %s\n",
-                  up_text(document.value("cluster", "").substr(0, 8), request.nodes,
-                          document.value("file", ""), document["join_tokens"])
+                  up_text(text_in(document, "cluster").substr(0, 8), request.nodes,
+                          text_in(document, "file"), texts_in(document, "join_tokens"))
                       .c_str(),
                   request.log.c_str());
     return Exit::ok;
@@ -186,9 +203,9 @@ Exit start(const UpRequest& wanted) {
   waitpid(pid, &status, 0);
   if (!document.is_object()) show_log(request.log);
   unlink(request.log.c_str());
-  const std::string why = document.is_object() && document.contains("error")
-                              ? document["error"].value("message", "")
-                              : "its launcher ended without a word";
+  const Json* error = document.find("error");
+  const std::string why =
+      error != nullptr ? text_in(*error, "message") : "its launcher ended without a word";
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
   throw Failure{code == 2   ? Exit::usage
                 : code == 4 ? Exit::refused
@@ -203,14 +220,14 @@ Exit stop(const Request& request, bool all) {
       targets.push_back({std::move(found.path), std::move(found.file)});
   else
     targets.push_back(find_cluster(request));
-  json ended = json::array();
+  Json ended = Json::array();
   for (const Target& target : targets) {
     end_launcher(target);
     if (!request.json)
       std::printf("troupe: cluster %s has ended\n", target.file.cluster.str().substr(0, 8).c_str());
     ended.push_back(target.file.cluster.str());
   }
-  if (request.json) std::printf("%s\n", json{{"ended", ended}}.dump(2).c_str());
+  if (request.json) std::printf("%s\n", Json{{"ended", ended}}.dump(2).c_str());
   if (!request.json && targets.empty()) std::printf("troupe: no cluster of yours runs here\n");
   return Exit::ok;
 }

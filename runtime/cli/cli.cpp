@@ -1,5 +1,6 @@
 #include "troupe/runtime/cli/cli.hpp"
 
+#include "troupe/runtime/base/json.hpp"
 #include "troupe/runtime/base/standard_descriptors.hpp"
 #include "troupe/runtime/base/version.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
@@ -9,14 +10,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
 
 namespace troupe::cli {
 namespace {
-
-using nlohmann::json;
 
 constexpr const char* kExitCodes =
     "Exit codes: 0 done; 1 the cluster ended by itself; 2 bad usage; 3 no cluster runs or "
@@ -318,10 +316,8 @@ int report(const CommandLine& line, Exit exit, const Error& error) {
   const int tell = line.up_request.tell;
   if (line.request.json || line.up_request.json || line.doctor_request.json ||
       line.plan_request.json || tell >= 0) {
-    const json document = {
-        {"error", {{"code", name_of(error.code())}, {"message", error.message()}}}};
-    const std::string text =
-        document.dump(tell >= 0 ? -1 : 2, ' ', false, json::error_handler_t::replace) + "\n";
+    const Json document{{"error", {{"code", name_of(error.code())}, {"message", error.message()}}}};
+    const std::string text = document.dump(tell >= 0 ? -1 : 2) + "\n";
     (void)!write(tell >= 0 ? tell : STDOUT_FILENO, text.data(), text.size());
   }
   return static_cast<int>(exit);

@@ -8,16 +8,14 @@
 namespace troupe::cli {
 namespace {
 
-using nlohmann::json;
-
-json document(const control::Salvage& seen, const DoctorRequest& request) {
-  json result = {{"folder", request.salvage},
+Json document(const control::Salvage& seen, const DoctorRequest& request) {
+  Json result = {{"folder", request.salvage},
                  {"damaged", seen.damaged},
                  {"why", seen.why},
                  {"bytes", seen.bytes},
                  {"last_commit", seen.last_commit},
                  {"marked_commit", seen.marked_commit},
-                 {"records", json::object()},
+                 {"records", Json::object()},
                  {"notes", seen.notes}};
   for (const auto& [kind, count] : seen.records) result["records"][kind] = count;
   if (!request.to.empty()) result["written_to"] = request.to;

@@ -9,7 +9,6 @@
 namespace troupe::cli {
 namespace {
 
-using nlohmann::json;
 using wire::MemoryObject;
 using wire::MemoryUser;
 
@@ -74,9 +73,9 @@ std::uint64_t loose_bytes(const wire::MemoryReport& report) {
   return report.extent_bytes - std::min(report.extent_bytes, used);
 }
 
-json json_of(const Reports& all, const wire::MemoryReport& report, const MemoryObject& object,
+Json json_of(const Reports& all, const wire::MemoryReport& report, const MemoryObject& object,
              std::uint64_t after) {
-  json holders = json::array();
+  Json holders = Json::array();
   for (const auto& holder : object.holders)
     holders.push_back({{"kind", wire::name_of(holder.kind)},
                        {"pid", holder.pid},
@@ -102,7 +101,7 @@ json json_of(const Reports& all, const wire::MemoryReport& report, const MemoryO
           {"suspicion", suspicion(object, after)}};
 }
 
-json json_of(const wire::MemoryProcess& process) {
+Json json_of(const wire::MemoryProcess& process) {
   return {{"kind", wire::name_of(process.kind)},
           {"pid", process.pid},
           {"job", process.job ? process.job.str() : ""},
@@ -113,9 +112,9 @@ json json_of(const wire::MemoryProcess& process) {
           {"object_bytes", process.object_bytes}};
 }
 
-json json_of(const Reports& all, const wire::MemoryReport& report, std::uint64_t after) {
-  json processes = json::array(), suspects = json::array();
-  json jobs = json::array(), sites = json::array();
+Json json_of(const Reports& all, const wire::MemoryReport& report, std::uint64_t after) {
+  Json processes = Json::array(), suspects = Json::array();
+  Json jobs = Json::array(), sites = Json::array();
   for (const auto& site : report.sites)
     sites.push_back({{"made_at", site.text},
                      {"objects", site.objects},
@@ -297,12 +296,15 @@ Exit memory(const Request& request, double leak_after) {
   const std::uint64_t after = nanoseconds(leak_after);
   print_silent(all);
   if (request.json) {
-    json nodes = json::array();
+    Json nodes = Json::array();
     for (const auto& report : all.reports) nodes.push_back(json_of(all, report, after));
-    json named = json::object();
+    Json named = Json::object();
     for (const auto& row : all.named) named[row.name] = row.object.str();
-    print(
-        {{"nodes", std::move(nodes)}, {"unreachable", all.silent}, {"detached", std::move(named)}});
+    Json silent = Json::object();
+    for (const auto& [name, why] : all.silent) silent[name] = why;
+    print({{"nodes", std::move(nodes)},
+           {"unreachable", std::move(silent)},
+           {"detached", std::move(named)}});
     return all.silent.empty() ? Exit::ok : Exit::unreachable;
   }
   for (const auto& report : all.reports) std::printf("%s", text_of(report).c_str());
@@ -336,7 +338,7 @@ Exit list_objects(const Request& request, std::uint32_t limit, double leak_after
   for (const auto& report : all.reports) in_all += report.rows_in_all;
   objects.resize(std::min<std::size_t>(objects.size(), limit));
   if (request.json) {
-    json list = json::array();
+    Json list = Json::array();
     for (const auto& [report, object] : objects)
       list.push_back(json_of(all, *report, *object, after));
     print(list);

@@ -11,7 +11,6 @@
 namespace troupe::cli {
 namespace {
 
-using nlohmann::json;
 using scheduling::kUnit;
 using What = control::ListRequest::What;
 
@@ -75,10 +74,10 @@ void sort_by_name(std::vector<control::ClusterRow>& nodes) {
   std::sort(nodes.begin(), nodes.end(), before);
 }
 
-json json_of(const control::ClusterRow& row, const Unreached& all) {
+Json json_of(const control::ClusterRow& row, const Unreached& all) {
   const auto& total = row.description.resources;
   const auto& free = row.report.view.free;
-  json labels = json::object(), resources = json::object();
+  Json labels = Json::object(), resources = Json::object();
   for (const auto& [name, value] : row.description.labels) labels[name] = value;
   for (const auto& [name, amount] : total.custom)
     resources[name] = {{"total", units(amount)}, {"free", units(free.custom_amount(name))}};
@@ -99,7 +98,7 @@ json json_of(const control::ClusterRow& row, const Unreached& all) {
       {"workers", row.report.workers}};
 }
 
-json json_of(const control::ActorRow& row) {
+Json json_of(const control::ActorRow& row) {
   return {{"id", row.actor.str()},
           {"job", row.job.str()},
           {"name", row.name},
@@ -112,7 +111,7 @@ json json_of(const control::ActorRow& row) {
           {"why", row.why}};
 }
 
-json json_of(const control::JobRecord& row) {
+Json json_of(const control::JobRecord& row) {
   return {{"id", row.id.str()},
           {"name", row.name},
           {"state", name_of(row.state)},
@@ -123,15 +122,15 @@ json json_of(const control::JobRecord& row) {
           {"why", row.why}};
 }
 
-json json_of(const control::ObjectName& row) {
+Json json_of(const control::ObjectName& row) {
   return {{"name", row.name},    {"object", row.object.str()}, {"type", row.type},
           {"bytes", row.bytes},  {"owner", row.owner.str()},   {"keeper", row.keeper.str()},
           {"job", row.job.str()}};
 }
 
-json json_rows(const std::vector<control::ClusterRow>& nodes) {
+Json json_rows(const std::vector<control::ClusterRow>& nodes) {
   const Unreached all = unreached(nodes);
-  json list = json::array();
+  Json list = Json::array();
   for (const auto& row : nodes) list.push_back(json_of(row, all));
   return list;
 }
@@ -148,8 +147,8 @@ IdPart actors_part(const std::vector<control::ActorRow>& actors) {
 }
 
 template <class Row>
-json json_rows(const std::vector<Row>& rows) {
-  json list = json::array();
+Json json_rows(const std::vector<Row>& rows) {
+  Json list = Json::array();
   for (const Row& row : rows) list.push_back(json_of(row));
   return list;
 }

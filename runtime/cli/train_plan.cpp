@@ -11,8 +11,6 @@
 namespace troupe::cli {
 namespace {
 
-using nlohmann::json;
-
 train::models::Gpt2Config config_of(const PlanRequest& request) {
   train::models::Gpt2Config config = train::models::gpt2_preset(request.model);
   if (request.layers > 0) config.layers = request.layers;
@@ -52,7 +50,7 @@ std::vector<int> ranks_up_to(int most) {
   return ranks;
 }
 
-json document(const train::Plan& plan) {
+Json document(const train::Plan& plan) {
   return {{"dp", plan.layout.dp},
           {"tp", plan.layout.tp},
           {"pp", plan.layout.pp},
@@ -114,7 +112,7 @@ Exit plan_training(const PlanRequest& request) try {
   if (!request.json) {
     tell(request, memory, plain, fitting);
   } else {
-    json plans = json::array();
+    Json plans = Json::array();
     for (const train::Plan& plan : fitting) plans.push_back(document(plan));
     print(
         {{"model", request.model}, {"memory", memory}, {"plain", document(plain)}, {"fit", plans}});

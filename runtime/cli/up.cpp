@@ -1,4 +1,5 @@
 /// The verb `troupe up`: starts a cluster and stays until a signal or the cluster's end.
+#include "troupe/runtime/base/json.hpp"
 #include "troupe/runtime/base/size_text.hpp"
 #include "troupe/runtime/base/version.hpp"
 #include "troupe/runtime/boot/local_cluster.hpp"
@@ -18,12 +19,9 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 namespace troupe::cli {
 namespace {
-
-using nlohmann::json;
 
 /// Blocks SIGINT, SIGTERM and, unless it is ignored (nohup), SIGHUP, and returns a descriptor that
 /// is readable when one arrives.
@@ -129,8 +127,8 @@ os::ClusterFile file_of(const boot::LocalCluster& cluster) {
   return file;
 }
 
-json document_of(const boot::LocalCluster& cluster, const std::string& path) {
-  json nodes = json::array();
+Json document_of(const boot::LocalCluster& cluster, const std::string& path) {
+  Json nodes = Json::array();
   for (const auto& node : cluster.nodes())
     nodes.push_back(
         {{"id", node.id.str()}, {"name", node.name}, {"pid", node.pid}, {"address", node.door}});

@@ -2,6 +2,7 @@
 
 #include "troupe/runtime/base/environment.hpp"
 #include "troupe/runtime/base/fd.hpp"
+#include "troupe/runtime/base/json.hpp"
 #include "troupe/runtime/base/version.hpp"
 
 #include <dirent.h>
@@ -13,12 +14,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 namespace troupe::os {
 namespace {
-
-using nlohmann::json;
 
 constexpr const char* kAddress = "TROUPE_ADDRESS";
 constexpr std::size_t kMaxFile = 64 * 1024;
@@ -39,32 +37,32 @@ struct BadFile {
   std::string what;
 };
 
-std::string file_text(const json& document, const char* name) {
-  const auto found = document.find(name);
-  if (found == document.end() || !found->is_string())
-    throw BadFile{std::string("its ") + name + " is missing or no text"};
-  std::string text = found->get<std::string>();
-  if (text.size() > kMaxText || text.find('\0') != std::string::npos)
+std::string file_text(const Json& document, const char* name) {
+  const Json* field = document.find(name);
+  const std::string* text = field != nullptr ? field->as_text() : nullptr;
+  if (text == nullptr) throw BadFile{std::string("its ") + name + " is missing or no text"};
+  if (text->size() > kMaxText || text->find('\0') != std::string::npos)
     throw BadFile{std::string("its ") + name + " is too long"};
-  return text;
+  return *text;
 }
 
-std::uint64_t file_number(const json& document, const char* name, std::uint64_t most) {
-  const auto found = document.find(name);
-  if (found == document.end() || !found->is_number_unsigned() || found->get<std::uint64_t>() > most)
+std::uint64_t file_number(const Json& document, const char* name, std::uint64_t most) {
+  const Json* field = document.find(name);
+  const auto number = field != nullptr ? field->as_whole<std::uint64_t>() : std::nullopt;
+  if (!number || *number > most)
     throw BadFile{std::string("its ") + name + " is missing or no number up to " +
                   std::to_string(most)};
-  return found->get<std::uint64_t>();
+  return *number;
 }
 
 template <class IdType>
-IdType file_id(const json& document, const char* name) {
+IdType file_id(const Json& document, const char* name) {
   const auto id = IdType::parse(file_text(document, name));
   if (!id || !*id) throw BadFile{std::string("its ") + name + " is no id"};
   return *id;
 }
 
-ClusterFile file_of(const json& document) {
+ClusterFile file_of(const Json& document) {
   if (file_number(document, "format", 1000) != 1) throw BadFile{"its format is not 1"};
   ClusterFile file;
   file.version = file_text(document, "version");
@@ -155,7 +153,7 @@ std::string default_cluster_file(ClusterId cluster, const std::string& more) {
 }
 
 Result<void> write_cluster_file(const std::string& path, const ClusterFile& file) {
-  const json document = {{"format", 1},
+  const Json document = {{"format", 1},
                          {"version", file.version},
                          {"protocol", file.protocol},
                          {"cluster", file.cluster.str()},
@@ -166,7 +164,7 @@ Result<void> write_cluster_file(const std::string& path, const ClusterFile& file
                          {"nodes", file.nodes},
                          {"launcher", file.launcher},
                          {"launched", file.launched}};
-  const std::string text = document.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+  const std::string text = document.dump(2) + "\n";
   const std::string draft = path + "." + std::to_string(getpid());
   const auto failed = [&](const char* what) {
     const Error error(Code::out_of_disk,
@@ -189,10 +187,11 @@ Result<void> write_cluster_file(const std::string& path, const ClusterFile& file
 Result<ClusterFile> read_cluster_file(const std::string& path) {
   const auto text = read_whole(path);
   if (!text) return text.error();
-  const json document = json::parse(*text, nullptr, false);
-  if (!document.is_object()) return refused(path, "is no cluster file: it holds no JSON object");
+  const auto document = Json::parse(*text);
+  if (!document || !document->is_object())
+    return refused(path, "is no cluster file: it holds no JSON object");
   try {
-    return file_of(document);
+    return file_of(*document);
   } catch (const BadFile& bad) {
     return refused(path, "cannot be used: " + bad.what);
   }

@@ -1,6 +1,7 @@
 #include "troupe/runtime/os/launch.hpp"
 
 #include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/base/json.hpp"
 #include "troupe/runtime/os/local_socket.hpp"
 
 #include <poll.h>
@@ -11,12 +12,10 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 namespace troupe::os {
 namespace {
 
-using nlohmann::json;
 using namespace std::chrono_literals;
 
 constexpr std::size_t kSecret = net::SecretKey::size();
@@ -49,8 +48,8 @@ bool wait_for(int socket, short events, Time until) {
   }
 }
 
-Result<void> send_packet(int socket, const net::SecretKey* secret, const json& document) {
-  const std::string text = document.dump(-1, ' ', false, json::error_handler_t::replace);
+Result<void> send_packet(int socket, const net::SecretKey* secret, const Json& document) {
+  const std::string text = document.dump();
   if (text.size() + kSecret > kMaxPacket)
     return Error(Code::invalid_argument, "the configuration of a process takes " +
                                              std::to_string(text.size()) +
@@ -71,7 +70,7 @@ Result<void> send_packet(int socket, const net::SecretKey* secret, const json& d
   return {};
 }
 
-Result<json> receive_packet(int socket, Duration limit, const std::string& who,
+Result<Json> receive_packet(int socket, Duration limit, const std::string& who,
                             net::SecretKey* secret) {
   if (!wait_for(socket, POLLIN, steady_now() + limit))
     return Error(
@@ -92,63 +91,61 @@ Result<json> receive_packet(int socket, Duration limit, const std::string& who,
                  who + " sent a packet of " + std::to_string(packet.size) + " bytes");
   if (secret != nullptr) std::memcpy(secret->data(), packet.bytes.data(), kSecret);
   const auto* text = reinterpret_cast<const char*>(packet.bytes.data());
-  // Nesting is bounded by the packet; the parser is iterative.
-  json document = json::parse(text + kSecret, text + packet.size, nullptr, false);
-  if (!document.is_object())
+  auto document = Json::parse({text + kSecret, packet.size - kSecret});
+  if (!document || !document->is_object())
     return Error(Code::invalid_argument, who + " sent a packet that is no JSON object");
   return document;
 }
 
-const json& field(const json& document, const char* name) {
-  const auto found = document.find(name);
-  if (found == document.end()) throw Bad{std::string("field ") + name + " is missing"};
+const Json& field(const Json& document, const char* name) {
+  const Json* found = document.find(name);
+  if (found == nullptr) throw Bad{std::string("field ") + name + " is missing"};
   return *found;
 }
 
-std::string text_of(const json& document, const char* name, std::size_t most = kMaxName) {
-  const json& value = field(document, name);
-  if (!value.is_string()) throw Bad{std::string("field ") + name + " is no text"};
-  std::string text = value.get<std::string>();
-  if (text.size() > most || text.find('\0') != std::string::npos)
+std::string text_of(const Json& document, const char* name, std::size_t most = kMaxName) {
+  const std::string* text = field(document, name).as_text();
+  if (text == nullptr) throw Bad{std::string("field ") + name + " is no text"};
+  if (text->size() > most || text->find('\0') != std::string::npos)
     throw Bad{std::string("field ") + name + " is longer than " + std::to_string(most) +
               " bytes, or holds a zero"};
-  return text;
+  return *text;
 }
 
-bool flag_of(const json& document, const char* name) {
-  const json& value = field(document, name);
-  if (!value.is_boolean()) throw Bad{std::string("field ") + name + " is neither true nor false"};
-  return value.get<bool>();
+bool flag_of(const Json& document, const char* name) {
+  const bool* flag = field(document, name).as_bool();
+  if (flag == nullptr) throw Bad{std::string("field ") + name + " is neither true nor false"};
+  return *flag;
 }
 
-double units_in(const json& value, const char* name) {
-  const double units = value.is_number() ? value.get<double>() : -1;
+double units_in(const Json& value, const char* name) {
+  const double units = value.as_number().value_or(-1);
   if (!(units >= 0) || units > kMaxUnits)
     throw Bad{std::string("field ") + name + " is no amount between 0 and 1000000"};
   return units;
 }
 
 template <class IdType>
-IdType id_of(const json& document, const char* name) {
+IdType id_of(const Json& document, const char* name) {
   const auto id = IdType::parse(text_of(document, name));
   if (!id || !*id) throw Bad{std::string("field ") + name + " is no id"};
   return *id;
 }
 
-net::PublicKey key_of(const json& document, const char* name) {
+net::PublicKey key_of(const Json& document, const char* name) {
   auto key = net::PublicKey::parse(text_of(document, name));
   if (!key) throw Bad{std::string("field ") + name + " is no public key"};
   return *key;
 }
 
-const json& rows_of(const json& document, const char* name, std::size_t most) {
-  const json& rows = field(document, name);
-  if (!rows.is_array() || rows.size() > most)
+const Json::Array& rows_of(const Json& document, const char* name, std::size_t most) {
+  const Json::Array* rows = field(document, name).as_array();
+  if (rows == nullptr || rows->size() > most)
     throw Bad{std::string("field ") + name + " is no list of at most " + std::to_string(most)};
-  return rows;
+  return *rows;
 }
 
-void check_kind(const json& document, const char* kind) {
+void check_kind(const Json& document, const char* kind) {
   if (text_of(document, "kind") != kind) throw Bad{std::string("it is no ") + kind};
 }
 
@@ -164,24 +161,24 @@ void check_names(const Pairs& pairs, const char* what) {
 
 // Reads and checks. Also used before sending, so that a bound holds on both sides.
 
-NodeOffer offer_of(const json& document) {
+NodeOffer offer_of(const Json& document) {
   NodeOffer offer;
   offer.cpus = units_in(field(document, "cpus"), "cpus");
   offer.gpus = units_in(field(document, "gpus"), "gpus");
-  const json& memory = field(document, "memory");
-  if (!memory.is_number_unsigned() || memory.get<std::uint64_t>() > 1'000'000'000'000'000ULL)
+  const auto memory = field(document, "memory").as_whole<std::uint64_t>();
+  if (!memory || *memory > 1'000'000'000'000'000ULL)
     throw Bad{"field memory is no number of bytes"};
-  offer.memory = Bytes{memory.get<std::uint64_t>()};
-  for (const json& row : rows_of(document, "labels", kMaxRows))
+  offer.memory = Bytes{*memory};
+  for (const Json& row : rows_of(document, "labels", kMaxRows))
     offer.labels.emplace_back(text_of(row, "name"), text_of(row, "value"));
-  for (const json& row : rows_of(document, "resources", kMaxRows))
+  for (const Json& row : rows_of(document, "resources", kMaxRows))
     offer.resources.emplace_back(text_of(row, "name"), units_in(field(row, "value"), "resources"));
   check_names(offer.labels, "label");
   check_names(offer.resources, "resource");
   return offer;
 }
 
-AgentConfig agent_of(const json& document) {
+AgentConfig agent_of(const Json& document) {
   check_kind(document, "agent");
   AgentConfig config;
   static_cast<NodeOffer&>(config) = offer_of(document);
@@ -190,23 +187,22 @@ AgentConfig agent_of(const json& document) {
   config.name = text_of(document, "name");
   config.without_slots = flag_of(document, "withoutSlots");
   config.keys.public_key = key_of(document, "publicKey");
-  const json& control = field(document, "control");
+  const Json& control = field(document, "control");
   if (!control.is_object()) throw Bad{"field control is no object"};
   config.control.node = id_of<NodeId>(control, "node");
   config.control.key = key_of(control, "publicKey");
   config.control.door = text_of(control, "door");
   config.listen = text_of(document, "listen");
   config.socket_name = text_of(document, "socketName", 100);
-  const json& together = field(document, "together");
-  if (!together.is_number_unsigned() || together.get<std::uint64_t>() > kMaxAdmitted)
-    throw Bad{"field together is no number of nodes"};
-  config.together = together.get<std::uint32_t>();
+  const auto together = field(document, "together").as_whole<std::uint32_t>();
+  if (!together || *together > kMaxAdmitted) throw Bad{"field together is no number of nodes"};
+  config.together = *together;
   config.beside_control = flag_of(document, "besideControl");
   config.embedded = flag_of(document, "embedded");
   return config;
 }
 
-ControlConfig control_of(const json& document) {
+ControlConfig control_of(const Json& document) {
   check_kind(document, "control");
   ControlConfig config;
   config.cluster = id_of<ClusterId>(document, "cluster");
@@ -214,20 +210,20 @@ ControlConfig control_of(const json& document) {
   config.keys.public_key = key_of(document, "publicKey");
   config.data_folder = text_of(document, "dataFolder", kMaxFolder);
   config.listen = text_of(document, "listen");
-  for (const json& row : rows_of(document, "admitted", kMaxAdmitted))
+  for (const Json& row : rows_of(document, "admitted", kMaxAdmitted))
     config.admitted.push_back({id_of<NodeId>(row, "node"), key_of(row, "publicKey")});
-  for (const json& row : rows_of(document, "joinKeys", kMaxJoinKeys))
+  for (const Json& row : rows_of(document, "joinKeys", kMaxJoinKeys))
     config.join_keys.push_back(key_of(row, "publicKey"));
   return config;
 }
 
-Ready ready_of(const json& document) {
+Ready ready_of(const Json& document) {
   check_kind(document, "ready");
   return {text_of(document, "door"), text_of(document, "error", kMaxFolder)};
 }
 
-json json_of(const NodeOffer& offer) {
-  json labels = json::array(), resources = json::array();
+Json json_of(const NodeOffer& offer) {
+  Json labels = Json::array(), resources = Json::array();
   for (const auto& [name, value] : offer.labels)
     labels.push_back({{"name", name}, {"value", value}});
   for (const auto& [name, value] : offer.resources)
@@ -239,28 +235,27 @@ json json_of(const NodeOffer& offer) {
           {"resources", std::move(resources)}};
 }
 
-json json_of(const AgentConfig& config) {
-  json document = json_of(static_cast<const NodeOffer&>(config));
-  document.update({{"kind", "agent"},
-                   {"cluster", config.cluster.str()},
-                   {"node", config.node.str()},
-                   {"name", config.name},
-                   {"withoutSlots", config.without_slots},
-                   {"publicKey", config.keys.public_key.str()},
-                   {"control",
-                    {{"node", config.control.node.str()},
-                     {"publicKey", config.control.key.str()},
-                     {"door", config.control.door}}},
-                   {"listen", config.listen},
-                   {"socketName", config.socket_name},
-                   {"together", config.together},
-                   {"besideControl", config.beside_control},
-                   {"embedded", config.embedded}});
+Json json_of(const AgentConfig& config) {
+  Json document = json_of(static_cast<const NodeOffer&>(config));
+  document["kind"] = "agent";
+  document["cluster"] = config.cluster.str();
+  document["node"] = config.node.str();
+  document["name"] = config.name;
+  document["withoutSlots"] = config.without_slots;
+  document["publicKey"] = config.keys.public_key.str();
+  document["control"] = {{"node", config.control.node.str()},
+                         {"publicKey", config.control.key.str()},
+                         {"door", config.control.door}};
+  document["listen"] = config.listen;
+  document["socketName"] = config.socket_name;
+  document["together"] = config.together;
+  document["besideControl"] = config.beside_control;
+  document["embedded"] = config.embedded;
   return document;
 }
 
-json json_of(const ControlConfig& config) {
-  json admitted = json::array(), join_keys = json::array();
+Json json_of(const ControlConfig& config) {
+  Json admitted = Json::array(), join_keys = Json::array();
   for (const net::PublicKey& key : config.join_keys)
     join_keys.push_back({{"publicKey", key.str()}});
   for (const Admitted& row : config.admitted)
@@ -276,14 +271,12 @@ json json_of(const ControlConfig& config) {
 }
 
 template <class Read>
-auto checked(const json& document, const std::string& who, Read read)
+auto checked(const Json& document, const std::string& who, Read read)
     -> Result<decltype(read(document))> {
   try {
     return read(document);
   } catch (const Bad& bad) {
     return Error(Code::invalid_argument, who + ": " + bad.what);
-  } catch (const json::exception& error) {
-    return Error(Code::invalid_argument, who + ": " + error.what());
   }
 }
 
@@ -300,27 +293,27 @@ Result<Config> receive_config(int socket, Duration limit, Read read) {
 }  // namespace
 
 Result<std::string> offer_text(const NodeOffer& offer) {
-  const json document = json_of(offer);
+  const Json document = json_of(offer);
   if (auto ok = checked(document, "what the node offers", offer_of); !ok) return ok.error();
-  return document.dump(-1, ' ', false, json::error_handler_t::replace);
+  return document.dump();
 }
 
 Result<NodeOffer> parse_offer(const std::string& text) {
-  const json document = json::parse(text, nullptr, false);
-  if (!document.is_object())
+  const auto document = Json::parse(text);
+  if (!document || !document->is_object())
     return Error(Code::invalid_argument, "what the node offers is no JSON object");
-  return checked(document, "what the node offers", offer_of);
+  return checked(*document, "what the node offers", offer_of);
 }
 
 Result<void> send_config(int socket, const AgentConfig& config) {
-  const json document = json_of(config);
+  const Json document = json_of(config);
   if (auto ok = checked(document, "the configuration of " + config.name, agent_of); !ok)
     return ok.error();
   return send_packet(socket, &config.keys.secret_key, document);
 }
 
 Result<void> send_config(int socket, const ControlConfig& config) {
-  const json document = json_of(config);
+  const Json document = json_of(config);
   if (auto ok = checked(document, "the configuration of control", control_of); !ok)
     return ok.error();
   return send_packet(socket, &config.keys.secret_key, document);

@@ -87,7 +87,7 @@ namespace {
 /// Adds a field with a name of the user's; a name that is already taken gets a prefix.
 template <class T>
 void add_field(Json& row, std::string name, const std::string& prefix, const T& value) {
-  while (row.contains(name)) name.insert(0, prefix);
+  while (row.find(name) != nullptr) name.insert(0, prefix);
   row[name] = value;  // NaN and infinities are written as null
 }
 
