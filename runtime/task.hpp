@@ -9,7 +9,8 @@
 /// `co_await` takes a Ref<T>, and returns the T or throws its Error, or takes another Task<T>. The
 /// remote caller of the function gets a Ref<T>. Arguments, also those taken by reference, live
 /// until the coroutine has ended. Other calls of an actor may run during a co_await: after each
-/// one, check what the method assumed about the actor's state.
+/// one, check what the method assumed about the actor's state. While all runs of a process wait,
+/// its resources are free for others, as during Context::get.
 ///
 /// Start first, then await: `auto r = actor.call<&A::m>(Hp{1}); co_await r;`. g++ 12 destroys a
 /// braced temporary twice when it stands inside a co_await expression.

@@ -23,6 +23,7 @@
 #include "troupe/runtime/client/loopback.hpp"
 #include "troupe/runtime/client/objects.hpp"
 #include "troupe/runtime/client/scheduling_classes.hpp"
+#include "troupe/runtime/client/suspended_runs.hpp"
 #include "troupe/runtime/client/tasks.hpp"
 #include "troupe/runtime/client/values.hpp"
 #include "troupe/runtime/client/wakeup_coalescer.hpp"
@@ -140,7 +141,7 @@ class ClientEngine final : public detail::Engine,
 
   // --- for the worker's loop ---
   /// Waits for the next thing to do and fills one of the arguments: a call, an actor to become,
-  /// or a coroutine to resume. Returns when this thread last had to wait (IoLoop::waited_until),
+  /// or a coroutine to resume. Gives the worker's CPU back while all its runs wait. Returns when this thread last had to wait (IoLoop::waited_until),
   /// or nullopt when the process must end.
   std::optional<Time> next_work(std::shared_ptr<Incoming>& call, std::optional<ActorStart>& actor,
                                 std::function<void()>& resume);
@@ -182,6 +183,7 @@ class ClientEngine final : public detail::Engine,
   /// Returns how long calls in this process have waited for values so far.
   Duration waited() const noexcept { return Duration(waited_ns_.load(std::memory_order_relaxed)); }
   void tell_pace(std::vector<wire::SitePace> sites);
+  SuspendedRuns& suspended_runs() noexcept { return suspended_runs_; }
 
   /// Allows tasks that this process awaits to run in it, by `runner`. nullptr ends that.
   void runs_in_place(InPlaceRunner* runner);
@@ -470,6 +472,7 @@ class ClientEngine final : public detail::Engine,
   void give_up_notices();
   void look_again(Entry& entry);
   void hand_back_unstarted();
+  void wait_for_work(Guard& guard, const std::function<bool()>& done);
 
   // names of objects (engine_names.cpp)
   wire::NamedObject ask_named(Guard& lock, wire::NameObject question);
@@ -571,8 +574,9 @@ class ClientEngine final : public detail::Engine,
   Loopback loopback_;             ///< calls of that actor to itself
   std::atomic<bool> socket_ready_{true};
   std::atomic<bool> stopping_{false};
-  bool awaits_end_of_job_ = false;     ///< stop() waits for the end of the job
-  bool blocked_ = false;               ///< a worker that has told the agent Blocked
+  bool awaits_end_of_job_ = false;  ///< stop() waits for the end of the job
+  bool blocked_ = false;            ///< a worker that has told the agent Blocked
+  SuspendedRuns suspended_runs_;
   InPlaceRunner* in_place_ = nullptr;  ///< set in a worker
   bool runs_here_ = false;             ///< a task runs in place
   std::atomic<Duration::rep> waited_ns_{0};

@@ -572,7 +572,7 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
   };
   bool go_on = has_work();
   if (!go_on && !shutdown_) {
-    io_loop_->wait(lock, [&] { return shutdown_ || has_work(); }, Time::max());
+    wait_for_work(lock, [&] { return shutdown_ || has_work(); });
     go_on = has_work();
   }
   if (shutdown_) [[unlikely]] {

@@ -54,6 +54,14 @@ void ClientEngine::idle_until(Guard& guard, const std::function<bool()>& done, T
   waited_ns_.fetch_add((steady_now() - begun).count(), std::memory_order_relaxed);
 }
 
+/// Waits on the worker's own thread, which runs nothing now.
+void ClientEngine::wait_for_work(Guard& guard, const std::function<bool()>& done) {
+  if (suspended_runs_.any())
+    idle_until(guard, done, Time::max(), kBlockGrace);
+  else
+    io_loop_->wait(guard, done, Time::max());
+}
+
 /// Returns whether the last peer went to sleep on another CPU than this thread's. Under the lock,
 /// by the leader.
 bool ClientEngine::peer_elsewhere() const noexcept {
