@@ -1,8 +1,34 @@
 #include "troupe/runtime/client/scheduling_classes.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <string>
+#include <type_traits>
 
 namespace troupe::client {
+namespace {
+
+std::size_t hash_of(const wire::ResourceDemand& demand) {
+  std::size_t hash = 0;
+  const auto add = [&hash](const auto& part) {
+    hash = hash * 1'099'511'628'211u + std::hash<std::remove_cvref_t<decltype(part)>>{}(part);
+  };
+  add(demand.cpus);
+  add(demand.gpus);
+  add(demand.memory_bytes);
+  for (const auto& [name, amount] : demand.resources) {
+    add(name);
+    add(amount);
+  }
+  for (const auto& [name, value] : demand.labels) {
+    add(name);
+    add(value);
+  }
+  add(demand.node.low);
+  return hash;
+}
+
+}  // namespace
 
 void Nearest::add(NodeId node, std::uint64_t bytes) {
   auto at = std::find_if(sums_.begin(), sums_.end(),
@@ -14,14 +40,17 @@ void Nearest::add(NodeId node, std::uint64_t bytes) {
 
 LeaseKey SchedulingClasses::key_for(const wire::ResourceDemand& demand) {
   if (first_.demand == demand) return 0;
-  for (auto& [key, cls] : others_)
-    if (cls.plain == key && cls.demand == demand) {
-      cls.unused = false;
-      return key;
+  const std::size_t hash = hash_of(demand);
+  const auto [begin, end] = plain_.equal_range(hash);
+  for (auto at = begin; at != end; ++at)
+    if (Class& known = others_.at(at->second); known.demand == demand) {
+      known.unused = false;
+      return at->second;
     }
   Class& cls = others_[++last_];
   cls.demand = demand;
   cls.plain = last_;
+  plain_.emplace(hash, last_);
   return last_;
 }
 
@@ -52,10 +81,13 @@ void SchedulingClasses::forget(LeaseKey key) {
   if (key == 0 || !knows(key)) return;
   const Class& cls = at(key);
   if (cls.plain == key) {
-    if (cls.nearby == 0)
-      others_.erase(key);
-    else
+    if (cls.nearby != 0) {
       class_of(key).unused = true;
+      return;
+    }
+    const auto [begin, end] = plain_.equal_range(hash_of(cls.demand));
+    plain_.erase(std::find_if(begin, end, [key](const auto& one) { return one.second == key; }));
+    others_.erase(key);
     return;
   }
   const LeaseKey plain = cls.plain;

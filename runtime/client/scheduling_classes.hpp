@@ -11,6 +11,7 @@
 #include "troupe/runtime/wire/messages.hpp"
 
 #include <map>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -44,7 +45,7 @@ class SchedulingClasses {
   };
 
   /// Returns the key of the plain class for this demand. Key 0 is the default demand, and is kept
-  /// for ever. O(demands) comparisons.
+  /// for ever. Cost: one look-up, however many demands there are.
   LeaseKey key_for(const wire::ResourceDemand& demand);
   /// Returns the key for a task of this key whose arguments lie as `most` says. A task whose
   /// arguments are mostly at `here` keeps the plain key, and the next lease request names the
@@ -67,6 +68,7 @@ class SchedulingClasses {
 
   Class first_;
   std::map<LeaseKey, Class> others_;
+  std::unordered_multimap<std::size_t, LeaseKey> plain_;  ///< other plain classes by hash of demand
   LeaseKey last_;                                         ///< last key that was given out
   std::map<std::pair<LeaseKey, NodeId>, LeaseKey> near_;  ///< plain key and node → key
   std::vector<NodeId> nodes_;

@@ -24,10 +24,15 @@ constexpr Duration kStuck = 1ms;
 constexpr Duration kRecallWhenBusy = 20ms;
 /// An idle lease is kept for this long.
 constexpr Duration kWarm = 50ms;
-/// An idle lease of another demand is kept only for this long. Its resources would make this node
-/// look full to a task that asks now, and the task would be placed elsewhere.
+/// An idle lease of another demand is kept only for this long when a task begins to wait for a
+/// lease. Its resources would make this node look full, and the task would be placed elsewhere.
+/// One that becomes idle while tasks of other demands wait is not kept at all.
 constexpr Duration kWarmForOthers = 1ms;
 constexpr std::uint32_t kMaxBacklog = 4096;
+/// With more keys than this, tick() looks at those without a lease only now and then.
+constexpr std::size_t kFewKeys = 64;
+/// How often unused keys are looked for among many.
+constexpr Duration kForgetInterval = 50ms;
 
 std::string_view name_of(const Task& task) {
   return task.call.callable != nullptr ? task.call.callable->name : "";
@@ -164,6 +169,7 @@ void TaskManager::granted(LeaseKey key, LeaseId id, ProcessIndex worker, Time no
   leases_.emplace(worker, std::move(lease));
   if (pool.requested > 0) --pool.requested;
   dispatch(key, pool, now);
+  give_back_spare(worker);
 }
 
 void TaskManager::refused(LeaseKey key, const Error& error) {
@@ -238,7 +244,7 @@ std::unique_ptr<Task> TaskManager::ended(ProcessIndex worker, std::uint64_t sequ
     if (Task* late = part(*task)) supersede(*late);
   std::unique_ptr<Task> owned = take(*task, pool);
   const LeaseKey key = lease.key;
-  if (lease.reclaimed && lease.in_flight.empty()) {
+  if (lease.in_flight.empty() && (lease.reclaimed || is_spare(lease, pool))) {
     give_back(lease);
     ask_for_leases(key, pool, now);
   } else if (!pool.ready.empty() || pool.requested != 0) {
@@ -285,8 +291,10 @@ void TaskManager::postponed(ProcessIndex worker, std::uint64_t sequence, std::ui
 /// Gives the lease back or sends it more, after a task has left it.
 void TaskManager::settle_lease(Lease& lease, Time now) {
   const LeaseKey key = lease.key;
+  const ProcessIndex worker = lease.worker;
   if (lease.reclaimed && lease.in_flight.empty()) give_back(lease);
   dispatch(key, pools_[key], now);
+  give_back_spare(worker);
 }
 
 void TaskManager::handed_back(ProcessIndex worker, std::uint64_t first, std::uint64_t count,
@@ -311,6 +319,7 @@ void TaskManager::handed_back(ProcessIndex worker, std::uint64_t first, std::uin
   lease.recalled = !lease.in_flight.empty();
   if (lease.reclaimed && lease.in_flight.empty()) give_back(lease);
   dispatch(key, pool, now);
+  give_back_spare(worker);
 }
 
 Error TaskManager::of_all_attempts(const Task& task, const Error& error) {
@@ -357,59 +366,94 @@ void TaskManager::worker_died(ProcessIndex worker, std::uint64_t started, const 
 }
 
 Time TaskManager::tick(Time now) {
-  Time next = Time::max();
   std::vector<Lease*> idle;
   std::vector<Task*> slow;
-  for (auto& [key, pool] : pools_) {
-    if (pool.requested != 0 && !pool.ready.empty()) {
-      if (now - pool.asked >= kAskAgain) ask(key, pool, pool.ready.size(), now);
-      next = std::min(next, pool.asked + kAskAgain);
-    }
-    const bool somebody_idle =
-        std::any_of(pool.leases.begin(), pool.leases.end(),
-                    [](const Lease* l) { return l->in_flight.empty() && !l->reclaimed; });
-    if (pool.claims.any()) {
-      next = std::min(next, pool.claims.look(now));
-      if (!pool.claims.any()) dispatch(key, pool, now);
-    }
-    if (pool.requested != 0 && pool.ready.empty()) {  // its tasks ran in place meanwhile
-      if (now - pool.asked >= kAskAgain)
-        ask(key, pool, 0, now);
-      else
-        next = std::min(next, pool.asked + kAskAgain);
-    }
-    for (Lease* lease : pool.leases) {
-      // The lease may be idle by then.
-      if (!lease->in_flight.empty()) next = std::min(next, now + kWarm);
-      if (const Time when = when_slow(*lease); when <= now)
-        slow.push_back(lease->in_flight[0]);
-      else
-        next = std::min(next, when);
-      if (lease->in_flight.empty()) {
-        if (now - lease->since >= kWarm)
-          idle.push_back(lease);
-        else
-          next = std::min(next, lease->since + kWarm);
-      } else if (lease->in_flight.size() > 1 && !lease->recalled) {
-        const bool crowd = !somebody_idle && !pool.ready.empty();
-        if (now - lease->since < kStuck) {
-          next = std::min(next, lease->since + kStuck);
-        } else if (crowd && now - lease->since < kRecallWhenBusy) {
-          next = std::min(next, now + kStuck);
-        } else if (somebody_idle || crowd) {
-          lease->recalled = true;
-          out_.recall(lease->worker);
-        } else {
-          // No worker could take them now: ask for one more, and look again.
-          if (pool.requested == 0 || now - pool.asked >= kAskAgain) ask(key, pool, 1, now);
-          next = std::min(next, now + kStuck);
-        }
-      }
-    }
+  if (now >= requests_due_ || pools_.size() <= kFewKeys) {
+    requests_due_ = Time::max();
+    for (auto& [key, pool] : pools_)
+      requests_due_ = std::min(requests_due_, look_at_request(key, pool, now));
+  }
+  Time next = Time::max();
+  for (const auto& [worker, lease] : leases_) {
+    Pool& pool = pools_.at(lease->key);
+    if (lease.get() == pool.leases.front())
+      next = std::min(next, look_at_leases(lease->key, pool, now, idle, slow));
   }
   for (Lease* lease : idle) give_back(*lease);
   for (Task* task : slow) attempt_again(*task, now);
-  if (pools_.size() > kUnusedKeys) forget_unused();
+  if (pools_.size() > kUnusedKeys && (pools_.size() <= kFewKeys || now >= forget_due_)) {
+    forget_unused();
+    forget_due_ = now + kForgetInterval;
+  } else if (pools_.size() > kUnusedKeys) {
+    next = std::min(next, forget_due_);
+  }
+  return std::min(next, requests_due_);
+}
+
+/// Returns the interval after which an open request is repeated. With many keys it is longer, so
+/// that the repetitions of a process take no more of its agent's time.
+Duration TaskManager::ask_again_after() const noexcept {
+  return kAskAgain * static_cast<int>(1 + pools_.size() / kFewKeys);
+}
+
+/// Repeats or withdraws the pool's request for leases when that is due. Returns when to look
+/// again.
+Time TaskManager::look_at_request(LeaseKey key, Pool& pool, Time now) {
+  Time next = Time::max();
+  if (pool.requested != 0 && !pool.ready.empty()) {
+    if (now - pool.asked >= ask_again_after()) ask(key, pool, pool.ready.size(), now);
+    next = std::min(next, pool.asked + ask_again_after());
+  }
+  if (pool.claims.any()) {
+    next = std::min(next, pool.claims.look(now));
+    if (!pool.claims.any()) dispatch(key, pool, now);
+  }
+  if (pool.requested != 0 && pool.ready.empty()) {  // its tasks ran in place meanwhile
+    if (now - pool.asked >= kAskAgain)
+      ask(key, pool, 0, now);
+    else
+      next = std::min(next, pool.asked + kAskAgain);
+  }
+  return next;
+}
+
+/// Recalls stuck calls of the pool, and collects its idle leases and slow tasks. Returns when to
+/// look again.
+Time TaskManager::look_at_leases(LeaseKey key, Pool& pool, Time now, std::vector<Lease*>& idle,
+                                 std::vector<Task*>& slow) {
+  Time next = Time::max();
+  const bool somebody_idle =
+      std::any_of(pool.leases.begin(), pool.leases.end(),
+                  [](const Lease* l) { return l->in_flight.empty() && !l->reclaimed; });
+  for (Lease* lease : pool.leases) {
+    // The lease may be idle by then.
+    if (!lease->in_flight.empty()) next = std::min(next, now + kWarm);
+    if (const Time when = when_slow(*lease); when <= now)
+      slow.push_back(lease->in_flight[0]);
+    else
+      next = std::min(next, when);
+    if (lease->in_flight.empty()) {
+      const Duration warm = is_spare(*lease, pool) ? kWarmForOthers : kWarm;
+      if (now - lease->since >= warm)
+        idle.push_back(lease);
+      else
+        next = std::min(next, lease->since + warm);
+    } else if (lease->in_flight.size() > 1 && !lease->recalled) {
+      const bool crowd = !somebody_idle && !pool.ready.empty();
+      if (now - lease->since < kStuck) {
+        next = std::min(next, lease->since + kStuck);
+      } else if (crowd && now - lease->since < kRecallWhenBusy) {
+        next = std::min(next, now + kStuck);
+      } else if (somebody_idle || crowd) {
+        lease->recalled = true;
+        out_.recall(lease->worker);
+      } else {
+        // No worker could take them now: ask for one more, and look again.
+        if (pool.requested == 0 || now - pool.asked >= kAskAgain) ask(key, pool, 1, now);
+        next = std::min(next, now + kStuck);
+      }
+    }
+  }
   return next;
 }
 
@@ -553,6 +597,7 @@ void TaskManager::ask(LeaseKey key, Pool& pool, std::size_t want, Time now) {
   out_.request_lease(key, count);
   pool.requested = count;
   pool.asked = now;
+  requests_due_ = std::min(requests_due_, now + kAskAgain);
 }
 
 void TaskManager::ask_for_leases(LeaseKey key, Pool& pool, Time now) {
@@ -576,6 +621,17 @@ void TaskManager::give_back_others(LeaseKey key, const Pool& pool, Time now) {
     if (lease->key != key && lease->in_flight.empty() && now - lease->since >= kWarmForOthers)
       idle.push_back(lease.get());
   for (Lease* lease : idle) give_back(*lease);
+}
+
+/// Returns whether the lease is idle while tasks of other demands are ready, which may need what
+/// it holds.
+bool TaskManager::is_spare(const Lease& lease, const Pool& pool) const noexcept {
+  return lease.in_flight.empty() && pool.ready.empty() && queued_ != 0;
+}
+
+void TaskManager::give_back_spare(ProcessIndex worker) {
+  Lease* lease = lease_on(worker);
+  if (lease != nullptr && is_spare(*lease, pools_.at(lease->key))) give_back(*lease);
 }
 
 void TaskManager::give_back(Lease& lease) {

@@ -85,7 +85,7 @@ class TaskManager {
   static constexpr std::uint32_t kPoison = 3;
   /// The number of unused keys whose pools are kept, with their estimates of run times.
   static constexpr std::size_t kUnusedKeys = 32;
-  /// The interval after which an open lease request is repeated. A grant is dropped when its
+  /// The interval after which an open lease request is repeated, while keys are few. A grant is dropped when its
   /// worker dies before this process has its channel, and the agent does not repeat it.
   static constexpr Duration kAskAgain = std::chrono::milliseconds(100);
   /// The effects of inputs. The TaskManager calls these while it handles an input; they must not
@@ -229,6 +229,12 @@ class TaskManager {
   void give_back_others(LeaseKey key, const Pool& pool, Time now);
   void ask(LeaseKey key, Pool& pool, std::size_t want, Time now);
   void give_back(Lease& lease);
+  bool is_spare(const Lease& lease, const Pool& pool) const noexcept;
+  void give_back_spare(ProcessIndex worker);
+  Duration ask_again_after() const noexcept;
+  Time look_at_request(LeaseKey key, Pool& pool, Time now);
+  Time look_at_leases(LeaseKey key, Pool& pool, Time now, std::vector<Lease*>& idle,
+                      std::vector<Task*>& slow);
   std::unique_ptr<Task> take(Task& task, Pool& pool);
   void forget(Task& task) { take(task, pools_.at(lease_key(task))); }
   void forget_unused();
@@ -258,6 +264,8 @@ class TaskManager {
   /// By name, of functions with second attempts.
   std::map<std::string_view, RuntimeEstimate> usual_;
   std::size_t second_attempts_ = 0;
+  Time requests_due_{};  ///< when tick() must look at requests again
+  Time forget_due_{};    ///< when it may look for unused keys again
 };
 
 }  // namespace troupe::client

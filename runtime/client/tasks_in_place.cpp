@@ -24,6 +24,7 @@ Claim::Answer TaskManager::claim(Task& task, Time now) {
 /// next task may follow at once and each change costs a message. tick() withdraws a surplus.
 Task& TaskManager::runs_here(Task& task, Time now) {
   pools_[lease_key(task)].claims.note(now);
+  requests_due_ = std::min(requests_due_, now + RecentClaims::kRecent);
   ++run_here_;
   return task;
 }

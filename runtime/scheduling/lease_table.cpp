@@ -13,7 +13,6 @@ namespace {
 constexpr std::size_t kCpu = 0;
 constexpr std::size_t kMemory = 1;
 constexpr std::size_t kFixed = 2;
-constexpr std::uint32_t kSmallPerPlace = 15;
 
 /// Overwrites the amounts in `into`, whose custom names must already be those of the table.
 void write_amounts(const std::vector<std::int64_t>& amounts, std::size_t gpu_base,
@@ -23,24 +22,6 @@ void write_amounts(const std::vector<std::int64_t>& amounts, std::size_t gpu_bas
   for (std::size_t i = 0; i < into.custom.size(); ++i) into.custom[i].second = amounts[kFixed + i];
   into.gpus = 0;
   for (std::size_t i = gpu_base; i < amounts.size(); ++i) into.gpus += amounts[i];
-}
-
-/// Whether this node was chosen already, by another agent or by control: no other node is
-/// considered.
-bool is_for_here(const RequestKind& kind) {
-  return kind.spilled || kind.dedicated;
-}
-
-/// Returns the policy's decision with its reason: about the cluster, or about this node alone.
-Decision explained(const ClusterView& view, const NodeView& self, const ResourceDemand& demand,
-                   const RequestKind& kind) {
-  if (!is_for_here(kind)) return place(view, demand);
-  ClusterView here;
-  here.self = self.id;
-  here.nodes.push_back(self);
-  ResourceDemand anywhere = demand;
-  anywhere.placement = Placement::any;
-  return place(here, anywhere);
 }
 
 }  // namespace
@@ -137,7 +118,7 @@ void LeaseTable::refresh_view() {
   row.gpu_free.assign(free_.begin() + static_cast<std::ptrdiff_t>(gpu_base_), free_.end());
   row.accepts = !draining_ && !in_debt();
   row.slow = slow_;
-  row.waiting = static_cast<std::uint32_t>(waiting());
+  row.waiting = static_cast<std::uint32_t>(std::min<std::size_t>(waiting(), ~std::uint32_t{0}));
 }
 
 // --- owners ------------------------------------------------------------------------------------
@@ -146,21 +127,15 @@ void LeaseTable::request(OwnerId owner, LeaseKey key, const ResourceDemand& dema
                          std::uint32_t backlog, Time now, RequestKind kind) {
   const RequestKey name{owner, key};
   if (backlog == 0) {
-    requests_.erase(name);
-  } else {
-    const auto [at, is_new] = requests_.try_emplace(name);
-    Request& request = at->second;
-    if (is_new) {
-      request.turn = next_turn_++;
-      request.since = now;
-    }
-    request.demand = demand;
-    normalize(request.demand.need);
-    request.count = backlog;
-    request.kind = kind;
-    spilled_here_ += kind.spilled ? 1 : 0;
+    waiting_.erase(name);
+    return pump(now);
   }
-  pump(now);
+  ResourceDemand normal = demand;
+  normalize(normal.need);
+  const Reach reach = reach_of(normal, kind);
+  waiting_.put(name, std::move(normal), backlog, kind, reach, now);
+  spilled_here_ += kind.spilled ? 1 : 0;
+  pump(now, &name);
 }
 
 void LeaseTable::request_more(OwnerId owner, LeaseKey key, const ResourceDemand& demand,
@@ -233,8 +208,7 @@ void LeaseTable::end_lease(LeaseId id) {
 }
 
 void LeaseTable::owner_died(OwnerId owner, Time now) {
-  requests_.erase(requests_.lower_bound({owner, LeaseKey{}}),
-                  requests_.upper_bound({owner, LeaseKey::of(~std::uint64_t{0})}));
+  for (const LeaseKey key : keys_of(owner)) waiting_.erase({owner, key});
   for (auto& [id, lease] : leases_) {
     if (lease.owner != owner || lease.ending) continue;
     lease.ending = true;  // its resources stay taken until the worker is dead
@@ -256,7 +230,7 @@ void LeaseTable::worker_started(WorkerId id, Time now, bool dedicated, JobNumber
   worker.job = job;
   Worker& added = workers_.emplace(id, worker).first->second;
   shortage_.over();
-  if (start_answered(dedicated, job) && !(dedicated && has_request(job, true)))
+  if (start_answered(dedicated, job) && !(dedicated && waiting_.wanted(job, true) != 0))
     stop(id, added, "its job is over");
   pump(now);
 }
@@ -285,12 +259,13 @@ bool LeaseTable::start_answered(bool dedicated, JobNumber job) {
 }
 
 void LeaseTable::job_ended(JobNumber job, Time now) {
-  std::erase_if(requests_, [job](const auto& entry) {
-    return entry.second.kind.job == job && !entry.second.kind.dedicated;
-  });
+  std::vector<RequestKey> over;
+  for (const auto& [key, request] : waiting_.all())
+    if (request.kind.job == job && !request.kind.dedicated) over.push_back(key);
+  for (const RequestKey& key : over) waiting_.erase(key);
   if (const auto at = starting_.find(job); at != starting_.end()) at->second.ended = true;
   for (auto& [id, worker] : workers_) {
-    if (worker.job != job || (worker.dedicated && has_request(job, true))) continue;
+    if (worker.job != job || (worker.dedicated && waiting_.wanted(job, true) != 0)) continue;
     if (worker.lease == 0) stop(id, worker, "its job is over");
     worker.job_over = true;
   }
@@ -342,6 +317,20 @@ std::uint32_t LeaseTable::starting_pool(JobNumber job) const {
   return at == starting_.end() ? 0 : at->second.pool;
 }
 
+std::uint32_t LeaseTable::starting_pool() const {
+  std::uint32_t count = 0;
+  for (const auto& [job, starting] : starting_) count += starting.pool;
+  return count;
+}
+
+std::uint32_t LeaseTable::unblocked_pool_workers() const {
+  std::uint32_t count = starting_pool();
+  for (const auto& [id, worker] : workers_)
+    if (!worker.dedicated && !worker.stopping)
+      count += worker.lease == 0 || !leases_.at(worker.lease).blocked ? 1u : 0u;
+  return count;
+}
+
 std::uint32_t LeaseTable::running_pool_workers(std::optional<JobNumber> job) const {
   std::uint32_t count = 0, small = 0;
   for (const auto& [number, starting] : starting_)
@@ -361,18 +350,12 @@ std::uint32_t LeaseTable::running_pool_workers(std::optional<JobNumber> job) con
   return job ? count : count - std::min(small, kSmallPerPlace * options_.max_workers);
 }
 
-bool LeaseTable::has_request(JobNumber job, bool dedicated) const {
-  return std::any_of(requests_.begin(), requests_.end(), [job, dedicated](const auto& entry) {
-    return entry.second.kind.job == job && entry.second.kind.dedicated == dedicated;
-  });
-}
-
 // --- places among jobs -------------------------------------------------------------------------
 
 bool LeaseTable::may_displace(const Request& request, JobNumber held, Time now) {
   const JobNumber job = request.kind.job;
   if (held == job) return false;
-  if (!has_request(held)) return true;
+  if (waiting_.wanted(held, false) == 0) return true;
   const std::uint32_t mine = running_pool_workers(job);
   if (running_pool_workers(held) > mine + 1) return true;
   if (mine > 0) return false;
@@ -382,7 +365,8 @@ bool LeaseTable::may_displace(const Request& request, JobNumber held, Time now) 
 }
 
 void LeaseTable::make_place(const Request& request, Time now) {
-  if (request.kind.dedicated || starting_pool(request.kind.job) >= request.count) return;
+  const JobNumber job = request.kind.job;
+  if (request.kind.dedicated || starting_pool(job) >= waiting_.wanted(job, false)) return;
   if (running_pool_workers() < options_.max_workers) return;
   for (auto& [id, worker] : workers_) {
     if (worker.lease != 0 || worker.stopping || worker.dedicated) continue;
@@ -403,9 +387,15 @@ bool LeaseTable::may_start_or_displace(const Request& request, JobNumber held, T
 
 void LeaseTable::update_node(const NodeView& node, Time now) {
   if (node.id == self_) return;
+  const NodeView* before = view_.find(node.id);
+  const bool is_other =
+      before == nullptr || before->total != node.total || before->labels != node.labels;
   view_.update(node);
   avoided_.erase(node.id);
   unheard_.erase(node.id);
+  if (is_other)
+    waiting_.sort([this](const Request& one) { return reach_of(one.demand, one.kind); });
+  look_at_all_ = slow_;
   pump(now);
 }
 
@@ -414,6 +404,7 @@ void LeaseTable::node_gone(NodeId node, Time now) {
   view_.erase(node);
   avoided_.erase(node);
   unheard_.erase(node);
+  waiting_.sort([this](const Request& one) { return reach_of(one.demand, one.kind); });
   pump(now);
 }
 
@@ -439,13 +430,13 @@ void LeaseTable::trust_again(Time now) {
       at = unheard_.erase(at);
       continue;
     }
-    if (!requests_.empty()) wake_at(all.front().until);
+    if (!waiting_.empty()) wake_at(all.front().until);
     ++at;
   }
 }
 
-void LeaseTable::spill(const RequestKey& key, const Request& request, NodeId node, Time now) {
-  emit(Spilled{key.first, key.second, node, request.demand});
+void LeaseTable::spill(const Request& request, NodeId node, Time now) {
+  emit(Spilled{request.key.first, request.key.second, node, request.demand});
   take(*view_.find(node), request.demand.need);
   std::deque<Unheard>& all = unheard_[node];
   all.push_back({request.demand.need, now + options_.unheard});
@@ -464,6 +455,7 @@ bool LeaseTable::belongs_elsewhere(const Request& request, Time now) {
 
 void LeaseTable::set_draining(bool draining, Time now) {
   draining_ = draining;
+  look_at_all_ = true;
   pump(now);
 }
 
@@ -481,6 +473,7 @@ void LeaseTable::set_slow(bool slow, Time now) {
       lease.reclaiming = true;
       emit(ReclaimLease{lease.owner, id});
     }
+  look_at_all_ = true;
   pump(now);
 }
 
@@ -496,287 +489,14 @@ void LeaseTable::wake_at(Time time) {
   if (!deadline_ || time < *deadline_) deadline_ = time;
 }
 
-// --- the one place where things are granted ----------------------------------------------------
-
-std::vector<LeaseTable::RequestEntry*> LeaseTable::queue() {
-  std::vector<RequestEntry*> queue;
-  queue.reserve(requests_.size());
-  for (RequestEntry& entry : requests_) queue.push_back(&entry);
-  std::sort(queue.begin(), queue.end(), [](const RequestEntry* a, const RequestEntry* b) {
-    return a->second.turn < b->second.turn;
-  });
-  return queue;
-}
-
-/// Runs after every input. It pays debts and grants what can be granted, in turn. For the
-/// requests that still wait it starts workers and reclaims leases; then it refuses hopeless ones
-/// and stops workers that are not needed.
-void LeaseTable::pump(Time now) {
-  deadline_.reset();
-  trust_again(now);
-  settle_debts();
-  refresh_view();
-  while (pump_one(now)) {
-  }
-  std::vector<Waiting> waiting;  // start_workers() and reclaim_for_waiting() change no decision
-  for (const RequestEntry* entry : queue())
-    waiting.push_back({entry->first, entry->second, decide(entry->second)});
-  start_workers(waiting, now);
-  reclaim_for_waiting(waiting, now);
-  while (const auto key = hopeless(now)) {
-    emit(Refused{key->first, key->second, shortage_.why(), requests_.at(*key).count});
-    requests_.erase(*key);
-  }
-  trim_idle();
-  refresh_view();
-  check();
-}
-
-/// Serves the first request in turn that can be served. Returns whether it served one.
-bool LeaseTable::pump_one(Time now) {
-  for (RequestEntry* entry : queue()) {
-    const RequestKey key = entry->first;
-    Request& request = entry->second;
-    const Served served = serve(key, request, now);
-    if (served == Served::yes) return true;
-    if (served == Served::needs_worker) make_place(request, now);
-    if (served == Served::waits && reserves(request, now)) return false;
-  }
-  return false;
-}
-
-/// Returns whether a waiting request keeps younger ones from taking resources now. A request that
-/// has waited long does so in every second period of `patience`. So a large demand is served once
-/// tasks are shorter than that, and a demand that waits for long tasks does not idle the node for
-/// ever.
-bool LeaseTable::reserves(const Request& request, Time now) {
-  if (!could_fit(self_view(), request.demand) || waits_for_faster(request) ||
-      decide(request).kind != Decision::Kind::busy)
-    return false;
-  const auto periods = (now - request.since) / options_.patience;
-  if (requests_.size() > 1) wake_at(request.since + (periods + 1) * options_.patience);
-  return periods % 2 == 1;
-}
-
-Decision LeaseTable::decide(const Request& request) const {
-  if (request.kind.spilled && waits_for_faster(request))
-    return {Decision::Kind::busy, self_, "the node is slow, and faster ones could take it"};
-  return is_for_here(request.kind) ? choose_here(self_view(), request.demand)
-                                   : choose(view_, request.demand);
-}
-
-LeaseTable::Served LeaseTable::serve(const RequestKey& key, Request& request, Time now) {
-  const Decision decision = decide(request);
-  switch (decision.kind) {
-    case Decision::Kind::place:
-      if (decision.node == self_) return grant_here(key, request, now);
-      spill(key, request, decision.node, now);
-      count_down(key, now);
-      return Served::yes;
-    case Decision::Kind::busy:
-      if (request.kind.spilled &&
-          (draining_ || waits_for_faster(request) || belongs_elsewhere(request, now)))
-        break;
-      return Served::waits;
-    case Decision::Kind::infeasible: {
-      const Duration limit = options_.infeasible_timeout;
-      if (request.kind.spilled || request.kind.dedicated) break;
-      if (limit < Duration::zero()) return Served::waits;
-      if (now < request.since + limit) {
-        wake_at(request.since + limit);
-        return Served::waits;
-      }
-      break;
-    }
-  }
-  const std::string why = decision.why.empty()
-                              ? explained(view_, self_view(), request.demand, request.kind).why
-                              : decision.why;
-  emit(Refused{key.first, key.second, why, request.count});
-  requests_.erase(key);
-  return Served::yes;
-}
-
-LeaseTable::Served LeaseTable::grant_here(const RequestKey& key, Request& request, Time now) {
-  const auto worker = idle_worker(request.kind.dedicated, request.kind.job);
-  if (!worker) return Served::needs_worker;
-  const auto amounts = amounts_for(request.demand.need, free_);
-  TROUPE_ASSERT(amounts.has_value(), "the policy granted what is not free");
-  Lease lease;
-  lease.owner = key.first;
-  lease.key = key.second;
-  lease.worker = *worker;
-  lease.need = lease.taken = *amounts;
-  lease.dedicated = request.kind.dedicated;
-  lease.since = now;
-  for (std::size_t i = 0; i < free_.size(); ++i) free_[i] -= (*amounts)[i];
-  const LeaseId id = next_lease_++;
-  workers_.at(*worker).lease = id;
-  emit(Granted{key.first, key.second, id, *worker, gpus_of(*amounts), request.demand});
-  leases_.emplace(id, std::move(lease));
-  count_down(key, now);
-  refresh_view();
-  return Served::yes;
-}
-
-void LeaseTable::count_down(const RequestKey& key, Time now) {
-  Request& request = requests_.at(key);
-  request.turn = next_turn_++;
-  request.since = now;
-  if (--request.count == 0) requests_.erase(key);
-}
-
-/// Starts workers for the requests whose resources are free but that lack a worker: one for each
-/// request in turn, then the rest.
-void LeaseTable::start_workers(const std::vector<Waiting>& waiting, Time now) {
-  if (draining_ || in_debt()) return;
-  Amounts left = free_;
-  std::vector<JobNumber> pool, more;
-  std::map<JobNumber, std::uint32_t> dedicated;
-  std::size_t all = 0;
-  for (const auto& [key, request, decision] : waiting) {
-    if (!is_for_here(request.kind) && !fits_now(self_view(), request.demand)) continue;
-    if (decision.kind != Decision::Kind::place || decision.node != self_) continue;
-    for (std::uint32_t i = 0; i < request.count && all < 1024; ++i) {
-      const auto amounts = amounts_for(request.demand.need, left);
-      if (!amounts) break;
-      for (std::size_t k = 0; k < left.size(); ++k) left[k] -= (*amounts)[k];
-      ++all;
-      if (request.kind.dedicated)
-        ++dedicated[request.kind.job];
-      else
-        (i == 0 ? pool : more).push_back(request.kind.job);
-    }
-  }
-  if (all == 0) return;
-  if (now < no_start_before_) return wake_at(no_start_before_);
-  for (const auto& [job, needed] : dedicated) {
-    const auto starting = starting_.find(job);
-    std::uint32_t count = starting == starting_.end() ? 0 : starting->second.dedicated;
-    for (; count < needed && may_start_another(now); ++count) {
-      ++starting_[job].dedicated;
-      emit(StartWorker{true, job});
-    }
-  }
-  pool.insert(pool.end(), more.begin(), more.end());
-  start_pool_workers(pool, now);
-}
-
-/// Starts pool workers for these jobs, in order. Blocked workers and those of small demands do
-/// not count against max_workers. Once there are that many processes, further ones start at a
-/// limited rate: a deep chain of blocked tasks grows steadily instead of at once.
-void LeaseTable::start_pool_workers(const std::vector<JobNumber>& needed, Time now) {
-  std::uint32_t running = running_pool_workers();
-  auto processes = static_cast<std::uint32_t>(std::count_if(
-      workers_.begin(), workers_.end(), [](const auto& entry) { return !entry.second.dedicated; }));
-  std::map<JobNumber, std::uint32_t> on_their_way;
-  for (const auto& [job, starting] : starting_) {
-    processes += starting.pool;
-    on_their_way[job] = starting.pool;
-  }
-  for (const JobNumber job : needed) {
-    if (std::uint32_t& coming = on_their_way[job]; coming > 0) {
-      --coming;
-      continue;
-    }
-    if (running >= options_.max_workers || !may_start_another(now)) return;
-    if (processes >= options_.max_workers) {
-      if (now < next_extra_start_) return wake_at(next_extra_start_);
-      next_extra_start_ = now + options_.extra_worker_interval;
-    }
-    ++starting_[job].pool;
-    ++running;
-    ++processes;
-    emit(StartWorker{false, job});
-  }
-}
-
-/// Returns whether one more process may start. Notes a shortage when max_processes is reached.
-bool LeaseTable::may_start_another(Time now) {
-  std::size_t processes = workers_.size();
-  for (const auto& [job, starting] : starting_) processes += starting.pool + starting.dedicated;
-  if (processes < options_.max_processes) return true;
-  shortage_.met(now, "the node runs " + std::to_string(processes) +
-                         " workers and actors, and has room for no more: " +
-                         options_.process_limit + "; let go of actors, or use more nodes");
-  return false;
-}
-
-/// Returns a request that waits in vain for a process: no process has come or gone for
-/// process_patience, and no worker of its job runs that could serve it.
-std::optional<LeaseTable::RequestKey> LeaseTable::hopeless(Time now) {
-  if (!shortage_) return std::nullopt;
-  for (const auto& [key, request] : requests_) {
-    if (!request.kind.dedicated && running_pool_workers(request.kind.job) > 0) continue;
-    const Decision decision = decide(request);
-    if (decision.kind != Decision::Kind::place || decision.node != self_) continue;
-    const Time until = *shortage_.patience_ends(request.since);
-    if (until <= now) return key;
-    wake_at(until);
-  }
-  return std::nullopt;
-}
-
-/// Reclaims as many leases as there are waiting requests, oldest leases first. Never leases of
-/// the request's own key, and only when the request waits for something that a lease holds.
-void LeaseTable::reclaim_for_waiting(const std::vector<Waiting>& waiting, Time now) {
-  const auto may_be_asked_for = [](const Lease& lease) {
-    return !lease.reclaiming && !lease.ending && !lease.dedicated && !lease.blocked;
-  };
-  if (std::none_of(leases_.begin(), leases_.end(),
-                   [&](const auto& entry) { return may_be_asked_for(entry.second); }))
-    return;
-  std::size_t asked = 0;
-  for (const auto& [id, lease] : leases_) asked += lease.reclaiming ? 1u : 0u;
-  std::size_t wanted = 0;
-  for (const auto& [key, request, decision] : waiting) {
-    if (request.kind.dedicated) continue;
-    if (decision.kind == Decision::Kind::infeasible) continue;
-    if (decision.kind == Decision::Kind::busy &&
-        (waits_for_faster(request) || !could_fit(self_view(), request.demand)))
-      continue;
-    if (decision.kind == Decision::Kind::place && starting_pool(request.kind.job) > 0) continue;
-    wanted += request.count;
-    for (auto& [id, lease] : leases_) {
-      if (asked >= wanted) break;
-      if (!may_be_asked_for(lease)) continue;
-      if (RequestKey{lease.owner, lease.key} == key) continue;
-      if (!may_start_or_displace(request, workers_.at(lease.worker).job, now)) continue;
-      if (now < lease.since + options_.min_hold) {
-        wake_at(lease.since + options_.min_hold);
-        continue;
-      }
-      lease.reclaiming = true;
-      ++asked;
-      emit(ReclaimLease{lease.owner, id});
-    }
-  }
-}
-
-/// Stops idle workers beyond max_workers, which blocked chains leave behind. Also stops idle
-/// dedicated workers whose actors ended before they began; the job's end may have come while they
-/// waited.
-void LeaseTable::trim_idle() {
-  std::uint32_t running = running_pool_workers();
-  std::optional<std::map<JobNumber, std::uint32_t>> awaited;  // number of actors that wait, by job
-  for (auto& [id, worker] : workers_) {
-    if (worker.lease != 0 || worker.stopping) continue;
-    if (!worker.dedicated) {
-      if (running <= options_.max_workers) continue;
-      --running;
-      stop(id, worker, "more workers than the node needs");
-      continue;
-    }
-    if (!awaited) {
-      awaited.emplace();
-      for (const auto& [key, request] : requests_)
-        if (request.kind.dedicated) (*awaited)[request.kind.job] += request.count;
-    }
-    if (std::uint32_t& left = (*awaited)[worker.job]; left > 0)
-      --left;
-    else
-      stop(id, worker, "no actor waits for it any more");
-  }
+Decision LeaseTable::why_waits(const Request& request) const {
+  if (!request.kind.is_for_here()) return place(view_, request.demand);
+  ClusterView here;
+  here.self = self_;
+  here.nodes.push_back(self_view());
+  ResourceDemand anywhere = request.demand;
+  anywhere.placement = Placement::any;
+  return place(here, anywhere);
 }
 
 // --- observe -----------------------------------------------------------------------------------
@@ -788,31 +508,25 @@ std::vector<LeaseTable::Busy> LeaseTable::busy() const {
   return busy;
 }
 
-std::size_t LeaseTable::waiting() const {
-  std::size_t count = 0;
-  for (const auto& [key, request] : requests_) count += request.count;
-  return count;
-}
-
 std::vector<LeaseKey> LeaseTable::keys_of(OwnerId owner) const {
   std::vector<LeaseKey> keys;
-  for (auto at = requests_.lower_bound({owner, LeaseKey{}});
-       at != requests_.end() && at->first.first == owner; ++at)
+  for (auto at = waiting_.all().lower_bound({owner, LeaseKey{}});
+       at != waiting_.all().end() && at->first.first == owner; ++at)
     keys.push_back(at->first.second);
   return keys;
 }
 
 std::uint32_t LeaseTable::wanted(OwnerId owner, LeaseKey key) const {
-  const auto at = requests_.find({owner, key});
-  return at == requests_.end() ? 0 : at->second.count;
+  const Request* request = waiting_.find({owner, key});
+  return request == nullptr ? 0 : request->count;
 }
 
 std::string LeaseTable::explain(OwnerId owner, LeaseKey key) const {
-  const auto at = requests_.find({owner, key});
-  if (at == requests_.end()) return {};
-  const Request& request = at->second;
+  const Request* waits = waiting_.find({owner, key});
+  if (waits == nullptr) return {};
+  const Request& request = *waits;
   Decision decision = decide(request);
-  if (decision.why.empty()) decision = explained(view_, self_view(), request.demand, request.kind);
+  if (decision.why.empty()) decision = why_waits(request);
   if (decision.kind != Decision::Kind::place) {
     if (decision.kind == Decision::Kind::busy && in_debt())
       return decision.why + "; tasks that were blocked run again and come first";

@@ -18,7 +18,11 @@
 /// An owner is a process of this node, or another agent (by its number) for a spilled request. A
 /// request is a number of leases for one key; a newer request replaces an older one of the same
 /// key. Waiting requests are served in turn. One that has waited longer than `patience` holds
-/// back younger ones in every second period of `patience`.
+/// back younger ones in every second period of `patience`, except those that need nothing.
+///
+/// A change costs the logarithm of the waiting requests, however different they are. It looks at
+/// kLooks of them at most that could be served by their amounts and cannot for another reason. If
+/// there are more, the timer goes on with the next ones.
 ///
 /// The number of processes is bounded, too: at most max_processes workers run and start at a
 /// time, and the system may refuse to start one. A request that lacks a worker then waits while
@@ -34,11 +38,13 @@
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/scheduling/policy.hpp"
 #include "troupe/runtime/scheduling/shortage.hpp"
+#include "troupe/runtime/scheduling/waiting_requests.hpp"
 
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -54,7 +60,7 @@ struct LeaseOptions {
   Labels labels;
   std::string name;
   /// The number of places for workers. A blocked worker takes none. Workers for leases of less
-  /// than a CPU take none either, up to 15 for each place.
+  /// than a CPU take none either, up to 15 for each place: one starts although all are taken.
   std::uint32_t max_workers = 4;
   /// The most workers of all kinds, including blocked and starting ones.
   std::uint32_t max_processes = ~std::uint32_t{0};
@@ -131,16 +137,10 @@ struct LeaseLost {
 using LeaseEvent =
     std::variant<StartWorker, StopWorker, Granted, Spilled, Refused, ReclaimLease, LeaseLost>;
 
-/// Properties of a request besides its demand.
-struct RequestKind {
-  bool spilled = false;  ///< came from another agent: never passed on again
-  /// For an actor: it gets its own worker, outside max_workers, which ends with the lease.
-  bool dedicated = false;
-  JobNumber job;  ///< only workers of this job serve it
-};
-
 class LeaseTable {
  public:
+  /// How many waiting requests a change looks at in vain.
+  static constexpr int kLooks = 64;
   LeaseTable(LeaseOptions options, NodeId self);
 
   // --- owners
@@ -212,12 +212,14 @@ class LeaseTable {
     bool dedicated = false;
   };
   std::vector<Busy> busy() const;
-  std::size_t waiting() const;
+  std::size_t waiting() const { return waiting_.wanted(); }
   /// The number of requests that other agents have sent here so far. A sender counts its request
   /// as taken on this node until the next report that it gets.
   std::uint64_t spilled_here() const noexcept { return spilled_here_; }
   /// Returns whether any request asks for a worker of the job.
-  bool is_wanted(JobNumber job) const { return has_request(job) || has_request(job, true); }
+  bool is_wanted(JobNumber job) const {
+    return waiting_.wanted(job, false) + waiting_.wanted(job, true) != 0;
+  }
   /// Returns the keys of this owner's requests.
   std::vector<LeaseKey> keys_of(OwnerId owner) const;
   /// Returns the number of leases that this request still asks for; 0: there is no request.
@@ -229,23 +231,11 @@ class LeaseTable {
   std::optional<std::string> broken_invariant() const;
 
  private:
+  static constexpr std::uint32_t kSmallPerPlace = 15;
   /// Flat amounts: cpus, memory, custom in order of names, then one entry per GPU.
   using Amounts = std::vector<std::int64_t>;
-  using RequestKey = std::pair<OwnerId, LeaseKey>;
-  struct Request {
-    ResourceDemand demand;
-    std::uint32_t count = 0;
-    std::uint64_t turn = 0;  ///< place in the queue; renewed with each grant
-    Time since{};            ///< when its oldest ungranted lease was asked for
-    RequestKind kind;
-  };
-  using RequestEntry = std::pair<const RequestKey, Request>;
-  /// A request that cannot be served now, with the policy's decision.
-  struct Waiting {
-    const RequestKey& key;
-    const Request& request;
-    Decision decision;
-  };
+  using Request = WaitingRequest;
+  using Group = WaitingRequests::Group;
   struct Lease {
     OwnerId owner;
     LeaseKey key;
@@ -270,20 +260,55 @@ class LeaseTable {
     bool ended = false;
   };
 
-  void pump(Time now);
-  bool pump_one(Time now);
-  bool reserves(const Request& request, Time now);
+  void pump(Time now, const RequestKey* changed = nullptr);
+  void look_at(const RequestKey& key, Time now);
+  void look_at_spilled(Time now);
+  void refuse(const Request& request, std::string why);
+  void refuse_infeasible(Time now);
+  void serve_waiting(Time now);
+  std::uint64_t serve_from(std::uint64_t turn, Time now);
+  /// What a search for the next request to serve looks for.
+  struct Search {
+    Need here, elsewhere;  ///< free on this node; at most on one other node
+    bool is_open = false;  ///< this node grants now
+    bool has_others = false;
+    std::set<Group> idle;   ///< groups with an idle worker
+    std::set<Group> asked;  ///< groups for which a place was asked for
+    bool may_displace = false;
+  };
+  void look_around(Search& search) const;
+  Request* next_to_serve(const Search& search, std::uint64_t from) const;
+  Request* next_here(const Need& bound, std::uint64_t from, bool pool, bool dedicated) const;
+  Request* first_not_held(const WaitingRequests::Line& line, const Need& bound,
+                          std::uint64_t from) const;
+  bool is_held(const Request& request) const {
+    return request.turn > held_after_ && !takes_nothing(request.demand);
+  }
+  void find_reserver(Time now);
+  Reach reach_of(const ResourceDemand& demand, RequestKind kind) const;
   bool belongs_elsewhere(const Request& request, Time now);
   bool waits_for_faster(const Request& request) const;
   void trust_again(Time now);
-  void spill(const RequestKey& key, const Request& request, NodeId node, Time now);
+  void spill(const Request& request, NodeId node, Time now);
   Decision decide(const Request& request) const;
+  /// Returns the policy's decision with its reason: about the cluster, or about this node alone.
+  Decision why_waits(const Request& request) const;
   enum class Served : std::uint8_t { yes, waits, needs_worker };
-  Served serve(const RequestKey& key, Request& request, Time now);
-  Served grant_here(const RequestKey& key, Request& request, Time now);
-  void count_down(const RequestKey& key, Time now);
-  void start_workers(const std::vector<Waiting>& waiting, Time now);
+  Served serve(Request& request, Time now);
+  Served grant_here(Request& request, Time now);
+  bool is_placed_here(const Request& request) const;
+  /// Jobs whose requests lack a worker, once for each lease.
+  struct Lacking {
+    Amounts left;
+    std::size_t most_pool = 0;          ///< no more are needed to know which workers start
+    std::vector<JobNumber> pool, more;  ///< for the first lease of a request, and for others
+    std::map<JobNumber, std::uint32_t> dedicated;
+    std::size_t all = 0;
+  };
+  std::uint64_t find_lacking(Lacking& lacking, std::uint64_t turn) const;
+  void start_workers(Time now);
   void start_pool_workers(const std::vector<JobNumber>& needed, Time now);
+  void start_small_worker(Time now);
   bool start_answered(bool dedicated, JobNumber job);
   void stop(WorkerId id, Worker& worker, std::string why);
   /// Frees a place for a request that lacks a worker, by stopping an idle worker of another job.
@@ -291,14 +316,17 @@ class LeaseTable {
   /// Returns whether an idle worker of job `held` may be stopped for the request.
   bool may_displace(const Request& request, JobNumber held, Time now);
   bool may_start_or_displace(const Request& request, JobNumber held, Time now);
-  bool has_request(JobNumber job, bool dedicated = false) const;
   std::uint32_t starting_pool(JobNumber job) const;
+  std::uint32_t starting_pool() const;
   /// The number of pool workers (not dedicated) that run or start and are not blocked. With
   /// `job`: of that job. Without: the places that they take.
   std::uint32_t running_pool_workers(std::optional<JobNumber> job = {}) const;
+  /// The same with workers that take no place.
+  std::uint32_t unblocked_pool_workers() const;
   bool may_start_another(Time now);
-  std::optional<RequestKey> hopeless(Time now);
-  void reclaim_for_waiting(const std::vector<Waiting>& waiting, Time now);
+  void refuse_hopeless(Time now);
+  void reclaim_for_waiting(Time now);
+  const Request* wants_a_lease(const WaitingRequests::Line& line, std::uint64_t from) const;
   void wake_at(Time time);
   void trim_idle();
   void settle_debts();
@@ -308,8 +336,6 @@ class LeaseTable {
   std::optional<Amounts> amounts_for(const Resources& need, const Amounts& free) const;
   std::vector<std::int32_t> gpus_of(const Amounts& need) const;
   Resources resources_of(const Amounts& amounts) const;
-  /// Returns the requests in the order of their turns.
-  std::vector<RequestEntry*> queue();
   bool in_debt() const;
   void refresh_view();
   template <class Event>
@@ -336,11 +362,14 @@ class LeaseTable {
   bool draining_ = false;
   bool slow_ = false;
 
-  std::map<RequestKey, Request> requests_;
+  WaitingRequests waiting_;
+  std::uint64_t held_after_ = ~std::uint64_t{0};  ///< turn of the request that holds back others
+  /// Turns at which searches go on that have looked at kLooks requests in vain; or 0.
+  std::uint64_t serve_on_at_ = 0, start_on_at_ = 0;
+  bool look_at_all_ = false;  ///< requests of other agents may have to be refused
   std::map<LeaseId, Lease> leases_;
   std::map<WorkerId, Worker> workers_;
   std::map<JobNumber, Starting> starting_;
-  std::uint64_t next_turn_ = 1;
   LeaseId next_lease_ = 1;
   Time next_extra_start_{};
   Time no_start_before_{};

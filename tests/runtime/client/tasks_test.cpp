@@ -347,6 +347,39 @@ TEST_F(Tasks, AnIdleLeaseGoesBackBeforeATaskOfAnotherDemandAsks) {
   EXPECT_EQ(out.returned.size(), 1u) << "one that works stays";
 }
 
+TEST_F(Tasks, ALeaseWithoutACallGoesBackAtOnceWhileTasksOfOtherDemandsAreReady) {
+  stream(1, 2);
+  submit(3, 0, 3, 2);
+  tasks.ended(5, 2, 1us, at(0ms));
+  EXPECT_TRUE(out.returned.empty()) << "it has another call";
+  tasks.ended(5, 3, 1us, at(0ms));
+  EXPECT_EQ(out.returned, std::vector<LeaseId>{10});
+  tasks.granted(1, 11, 6, at(0ms));
+  EXPECT_EQ(out.returned, (std::vector<LeaseId>{10, 11})) << "it came too late";
+  tasks.granted(2, 12, 7, at(0ms));
+  tasks.ended(7, 1, 1us, at(0ms));
+  EXPECT_EQ(out.returned.size(), 2u) << "nobody waits: it stays warm";
+}
+
+TEST_F(Tasks, DemandsThatTakeTurnsGetTheLeaseAfterAMillisecond) {
+  stream(1, 1);
+  tasks.ended(5, 2, 1us, at(0ms));
+  submit(2, 0, 3, 2, at(0ms));
+  EXPECT_LE(tasks.tick(at(0ms)), at(1ms));
+  EXPECT_TRUE(out.returned.empty());
+  tasks.tick(at(1ms));
+  EXPECT_EQ(out.returned, std::vector<LeaseId>{10});
+}
+
+TEST_F(Tasks, ManyOpenRequestsAreRepeatedLessOften) {
+  for (std::uint32_t key = 1; key <= 640; ++key) submit(1, 0, 3, key);
+  out.requests.clear();
+  Time next = at(0ms);
+  while (out.requests.empty() && next < at(10s)) next = tasks.tick(next);
+  EXPECT_EQ(out.requests.size(), 640u);
+  EXPECT_GE(next, at(1s));
+}
+
 TEST_F(Tasks, InventedInputsChangeNothing) {
   stream(1, 1);
   EXPECT_EQ(tasks.in_flight(5, 77), nullptr);

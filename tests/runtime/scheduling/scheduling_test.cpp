@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 #include <algorithm>
+#include <ctime>
 #include <limits>
 
 namespace troupe::scheduling {
@@ -408,6 +409,79 @@ TEST(Leases, ShapesThatTakeNothingAreBoundedByWorkers) {
   table.request(1, 1, demand(0), 1000, table.now);
   table.settle();
   EXPECT_EQ(table.worker_count(), 32u);
+}
+
+TEST(Leases, ADemandOfLessThanACpuStartsAlthoughAllPlacesAreTaken) {
+  for (const double small : {0.0, 0.5}) {
+    Table table(options(2 + small, 2));
+    table.request(1, 1, demand(1), 2, table.now);
+    ASSERT_EQ(pick<Granted>(table.settle()).size(), 2u);
+    table.request(1, 2, demand(small), 1, table.now);
+    const auto first = pick<Granted>(table.settle());
+    ASSERT_EQ(first.size(), 1u) << "two tasks sleep";
+    table.returned(first[0].lease, table.now);
+    EXPECT_EQ(pick<StopWorker>(table.settle()).size(), 1u) << "nobody needs its worker";
+    table.request(1, 3, demand(1), 1, table.now);
+    EXPECT_TRUE(pick<StartWorker>(table.settle()).empty());
+  }
+}
+
+TEST(Leases, WhatNeedsNothingIsNotHeldBack) {
+  Table table(options(2, 2));
+  table.request(1, 1, demand(1), 1, table.now);
+  ASSERT_EQ(pick<Granted>(table.settle()).size(), 1u);
+  table.request(2, 1, demand(2), 1, table.now);
+  table.now += 3s;  // the large one holds back younger ones
+  table.request(3, 1, demand(1), 1, table.now);
+  EXPECT_TRUE(pick<Granted>(table.settle()).empty());
+  table.request(3, 2, demand(0), 1, table.now);
+  EXPECT_EQ(pick<Granted>(table.settle()).size(), 1u);
+}
+
+// With a look at each waiting request for each grant this takes seconds.
+TEST(Leases, ThousandsOfDifferentDemandsAreServedInTurn) {
+  constexpr std::uint64_t kDemands = 4000;
+  Table table(options(2, 2));
+  std::vector<Granted> running;
+  const auto settle = [&] {
+    for (const Granted& grant : pick<Granted>(table.settle())) running.push_back(grant);
+  };
+  const std::clock_t begun = std::clock();
+  for (std::uint64_t i = 1; i <= kDemands; ++i) {
+    ResourceDemand one = demand(1);
+    one.need.memory = static_cast<std::int64_t>(i);
+    table.request(1, LeaseKey::of(i), one, 1, table.now);
+    settle();
+  }
+  std::uint64_t served = 0;
+  for (; !running.empty(); ++served) {
+    EXPECT_EQ(running.front().key, LeaseKey::of(served + 1));
+    table.returned(running.front().lease, table.now);
+    running.erase(running.begin());
+    settle();
+  }
+  EXPECT_EQ(served, kDemands);
+  EXPECT_LT(std::clock() - begun, CLOCKS_PER_SEC);
+}
+
+// As above, but what they wait for is no amount that the search knows.
+TEST(Leases, ManyThatWaitForACustomResourceDoNotHideOneThatDoesNot) {
+  LeaseOptions o = options(2, 2);
+  o.total.custom = {{"licence", kUnit}};
+  Table table(o);
+  ResourceDemand licence = demand(0);
+  licence.need.custom = {{"licence", kUnit}};
+  for (std::uint64_t i = 1; i <= 500; ++i) table.request(1, LeaseKey::of(i), licence, 1, table.now);
+  ASSERT_EQ(pick<Granted>(table.settle()).size(), 1u);
+  table.request(2, 1, demand(1), 1, table.now, {.spilled = false, .dedicated = false, .job = 7});
+  std::vector<Granted> granted = pick<Granted>(table.settle());
+  for (int i = 0; i < 20 && granted.empty(); ++i) {
+    ASSERT_TRUE(table.next_deadline());
+    table.on_timer(table.now = *table.next_deadline());
+    granted = pick<Granted>(table.settle());
+  }
+  ASSERT_EQ(granted.size(), 1u);
+  EXPECT_EQ(granted[0].owner, OwnerId{2});
 }
 
 // --- jobs
