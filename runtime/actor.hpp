@@ -53,7 +53,7 @@ class Actor {
   /// Blocking: waits for no value and no worker. An argument above 4 KiB waits as submit's does.
   /// Order: the calls of one caller start in the order in which they were made. A call whose Ref
   /// argument is not ready holds back the later ones.
-  /// Errors: throws Overloaded when 1,048,576 calls of this process wait for the actor,
+  /// Errors: throws Overloaded when 1,048,576 calls of this process to the actor have not ended,
   /// InvalidArgument for an empty handle. get and co_await throw TaskFailed (an exception left the
   /// method; a troupe::Error is its cause), ActorDied, or ActorUnavailable (no answer can come from
   /// its node, which is not known to be dead). Each has an outcome().

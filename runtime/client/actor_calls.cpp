@@ -4,12 +4,11 @@
 #include "troupe/runtime/client/values.hpp"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 namespace troupe::client {
 namespace {
-
-constexpr std::size_t kMaxQueued = 1 << 20;
 
 /// Changes outcome `unknown` to `not_executed`: the reporter of a death may not know which calls
 /// ran, but calls that were never sent did not.
@@ -22,9 +21,10 @@ ErrorInfo of_calls_not_sent(ErrorInfo info) {
 
 void ActorCalls::check_room(ActorId actor) const {
   const auto at = peers_.find(actor);
-  if (at != peers_.end() && at->second.queue.size() >= kMaxQueued)
-    throw Overloaded(Code::overloaded,
-                     "1,048,576 calls wait for one actor: wait for results first");
+  if (at == peers_.end() || at->second.queue.size() + at->second.in_flight.size() < most_) return;
+  throw Overloaded(Code::overloaded, std::to_string(most_) +
+                                         " calls of this process to one actor have not ended: wait "
+                                         "for results first");
 }
 
 void ActorCalls::submit(std::unique_ptr<ActorCall>&& call) {
@@ -58,7 +58,9 @@ ProcessIndex ActorCalls::open_way(ActorId actor) {
   Peer* known = peer_of(actor);
   if (known == nullptr) return 0;
   Peer& peer = *known;
-  if (peer.state != wire::ActorState::alive || peer.full || !peer.queue.empty()) return 0;
+  if (peer.state != wire::ActorState::alive || peer.full || !peer.queue.empty() ||
+      peer.in_flight.size() >= most_)
+    return 0;
   peer.in_flight.make_room();
   return peer.worker;
 }

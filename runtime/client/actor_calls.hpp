@@ -50,17 +50,21 @@ class ActorCalls {
     virtual void fail(ActorCall& call, const Error& error) = 0;
   };
 
-  explicit ActorCalls(Out& out) : out_(out) {}
+  /// The most calls of this process to one actor that have not ended.
+  static constexpr std::size_t kMostCalls = 1 << 20;
+
+  explicit ActorCalls(Out& out, std::size_t most = kMostCalls) : out_(out), most_(most) {}
   ActorCalls(const ActorCalls&) = delete;
   ActorCalls& operator=(const ActorCalls&) = delete;
 
-  /// Throws Overloaded at 1 Mi queued calls of the actor. Call it before anything points at the
-  /// next call.
+  /// Throws Overloaded when as many calls to the actor have not ended as may, queued ones and those
+  /// that its worker has. Call it before anything points at the next call.
   void check_room(ActorId actor) const;
   /// Queues the call and sends it as soon as possible. When this throws, the call was not sent,
   /// and stays the caller's.
   void submit(std::unique_ptr<ActorCall>&& call);
-  /// Returns the worker that would get a call whose arguments are ready, or 0. The caller may
+  /// Returns the worker that would get a call whose arguments are ready, or 0: also when
+  /// check_room() would throw. The caller may
   /// then write the call to that worker's ring itself. It must report that with sent() before any
   /// other input. Memory for sent() is reserved here.
   ProcessIndex open_way(ActorId actor);
@@ -140,6 +144,7 @@ class ActorCalls {
   void fail_all(Peer& peer);
 
   Out& out_;
+  const std::size_t most_;
   std::map<ActorId, Peer> peers_;  ///< never erased
   /// The cache of peer_of().
   std::pair<const ActorId, Peer>* asked_ = nullptr;

@@ -83,6 +83,42 @@ TEST_F(Calls, WatchesOnceAndSendsInOrderWhenAlive) {
   EXPECT_EQ(calls.live(), 2u);
 }
 
+/// The actor's worker keeps what it has received, so calls in flight take memory as queued ones do.
+TEST(ActorCallsLimit, CountsAllCallsThatHaveNotEnded) {
+  Recorder out;
+  ActorCalls calls(out, 3);
+  const auto submit = [&](int name) {
+    calls.check_room(kA);
+    auto call = std::make_unique<ActorCall>();
+    call->actor = kA;
+    call->call.bytes.assign(1, static_cast<std::byte>(name));
+    calls.submit(std::move(call));
+  };
+  submit(1);
+  wire::ActorUpdate alive;
+  alive.actor = kA;
+  alive.state = ActorState::alive;
+  alive.incarnation = 1;
+  alive.worker = 5;
+  calls.update(alive);
+  submit(2);
+  EXPECT_EQ(calls.open_way(kA), ProcessIndex{5});
+  out.full = true;
+  submit(3);
+  EXPECT_EQ(out.sent.size(), 2u);
+  EXPECT_THROW(submit(4), Overloaded);
+  out.full = false;
+  calls.writable(5);
+  EXPECT_EQ(out.sent.size(), 3u);
+  EXPECT_THROW(submit(4), Overloaded);
+  EXPECT_EQ(calls.open_way(kA), ProcessIndex{}) << "nor does one go ahead";
+  EXPECT_NO_THROW(calls.check_room(kB)) << "each actor has a bound of its own";
+  calls.ended(5, 1);
+  EXPECT_EQ(calls.open_way(kA), ProcessIndex{5});
+  EXPECT_NO_THROW(submit(4));
+  EXPECT_EQ(calls.live(), 3u);
+}
+
 TEST_F(Calls, SaysOfACallThatItsActorsNodeIsSilent) {
   ObjectTable objects(1);
   const auto result = objects.create(), other = objects.create();
