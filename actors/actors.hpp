@@ -6,10 +6,12 @@
 ///     other.join();
 ///
 /// Front door. Communicator is one rank's end of a group, Work an operation in progress, Mesh one
-/// rank's groups in a world that is divided along three axes. Groups come from local/ (threads of
-/// one process), shm/ (processes of one node) or Mesh::from_environment() (a launcher's processes).
+/// rank's groups in a world that is divided along three axes, Call the name of what a program does
+/// with them. Groups come from local/ (threads of one process), shm/ (processes of one node) or
+/// Mesh::from_environment() (a launcher's processes).
 #pragma once
 
+#include "troupe/actors/collective/call.hpp"
 #include "troupe/actors/collective/communicator.hpp"
 #include "troupe/actors/collective/local/local.hpp"
 #include "troupe/actors/collective/mesh.hpp"

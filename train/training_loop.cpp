@@ -1,5 +1,6 @@
 #include "troupe/train/detail/training_loop.hpp"
 
+#include "troupe/actors/collective/call.hpp"
 #include "troupe/actors/collective/nccl/nccl.hpp"
 #include "troupe/actors/collective/shm/rendezvous.hpp"
 #include "troupe/actors/collective/shm/shm.hpp"
@@ -155,6 +156,7 @@ void TrainingLoop::make_mesh(const collective::MeshShape& shape) {
     mesh_ = collective::make_mesh(nullptr, shape);
     return;
   }
+  const collective::Call call(group_.get(), "mesh()");
   try {
     mesh_ = collective::make_mesh(make_world(), shape);
   } catch (const InvalidArgument&) {
@@ -168,9 +170,10 @@ void TrainingLoop::make_mesh(const collective::MeshShape& shape) {
 }
 
 void TrainingLoop::operate(
-    const std::function<collective::Work(collective::Communicator&)>& operation) {
+    const char* name, const std::function<collective::Work(collective::Communicator&)>& operation) {
   next_operation();
   if (!group_) return;
+  const collective::Call call(group_.get(), name);
   try {
     operation(*group_).wait();
   } catch (const InvalidArgument&) {

@@ -28,6 +28,9 @@ Context Worker::context() const {
 void Worker::next_step() noexcept {
   loop_->next_step();
 }
+collective::Communicator* Worker::group() const noexcept {
+  return loop_->group_.get();
+}
 const SavedModel& Worker::start() const noexcept {
   return loop_->setup_.start;
 }
@@ -36,24 +39,27 @@ internal::PassBook& Worker::passes() noexcept {
 }
 
 void Worker::all_reduce_mean(std::span<float> values) {
-  loop_->operate([&](collective::Communicator& group) {
+  loop_->operate("all_reduce_mean()", [&](collective::Communicator& group) {
     return group.all_reduce(values, collective::Reduce::mean);
   });
 }
 
 void Worker::all_reduce_sum(std::span<float> values) {
-  loop_->operate([&](collective::Communicator& group) { return group.all_reduce(values); });
+  loop_->operate("all_reduce_sum()",
+                 [&](collective::Communicator& group) { return group.all_reduce(values); });
 }
 
 std::int64_t Worker::all_reduce_sum(std::int64_t value) {
-  loop_->operate(
-      [&](collective::Communicator& group) { return group.all_reduce(std::span(&value, 1)); });
+  loop_->operate("all_reduce_sum()", [&](collective::Communicator& group) {
+    return group.all_reduce(std::span(&value, 1));
+  });
   return value;
 }
 
 double Worker::all_reduce_sum(double value) {
-  loop_->operate(
-      [&](collective::Communicator& group) { return group.all_reduce(std::span(&value, 1)); });
+  loop_->operate("all_reduce_sum()", [&](collective::Communicator& group) {
+    return group.all_reduce(std::span(&value, 1));
+  });
   return value;
 }
 

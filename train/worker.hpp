@@ -13,10 +13,12 @@
 ///     }
 ///
 /// Every rank runs the loop in a process of its own. All ranks must make the same calls in the
-/// same order. The loop may block, because its thread is not the one that serves its actor's
-/// mailbox. The loop's thread flushes subnormal numbers to zero.
+/// same order. Ranks that wait for each other in different calls end the run within a second, and
+/// the error names the calls. The loop may block, because its thread is not the one that serves its
+/// actor's mailbox. The loop's thread flushes subnormal numbers to zero.
 #pragma once
 
+#include "troupe/actors/collective/call.hpp"
 #include "troupe/actors/collective/mesh.hpp"
 #include "troupe/train/checkpoint.hpp"
 #include "troupe/train/detail/passes.hpp"
@@ -131,6 +133,7 @@ class TROUPE_API Worker {
   /// and layout may start.
   template <class... M>
   void checkpoint(M&&... parts) {
+    const collective::Call call = naming("checkpoint()");
     if (rank() == 0)
       saved(save_model(context(), step(), parts...));
     else
@@ -141,6 +144,7 @@ class TROUPE_API Worker {
   template <class... M>
   bool restore(M&... parts) {
     if (!start()) return false;
+    const collective::Call call = naming("restore()");
     restored(load_model(context(), start(), std::chrono::seconds(30), parts...));
     return true;
   }
@@ -153,6 +157,11 @@ class TROUPE_API Worker {
   internal::PassBook& passes() noexcept;
   /// Returns this rank's dp index.
   int batch_rank() const noexcept { return rank() / layout().tp % layout().dp; }
+  /// Gives its name to the collective calls of the parts.
+  collective::Call naming(const char* name) const noexcept {
+    return {group(), name, collective::Call::Made::by_some_rank};
+  }
+  collective::Communicator* group() const noexcept;
   const SavedModel& start() const noexcept;
   void saved(SavedModel model);
   void restored(std::uint64_t hash);

@@ -1,5 +1,6 @@
 #include "troupe/actors/collective/communicator.hpp"
 
+#include "troupe/actors/collective/call.hpp"
 #include "troupe/actors/collective/internal/flight.hpp"
 
 #include <exception>
@@ -221,6 +222,7 @@ Work Communicator::submit(internal::Operation operation) {
   auto flight = std::make_shared<internal::Flight>();
   flight->operation = std::move(operation);
   flight->operation.limit = &flight->limit;
+  flight->operation.call = Call::stamp_in(call_log());
   if (queue_) {
     flight->carrier = queue_;
     queue_->submit(flight);

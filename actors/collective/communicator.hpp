@@ -8,7 +8,7 @@
 /// Rules:
 ///  COLL-1  Every rank makes the same calls in the same order with the same sizes, and sends match
 ///          receives. A difference ends the group with InvalidArgument; it never gives a wrong
-///          result.
+///          result. Where a program names its calls (call.hpp), the error names those.
 ///  COLL-2  Sums run over ranks in ascending order. So every rank gets the same bits, and the same
 ///          inputs give the same bits on every back end of this kind. Subnormal numbers count as
 ///          zero.
@@ -124,6 +124,7 @@ class TROUPE_API Transfers {
 
 namespace internal {
 struct Operation;
+class CallLog;
 class FlightQueue;
 }  // namespace internal
 
@@ -202,6 +203,9 @@ class TROUPE_API Communicator {
   Traffic traffic() const noexcept;
 
  protected:
+  friend class Call;
+  /// Returns the calls of this rank; null where a back end has none.
+  virtual internal::CallLog* call_log() noexcept { return nullptr; }
   /// Throws as set_timeout().
   Communicator(int rank, int size, Duration timeout);
   /// Carries out an operation whose arguments are checked, on one thread at a time.

@@ -45,7 +45,9 @@ class TROUPE_API TrainingLoop : public LoopActor<WorkerEvent, WorkerOrder> {
   void make_mesh(const collective::MeshShape& shape);
   std::unique_ptr<collective::Communicator> make_world();
   void leave(const std::vector<ToldError>& error);
-  void operate(const std::function<collective::Work(collective::Communicator&)>& operation);
+  /// `name` is the loop's call, for errors.
+  void operate(const char* name,
+               const std::function<collective::Work(collective::Communicator&)>& operation);
   enum class Where : std::uint8_t { group, mesh };
   void missed(Where where);
   void judge_mesh(const Error& error);

@@ -255,8 +255,8 @@ TensorView Engine::State::predict(const TensorView& input) {
     const std::vector<std::int64_t> numbers = number_samples(all, 0);
     return pipeline.predict({.seed = seed, .step = steps}, all);
   };
-  const bool gathers = parts.mesh.dp != nullptr && parts.layout.zero == 3;
-  if (gathers || parts.layout.tp > 1 || parts.layout.pp > 1) {
+  if (predicts_together()) {
+    const collective::Call named = call("predict()");
     Batches batches = agree_on("predict()", micros, PassMode::prediction);
     return guarded("predict()", [&] { return run(batches.passes); });
   }
@@ -274,13 +274,16 @@ Engine::Engine(Model model, const Layout& layout, collective::Mesh& mesh, kernel
 Engine::~Engine() = default;
 
 void Engine::initialize(std::uint64_t seed) {
+  const collective::Call call = state_->call("initialize()");
   state_->with_plan(nullptr, [&] { state_->initialize(seed); });
 }
 StepResult Engine::step(std::span<const MicroBatch> micros, const StepOptions& options) {
+  const collective::Call call = state_->call("step()");
   const Spec largest = largest_input(micros);
   return state_->with_plan(&largest, [&] { return state_->step(micros, options); });
 }
 double Engine::evaluate(std::span<const MicroBatch> micros) {
+  const collective::Call call = state_->call("evaluate()");
   const Spec largest = largest_input(micros);
   return state_->with_plan(&largest, [&] { return state_->evaluate(micros); });
 }
@@ -313,15 +316,18 @@ Engine::Bytes Engine::bytes() const noexcept {
   return {state_->parts.store.bytes(), state_->passes.arena_bytes()};
 }
 Snapshot Engine::snapshot(int root) {
+  const collective::Call call = state_->reading_call("snapshot()");
   return state_->with_plan(nullptr, [&] { return state_->snapshot(root); });
 }
 void Engine::restore(const Snapshot& snapshot) {
   restore(view_of(snapshot));
 }
 void Engine::restore(const SnapshotView& snapshot) {
+  const collective::Call call = state_->call("restore()");
   state_->with_plan(nullptr, [&] { state_->restore(snapshot); });
 }
 std::uint64_t Engine::weights_hash() {
+  const collective::Call call = state_->reading_call("weights_hash()");
   return state_->with_plan(nullptr, [&] { return state_->weights_hash(); });
 }
 

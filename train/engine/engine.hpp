@@ -4,10 +4,10 @@
 ///     engine.initialize(/*seed=*/1);
 ///     StepResult result = engine.step(micro_batches, {.rate = cosine_rate(schedule, step)});
 ///
-/// Every rank makes the same calls in the same order. Equal inputs give equal bits;
-/// train/README.md says which layouts give equal bits (TRAIN-31). Use an engine from one thread
-/// at a time. The message of any OutOfMemory names the memory that the layout needs, and layouts
-/// that need less.
+/// Every rank makes the same calls in the same order. Ranks that wait for each other in different
+/// calls end in an InvalidArgument that names both. Equal inputs give equal bits; train/README.md
+/// says which layouts give equal bits (TRAIN-31). Use an engine from one thread at a time. The
+/// message of any OutOfMemory names the memory that the layout needs, and layouts that need less.
 #pragma once
 
 #include "troupe/actors/collective/mesh.hpp"

@@ -34,12 +34,12 @@ std::uint64_t verdicts_in_lane(const Shape& s) noexcept {
 std::uint64_t lane_bytes(const Shape& s) noexcept {
   return Arena::round_up_to_page(verdicts_in_lane(s) + sizeof(Verdict) * ranks_of(s));
 }
-std::uint64_t lane_offset(const Shape& s, std::uint32_t lane) noexcept {
-  return kPage + lane_bytes(s) * lane;
+// The calls of all ranks come first, then the control parts of all lanes, all slots, all rings.
+std::uint64_t lane_offset(const Shape& s, std::uint64_t lane) noexcept {
+  return kPage + Arena::round_up_to_page(sizeof(RankCalls) * ranks_of(s)) + lane_bytes(s) * lane;
 }
-// The control parts of all lanes come first, then all slots, then all rings.
 std::uint64_t slots_offset(const Shape& s, std::uint64_t lane) noexcept {
-  return kPage + lane_bytes(s) * lanes_of(s) + 2 * ranks_of(s) * s.slot_bytes * lane;
+  return lane_offset(s, lanes_of(s)) + 2 * ranks_of(s) * s.slot_bytes * lane;
 }
 std::uint64_t rings_offset(const Shape& s, std::uint64_t lane) noexcept {
   return slots_offset(s, lanes_of(s)) + ranks_of(s) * ranks_of(s) * fifo_bytes_of(s) * lane;
@@ -101,6 +101,10 @@ RankLine& Arena::line(std::uint32_t lane, int rank) noexcept {
 
 Verdict& Arena::verdict(std::uint32_t lane, int rank) noexcept {
   return reinterpret_cast<Verdict*>(at(lane_offset(shape_, lane) + verdicts_in_lane(shape_)))[rank];
+}
+
+RankCalls& Arena::calls(int rank) noexcept {
+  return reinterpret_cast<RankCalls*>(at(kPage))[rank];
 }
 
 std::byte* Arena::slot(std::uint32_t lane, int rank, std::uint32_t phase) noexcept {

@@ -18,6 +18,8 @@
 /// Header::over says that some group of the arena has ended. The other groups then end by their own
 /// fate words, so each of their phases is still met on all ranks or on none.
 ///
+/// Calls. Each rank of the arena has a RankCalls, for all of its groups (call_log.hpp).
+///
 /// Rings. Sends use a ring of bytes for each ordered pair of ranks of a lane.
 #pragma once
 
@@ -37,6 +39,7 @@ struct Announcement {
   std::int32_t root = 0;
   std::uint64_t count = 0;
   std::uint64_t offset = 0;
+  std::uint64_t call = 0;
   friend bool operator==(const Announcement&, const Announcement&) = default;
 };
 
@@ -59,6 +62,18 @@ struct alignas(128) RankLine {
 static_assert(sizeof(RankLine) == 256);
 enum RankState : std::uint32_t { absent, joining, joined, left };
 
+/// The last calls of a rank, which only that rank writes. Call n is in entry n % kKept.
+struct alignas(128) RankCalls {
+  static constexpr std::size_t kKept = 7, kWords = 3;
+  struct Entry {
+    std::atomic<std::uint64_t> number;
+    std::atomic<std::uint64_t> text[kWords];  ///< its name, filled up with zeros
+  };
+  std::atomic<std::uint64_t> count;  ///< number of the last call, from 1; 0: none yet
+  Entry entries[kKept];
+};
+static_assert(sizeof(RankCalls) == 256);
+
 /// The counters of a ring of bytes. Both count all bytes ever moved, modulo 2^32. They are on
 /// separate cache lines, since one rank writes each.
 struct alignas(128) Fifo {
@@ -69,7 +84,7 @@ static_assert(sizeof(Fifo) == 128);
 
 struct alignas(128) Header {
   static constexpr std::uint64_t kMagic = 0x6c6c6f6375657274;  // "treucoll" as bytes
-  static constexpr std::uint32_t kVersion = 5;
+  static constexpr std::uint32_t kVersion = 6;
   std::uint64_t magic;
   std::uint32_t version;
   std::uint32_t size;
@@ -81,11 +96,14 @@ struct alignas(128) Header {
   std::atomic<std::uint64_t> over;
 };
 
+/// Why a rank ended a group: a fault that it found, abort(), or different calls of ranks.
+enum class Ending : std::uint16_t { fault, given_up, calls };
+
 /// The error that a rank records for a whole group when it ends the group. It is complete before
 /// `fate` names the rank.
 struct alignas(128) Verdict {
   std::uint16_t code;
-  std::uint16_t given_up;  ///< 1: by abort()
+  Ending ending;
   char text[2044];
 };
 
@@ -120,6 +138,7 @@ class Arena {
   Header& header() noexcept { return *static_cast<Header*>(base_); }
   RankLine& line(std::uint32_t lane, int rank) noexcept;
   Verdict& verdict(std::uint32_t lane, int rank) noexcept;
+  RankCalls& calls(int rank) noexcept;
   std::byte* slot(std::uint32_t lane, int rank, std::uint32_t phase) noexcept;
   Fifo& fifo(std::uint32_t lane, int from, int to) noexcept;
   /// Returns the memory of a ring, fifo_bytes() long.

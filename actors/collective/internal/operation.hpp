@@ -21,6 +21,7 @@ struct Operation {
   std::uint64_t count = 0;
   std::vector<Transfers::One> transfers = {};
   Terms terms = {};
+  std::uint64_t call = 0;  ///< stamp of the program's call that makes it (call.hpp); 0: none
   /// Work::wait(deadline) lowers it while the operation runs. Null: no limit.
   const std::atomic<Time::rep>* limit = nullptr;
   // split: the arguments, and below them the results

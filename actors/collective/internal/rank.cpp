@@ -84,6 +84,7 @@ ArenaCommunicator::ArenaCommunicator(std::shared_ptr<Arena> arena, Seats seats, 
     : Communicator(rank, static_cast<int>(seats.members.size()), how.timeout),
       arena_(std::move(arena)),
       seats_(std::move(seats)),
+      calls_(*arena_, self(), size() == arena_->size()),
       watch_processes_(how.watch_processes),
       link_(how.link),
       pid_namespace_(how.watch_processes ? pid_namespace() : 0),
@@ -122,13 +123,13 @@ std::unique_ptr<Communicator> ArenaCommunicator::join_split(const Operation& don
 // that see the mark. Then Header::over, for the other groups of the arena, and last the wake-ups of
 // all sleeping ranks.
 void ArenaCommunicator::end_group(Code code, std::string_view verdict, std::uint32_t unless_met,
-                                  bool given_up) noexcept {
+                                  Ending ending) noexcept {
   const std::lock_guard lock(saying_);
   std::uint64_t seen = fate().load(std::memory_order_acquire);
   if (ended_by(seen) >= 0) return;
   Verdict& mine = arena_->verdict(seats_.lane, self());
   mine.code = static_cast<std::uint16_t>(code);
-  mine.given_up = given_up ? 1 : 0;
+  mine.ending = ending;
   const std::size_t length = std::min(verdict.size(), sizeof mine.text - 1);
   std::memcpy(mine.text, verdict.data(), length);
   mine.text[length] = '\0';
@@ -158,7 +159,8 @@ void ArenaCommunicator::adopt(std::uint32_t unless_met) noexcept {
   char text[sizeof said.text];
   const std::size_t length = ::strnlen(said.text, sizeof said.text - 1);
   std::memcpy(text, said.text, length);
-  end_group(static_cast<Code>(said.code), {text, length}, unless_met);
+  const Ending ending = said.ending == Ending::calls ? Ending::calls : Ending::fault;
+  end_group(static_cast<Code>(said.code), {text, length}, unless_met, ending);
 }
 
 void ArenaCommunicator::abort(std::string_view reason) noexcept {
@@ -170,7 +172,7 @@ void ArenaCommunicator::abort(std::string_view reason) noexcept {
   else
     std::snprintf(verdict, sizeof verdict,
                   "rank %d of a split (%d of the whole) ended the group: %s", rank(), self(), cut);
-  end_group(Code::cancelled, verdict, 0, /*given_up=*/true);
+  end_group(Code::cancelled, verdict, 0, Ending::given_up);
 }
 
 bool ArenaCommunicator::has_ended() const noexcept {
@@ -181,7 +183,7 @@ bool ArenaCommunicator::was_given_up() const noexcept {
   const std::uint64_t over = arena_->header().over.load(std::memory_order_acquire);
   if (over == 0 || ended_by(over) != self()) return false;
   const auto lane = std::min(static_cast<std::uint32_t>(over >> 32), arena_->lanes() - 1);
-  return arena_->verdict(lane, self()).given_up == 1;
+  return arena_->verdict(lane, self()).ending == Ending::given_up;
 }
 
 bool ArenaCommunicator::is_over() const noexcept {
@@ -210,6 +212,7 @@ Error ArenaCommunicator::error_of(OperationKind kind, std::uint64_t sequence) no
   Code code = Code::cancelled;
   for (const Code known : {Code::timed_out, Code::worker_died, Code::invalid_argument})
     if (said.code == static_cast<std::uint16_t>(known)) code = known;
+  if (said.ending == Ending::calls) return {code, verdict, Outcome::unknown};
   return {code, describe(kind, sequence, rank(), size()) + ": " + verdict, Outcome::unknown};
 }
 
@@ -342,6 +345,13 @@ void ArenaCommunicator::check() {
   }
 }
 
+void ArenaCommunicator::check_calls(std::uint32_t unless_met) {
+  const std::string difference = calls_.difference();
+  if (difference.empty()) return;
+  end_group(Code::invalid_argument, difference, unless_met, Ending::calls);
+  if (unless_met == 0 || !is_met()) throw_aborted();
+}
+
 std::string ArenaCommunicator::late_words(Time limit, const Operation& operation) const {
   if (operation.must_end() <= limit) return " by the deadline";
   const auto longest = std::chrono::duration_cast<milliseconds>(timeout()).count();
@@ -380,6 +390,7 @@ void ArenaCommunicator::wait_for(int other, Time deadline) {
     if (arrived(other)) return;
     if (is_over()) adopt(phase_);
     if (has_ended() && !is_met()) throw_aborted();
+    check_calls(phase_);
     check();
     const Time limit = std::min(deadline, current_->must_end());
     if (steady_now() >= limit && !arrived(other)) fail_late(limit);
@@ -415,7 +426,8 @@ void ArenaCommunicator::meet(std::uint64_t offset, std::uint8_t part) {
                           part,
                           o.root,
                           o.count,
-                          offset};
+                          offset,
+                          o.call};
   if (is_over()) throw_aborted();
   ++phase_;
   RankLine& my_line = line(rank());
@@ -435,6 +447,7 @@ void ArenaCommunicator::compare() {
   bool same = true;
   for (int r = 0; r < size(); ++r) same = same && said(r) == mine;
   if (same) return;
+  check_calls(0);
   // The announcement of most ranks is right; between equal numbers, that of the lowest rank.
   Announcement right = mine;
   int most = 0;

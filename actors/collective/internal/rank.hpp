@@ -3,6 +3,7 @@
 #pragma once
 
 #include "troupe/actors/collective/internal/arena.hpp"
+#include "troupe/actors/collective/internal/call_log.hpp"
 #include "troupe/actors/collective/internal/operation.hpp"
 #include "troupe/actors/collective/local/link.hpp"
 
@@ -37,6 +38,7 @@ class ArenaCommunicator final : public Communicator {
   std::vector<RankProgress> progress() const override;
   void run(Operation& operation) override;
   std::unique_ptr<Communicator> join_split(const Operation& done, Progress progress) override;
+  CallLog* call_log() noexcept override { return &calls_; }
 
   // For back ends whose devices move the data, while this communicator coordinates the ranks.
   /// Returns when every rank of the operation has started the same one, and its input is ready.
@@ -115,6 +117,9 @@ class ArenaCommunicator final : public Communicator {
   void fail_late(Time deadline);  ///< returns if the last rank arrives at the last moment
   /// Throws unless all ranks have published the same announcement. All must have arrived.
   void compare();
+  /// Ends the group and throws when ranks have made different calls of the program. Returns if all
+  /// ranks have met in phase `unless_met` meanwhile (0: no such condition).
+  void check_calls(std::uint32_t unless_met);
   bool has_left(int other) noexcept;
   bool process_is_dead(int other);
   std::string death_of(int other) const;
@@ -122,7 +127,7 @@ class ArenaCommunicator final : public Communicator {
   /// Ends the group and records the error for all ranks. Does nothing if a rank has ended it
   /// before, or if all have met in phase `unless_met` (0: no such condition).
   void end_group(Code code, std::string_view verdict, std::uint32_t unless_met,
-                 bool given_up = false) noexcept;
+                 Ending ending = Ending::fault) noexcept;
   /// Ends this group if another group of the arena has ended, with that group's error.
   void adopt(std::uint32_t unless_met) noexcept;
   /// Ends the group and throws the error that ended it. Returns if all ranks have met in this phase
@@ -142,6 +147,7 @@ class ArenaCommunicator final : public Communicator {
 
   std::shared_ptr<Arena> arena_;
   Seats seats_;
+  CallLog calls_;
   std::uint32_t phase_ = 0;  // the last one that this rank published
   std::uint64_t operations_ = 0;
   const Operation* current_ = nullptr;  // while run() runs

@@ -138,6 +138,7 @@ bool ArenaCommunicator::can_any(const std::vector<Stream>& streams) const noexce
 /// Throws when a peer cannot move bytes any more, or has not done so by the deadline.
 void ArenaCommunicator::check_peers(const std::vector<Stream>& streams, Time deadline) {
   if (is_over()) throw_aborted();
+  check_calls(0);
   for (const Stream& stream : streams) {
     const int peer = stream.what().peer;
     if (peer == rank()) continue;

@@ -109,6 +109,51 @@ const programs::Program sizes_that_differ{
       }
     }};
 
+/// Only rank 0 makes another call in step 3. The weights are divided, so it waits for rank 1.
+void calls_alone(train::Worker& w, const std::string& call) {
+  troupe::kernels::Device device = troupe::kernels::cpu_device();
+  train::Engine engine(train::models::mlp({.in = 4, .hidden = {8}, .classes = 3}), w.layout(),
+                       w.mesh(), device, {});
+  engine.initialize(1);
+  std::vector<float> input(8, 0.5f);
+  std::vector<std::int32_t> classes = {0, 2};
+  const std::vector<train::MicroBatch> batch = {
+      {.input = {input.data(), train::DType::f32, {2, 4}},
+       .targets = {classes.data(), train::DType::i32, {2}}}};
+  while (w.step() < 5) {
+    w.next_step();
+    if (w.rank() == 0 && w.step() == 3) {
+      if (call == "checkpoint()") w.checkpoint(engine);
+      if (call == "snapshot()") engine.snapshot(0);
+      if (call == "all_reduce_sum()") w.all_reduce_sum(1.0);
+      if (call == "evaluate()") engine.evaluate(batch);
+    }
+    engine.step(batch);
+  }
+}
+/// Proves that a call of one rank alone ends the run at once, without a restart, and by its name.
+const programs::Program a_call_of_one_rank{
+    "a_call_of_one_rank",
+    {.expect = "rank 0 called checkpoint() while rank 1 called step()\n"
+               "rank 0 called snapshot() while rank 1 called step()\n"
+               "rank 0 called all_reduce_sum() while rank 1 called step()\n"
+               "rank 0 called evaluate() while rank 1 called step()\n",
+     .seconds = 25},
+    [](troupe::Context& ctx) {
+      for (const char* call : {"checkpoint()", "snapshot()", "all_reduce_sum()", "evaluate()"})
+        try {
+          train::fit<calls_alone>(ctx, {.workers = 2, .layout = {.zero = 1}, .max_restarts = 3},
+                                  std::string(call));
+          std::cout << "went on\n";
+        } catch (const troupe::TaskFailed& error) {
+          const std::string text = error.message();
+          const std::size_t begin = text.find("rank 0 called");
+          std::cout << text.substr(begin == text.npos ? 0 : begin,
+                                   text.rfind(": every rank") - begin)
+                    << std::endl;
+        }
+    }};
+
 void throws(train::Worker& w) {
   for (int i = 0; i < 12; ++i) {
     w.next_step();

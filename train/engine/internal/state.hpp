@@ -2,6 +2,7 @@
 /// running, and records the error that stops it.
 #pragma once
 
+#include "troupe/actors/collective/call.hpp"
 #include "troupe/kernels/denormals/denormals.hpp"
 #include "troupe/train/engine/engine.hpp"
 #include "troupe/train/engine/internal/parts.hpp"
@@ -68,6 +69,23 @@ struct Engine::State {
   auto with_plan(const Spec* in, F&& call) {
     return internal::with_plan(parts.model, parts.layout, parts.place(), in, parts.optimizer,
                                std::forward<F>(call));
+  }
+  /// Begins a call that every rank makes. `made`: by some rank, if it involves no other.
+  collective::Call call(const char* name,
+                        collective::Call::Made made = collective::Call::Made::by_all_ranks) {
+    return {internal::world_of(parts.mesh), name, made};
+  }
+  /// Like call(), for a call that reads whole tensors.
+  collective::Call reading_call(const char* name) {
+    const bool divided = (parts.mesh.dp != nullptr && parts.layout.zero > 0) ||
+                         parts.layout.tp > 1 || parts.layout.pp > 1;
+    return call(name, divided ? collective::Call::Made::by_all_ranks
+                              : collective::Call::Made::by_some_rank);
+  }
+  /// Returns whether ranks predict together.
+  bool predicts_together() const noexcept {
+    return (parts.mesh.dp != nullptr && parts.layout.zero == 3) || parts.layout.tp > 1 ||
+           parts.layout.pp > 1;
   }
   void require_running() const;
   /// Throws InvalidArgument before the first initialize() or restore().

@@ -27,6 +27,7 @@ class NcclCommunicator final : public Communicator {
   void has_done(const Comms::Under& under) noexcept;
 
  protected:
+  internal::CallLog* call_log() noexcept override { return control_->call_log(); }
   void run(Request& request) override;
   void launch(const std::shared_ptr<Flight>& flight) noexcept override;
   std::unique_ptr<Communicator> join_split(const Request& done, Progress progress) override;
