@@ -57,7 +57,8 @@
 ///   `troupe::run(argc, argv, body)` in main. Worker processes run the same executable and enter it
 ///   there. Without an address it starts a private cluster (--troupe-nodes, else one node) and ends
 ///   it. Code before it, global constructors too, also runs in each node's zygote, from which
-///   workers are forked: only build values there.
+///   workers are forked: only build values there. What tasks and actors print appears on standard
+///   output of their node's agent, which a private cluster shares with the driver.
 ///
 /// Read next: context.hpp for the verbs, options.hpp for resources and retries, task.hpp for
 /// coroutines, async_event.hpp for threads that wake them, callable.hpp for a library whose users

@@ -8,7 +8,16 @@
 ///     }
 ///
 /// Code before `run`, and global constructors, execute once in the driver and once in each node's
-/// zygote. Such code should only build values: no files, ports, threads or CUDA.
+/// zygote. Such code should only build values: no files, ports, threads or CUDA. What it writes to
+/// standard output appears once, from the driver. What it writes to standard error appears once for
+/// each of these processes.
+///
+/// Standard output of a worker is line-buffered, unless the program sets another buffer. A worker
+/// ends *in order* when it has no call to run at the end of its job or of its actor. Then exit
+/// handlers and destructors of static objects run, also those that `main` registered before `run`.
+/// After 2 s the worker is killed. None of them run in a worker that is killed, or whose call has
+/// not ended when its job does. Such a worker loses no line that it has ended, but may lose the
+/// rest of a line.
 #pragma once
 
 #include "troupe/runtime/context.hpp"

@@ -266,7 +266,7 @@ Time Node::next_deadline() const {
   Time until = std::min(leases_.next_deadline().value_or(Time::max()), inquiries_due_);
   for (const EndingZygote& ending : ending_zygotes_) until = std::min(until, ending.until);
   for (const auto& [number, job] : jobs_) until = std::min({until, job.zygote_due, job.end_by});
-  until = std::min(until, orphans_due_);
+  until = std::min({until, orphans_due_, ending_workers_.next_deadline()});
   if (control_)
     if (const auto deadline = control_->next_deadline()) until = std::min(until, *deadline);
   until = std::min({until, prefault_.next_deadline(), actors_.next_deadline()});
@@ -414,6 +414,7 @@ void Node::on_timer() {
   if (inquiries_due_ <= now) expire_inquiries(now);
   actors_.on_tick(now);
   end_late_jobs(now);
+  for (const ProcessIndex late : ending_workers_.take_late(now)) kill_worker(late);
 }
 
 /// Ends the connection to a process; a worker is killed as well. bury() follows when all that the
@@ -490,6 +491,7 @@ void Node::bury(Process& process) {
     if (process.peers.count(to) == 0) undo(to, in_flight_refs_.arrived(to, index, 0));
   for (const ProcessIndex dead : given.forgotten) references_.forget(dead);
   lineage_cache_.process_died(index);
+  ending_workers_.forget(index);
   replicas_.process_died(index);
   location_query_.process_died(index);
   forget_asks(process);

@@ -18,6 +18,7 @@
 #include "troupe/runtime/agent/copy_plan.hpp"
 #include "troupe/runtime/agent/deferred_frees.hpp"
 #include "troupe/runtime/agent/doorbell_slots.hpp"
+#include "troupe/runtime/agent/ending_workers.hpp"
 #include "troupe/runtime/agent/in_flight_refs.hpp"
 #include "troupe/runtime/agent/lineage_cache.hpp"
 #include "troupe/runtime/agent/local_control.hpp"
@@ -410,6 +411,7 @@ class Node final : private ReferenceTable::Out,
   void worker_forked(Job& job, ProcessIndex index, pid_t pid);
   void worker_gone(ProcessIndex index, const std::string& reason);
   void start_failed(bool dedicated, JobNumber job, const std::string& why, bool at_limit = false);
+  void end_now(Process& worker);
   bool is_zygote(pid_t pid) const;
   void end_orphans();
   void go_down(const std::string& why);
@@ -594,6 +596,7 @@ class Node final : private ReferenceTable::Out,
   std::map<JobNumber, Job> jobs_;
   std::map<JobId, JobNumber> job_numbers_;
   JobNumber next_job_;
+  EndingWorkers ending_workers_;
   std::vector<EndingZygote> ending_zygotes_;
   Time orphans_due_ = Time::max();  ///< when end_orphans() looks for children of dead zygotes
   std::map<std::uint64_t, JobNumber> waiting_lives_;  ///< that have no worker yet

@@ -202,12 +202,12 @@ void Node::drop_lease_requests(const Job& job) {
   remote_.refuse_job(job.id, "its job has ended");
 }
 
-/// Kills the job's workers on this node, except those of actors.
+/// Ends the job's workers on this node, except those of actors.
 void Node::end_tasks(const Job& job) {
   for (const auto& [index, process] : processes_)
     if (process->job_number == job.number && !process->doomed && process->pid > 0 &&
         process->kind == wire::ProcessKind::worker && !has_purpose(*process))
-      ::kill(process->pid, SIGKILL);
+      end_now(*process);
 }
 
 /// Ends jobs whose drivers ended kJobEnds ago and of which control has sent no JobEnded.

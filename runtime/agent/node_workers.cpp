@@ -18,7 +18,7 @@
 namespace troupe::agent {
 namespace {
 
-constexpr Duration kZygoteEnds = std::chrono::seconds(2);
+constexpr Duration kZygoteEnds = os::kWorkersEnd + std::chrono::milliseconds(750);
 /// How long a program that becomes a daemon may take from the end of its first process until
 /// troupe::run.
 constexpr Duration kZygoteGoesOn = std::chrono::seconds(10);
@@ -141,9 +141,11 @@ void Node::end_orphans() {
   orphans_due_ = left == 0 ? Time::max() : steady_now() + kOrphansEnd;
 }
 
-/// Ends every zygote at the end of the node. Waits for them, 2 s each at most, since their workers
-/// must not outlive the node.
+/// Ends every zygote at the end of the node. Waits for them, kZygoteEnds each at most, since their
+/// workers must not outlive the node.
 void Node::end_zygotes() {
+  for (const auto& [index, process] : processes_)
+    if (process->kind == wire::ProcessKind::worker) process->socket.shut_down();
   for (auto& [number, job] : jobs_) leave_zygote(job, {}, {});
   for (EndingZygote& ending : ending_zygotes_) {
     pollfd entry{ending.handle.get(), POLLIN, 0};
@@ -317,6 +319,16 @@ void Node::worker_forked(Job& job, ProcessIndex index, pid_t pid) {
   if (is_known) found->second->pid = pid;
   if (!is_known || found->second->killed || (job.ended && !has_purpose(*found->second)))
     ::kill(pid, SIGKILL);
+}
+
+/// Ends a worker of tasks: it reads that this side of its connection is closed. It then ends at
+/// once if it runs a call, and in order if it does not. on_timer() kills it when it is late.
+void Node::end_now(Process& worker) {
+  if (!worker.introduced) {
+    ::kill(worker.pid, SIGKILL);
+  } else if (ending_workers_.told(worker.index, steady_now())) {
+    worker.socket.end_sending();
+  }
 }
 
 /// Removes a worker that is dead, or that will not be forked.

@@ -12,6 +12,7 @@
 #include "troupe/runtime/client/worker.hpp"
 #include "troupe/runtime/net/keys.hpp"
 #include "troupe/runtime/os/cluster_file.hpp"
+#include "troupe/runtime/os/early_output.hpp"
 #include "troupe/runtime/os/launch.hpp"
 #include "troupe/runtime/os/local_listener.hpp"
 #include "troupe/runtime/os/own_program.hpp"
@@ -144,6 +145,7 @@ void take_flags(int& argc, char** argv) {
 void enter(int& argc, char** argv) {
   boot::link_roles();
   os::Inherited& inherited = os::inherited();
+  os::end_early_output();
   if (inherited.role == os::Role::zygote) {
     // If the program forked before this line (daemon()), the agent is not the parent. The agent
     // alone holds the other end of the socket, and its end ends a zygote in any case.
@@ -319,6 +321,7 @@ Session::Session(SessionOptions options) : state_(std::make_unique<State>()) {
   if (options.nodes != 0 && !options.address.empty())
     throw InvalidArgument(Code::invalid_argument,
                           "a Session either starts nodes or joins the cluster of an address");
+  std::fflush(stdout);  // lines of workers stand after what the program has written so far
   const auto text_of_address = [](const std::string& address) {
     return net::is_join_token(address) ? std::string("a join token") : address;
   };

@@ -3,6 +3,7 @@
 #include "troupe/runtime/agent/agent.hpp"
 #include "troupe/runtime/base/standard_descriptors.hpp"
 #include "troupe/runtime/control/server.hpp"
+#include "troupe/runtime/os/early_output.hpp"
 #include "troupe/runtime/os/oom_score.hpp"
 #include "troupe/runtime/os/orphans.hpp"
 #include "troupe/runtime/os/role.hpp"
@@ -24,6 +25,7 @@ __attribute__((constructor)) void take_role() {
     os::adopt_orphans();
     os::raise_oom_score();
     os::apply_signals(mine.signals);
+    os::drop_early_output();
   }
   if (mine.role != os::Role::agent && mine.role != os::Role::control) return;
   os::ignore_group_signals();

@@ -102,7 +102,9 @@ ClientEngine* ClientEngine::current() noexcept {
 }
 
 ClientEngine::ClientEngine(Start start)
-    : kind_(start.kind), lineage_(static_cast<Lineage::Out&>(*this), lineage_limit_of(start.kind)) {
+    : kind_(start.kind),
+      lineage_(static_cast<Lineage::Out&>(*this), lineage_limit_of(start.kind)),
+      abandon_(start.abandon) {
   socket_ = os::LocalSocket(std::move(start.socket));
   try {
     begin(start);
@@ -237,7 +239,9 @@ void ClientEngine::stop() {
   if (stopping_.exchange(true)) return;
   io_loop_->stop();
   if (awaits_end_of_job_) await_end_of_job();
-  socket_.shut_down();  // close() is not enough: a fork of this process may have it open
+  // close() is not enough: a fork of this process may have it open. A worker's connection ends with
+  // its process, since the agent kills a worker that closes it.
+  if (kind_ != wire::ProcessKind::worker) socket_.shut_down();
   // With the lock held nothing arrives any more: the leader of the I/O loop has seen its end.
   // Only then may handles be dropped without an engine (g_engine is null below).
   const Guard lock = guard();

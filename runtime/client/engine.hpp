@@ -86,6 +86,8 @@ class ClientEngine final : public detail::Engine,
     wire::ProcessKind kind = wire::ProcessKind::driver;
     std::uint64_t token = 0;
     wire::Hello hello;  ///< drivers that join a cluster: program, arguments, libraries, job name
+    /// Called under the lock when the agent is gone; `busy`: user code runs and has not answered.
+    void (*abandon)(bool busy) = nullptr;
   };
   /// Sends Hello and waits for Welcome, at most 10 s. Throws Unavailable, or the error that the
   /// agent answers.
@@ -582,6 +584,8 @@ class ClientEngine final : public detail::Engine,
   std::atomic<Duration::rep> waited_ns_{0};
   bool shutdown_ = false;  ///< the agent told a worker to end
   bool agent_lost_ = false;
+  bool serving_ = false;             ///< a call of next_work() runs and is not answered
+  void (*abandon_)(bool) = nullptr;  ///< see Start
   std::string agent_lost_why_;
   std::unique_ptr<IoLoop> io_loop_;
 };

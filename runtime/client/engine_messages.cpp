@@ -446,6 +446,7 @@ void ClientEngine::agent_gone(const std::string& why) {
   agent_lost_ = true;
   agent_lost_why_ = why;
   shutdown_ = true;
+  if (abandon_ != nullptr) abandon_(serving_);
   give_up_notices();
   // Every wait checks agent_lost_. Results that are still pending end in an error when somebody
   // asks for them.
@@ -559,6 +560,7 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
                                             std::optional<ActorStart>& actor,
                                             std::function<void()>& resume) {
   Guard lock = guard();
+  serving_ = false;
   // Calls that were accepted before Shutdown still run, and so do calls of the actor to itself.
   const auto has_work = [this] {
     if (agent_lost_ || stopping_) return false;
@@ -602,6 +604,7 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
     }
   }
   const Time waited = io_loop_->waited_until();
+  serving_ = go_on;
   unlock_and_collect(lock);
   return go_on ? std::optional(waited) : std::nullopt;
 }
@@ -651,6 +654,7 @@ void ClientEngine::begin_call(ProcessIndex from, std::uint64_t sequence) {
 void ClientEngine::reply(ProcessIndex to, std::uint64_t sequence, std::uint32_t index, bool last,
                          Duration ran, const OutgoingValue& value) {
   Guard lock = guard();
+  if (last) serving_ = false;
   Peer* peer = peer_of(to);
   if (peer != nullptr || to == process_) {
     payload_.clear();

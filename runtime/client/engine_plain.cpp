@@ -156,6 +156,7 @@ bool ClientEngine::take_plain(Peer& peer, BlobView frame, Time now) {
 
 void ClientEngine::reply_plain(ProcessIndex to, const wire::PlainReply& reply, BlobView value) {
   Guard lock = guard();
+  serving_ = false;
   if (Peer* peer = peer_of(to)) {
     peer->channel.count_completed(++peer->completed);
     if (peer->channel.post(wire::write_plain(reply, plain_), value)) wake_for_reply(*peer);

@@ -4,13 +4,13 @@
 #include "troupe/runtime/base/words.hpp"
 #include "troupe/runtime/client/run.hpp"
 #include "troupe/runtime/client/run_in_place.hpp"
+#include "troupe/runtime/client/worker_end.hpp"
 #include "troupe/runtime/engine/registry.hpp"
 #include "troupe/runtime/os/signals.hpp"
 #include "troupe/runtime/os/throw_stack.hpp"
 #include "troupe/runtime/scheduling/pace.hpp"
 
 #include <sched.h>
-#include <unistd.h>
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -149,7 +149,8 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  void loop() {
+  /// Runs calls until the worker is told to end. Returns whether it may end in order.
+  bool loop() {
     for (;;) {
       std::shared_ptr<Incoming> call;
       std::optional<ActorStart> start;
@@ -157,20 +158,20 @@ class Worker {
       const std::optional<Time> waited = engine_.next_work(call, start, resume);
       if (!waited) break;
       free_since_ = std::max(free_since_, *waited);
-      if (call) {
-        run(call);
-        continue;
-      }
+      if (call) run(call);
       if (resume) resume();
       if (start) become(*start);
+      output_.pass_on();
+      if (call) continue;  // run() knows when it ended
       free_since_ = steady_now();
     }
     // Without an agent this process is killed soon: do not begin a destructor that may not
     // finish.
-    if (engine_.has_lost_agent()) return;
+    if (instance_ != nullptr && engine_.has_lost_agent()) return false;
     if (instance_ != nullptr && class_->destroy != nullptr)
       class_->destroy(std::exchange(instance_, nullptr));
     engine_.finish_sends();
+    return true;
   }
 
  private:
@@ -320,6 +321,7 @@ class Worker {
   }
 
   ClientEngine& engine_;
+  WorkerOutput output_;
   InPlaceRuns in_place_{engine_};  ///< runs tasks that the running one awaits
   Arguments arguments_;
   std::shared_ptr<detail::ResultSink> sink_;  ///< sink of the present or last call
@@ -362,10 +364,13 @@ void run_worker(Fd socket, std::uint64_t token) {
   os::outlive_group_signals();
   leave_cpu_to_caller();
   try {
-    ClientEngine engine({std::move(socket), wire::ProcessKind::worker, token});
+    ClientEngine engine({std::move(socket), wire::ProcessKind::worker, token, {}, &abandon_worker});
     started = true;
-    Worker(engine).loop();
+    const bool in_order = Worker(engine).loop();
+    abandon_worker(false);  // threads that tasks have left get errors from here on
     engine.stop();
+    // Exit handlers may still drop handles, so the engine is not destroyed.
+    if (in_order) end_worker_in_order();
   } catch (const Unavailable&) {
     code = 1;  // the node went down; the agent tells those who wait for this worker
   } catch (const Error& error) {
@@ -374,8 +379,7 @@ void run_worker(Fd socket, std::uint64_t token) {
     if (started || error.code() != Code::out_of_memory)
       log_line("a worker could not start: %s", error.what());
   }
-  std::fflush(nullptr);
-  _exit(code);  // no static destructors: those belong to the driver
+  end_worker(code);
 }
 
 }  // namespace troupe::client

@@ -83,6 +83,11 @@ void LocalSocket::shut_down() noexcept {
   if (fd_) ::shutdown(fd_.get(), SHUT_RDWR);
 }
 
+void LocalSocket::end_sending() noexcept {
+  (void)flush();
+  if (fd_) ::shutdown(fd_.get(), SHUT_WR);
+}
+
 Received LocalSocket::receive(std::span<std::byte> buffer) {
   Received received;
   iovec part{buffer.data(), buffer.size()};

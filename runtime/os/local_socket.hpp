@@ -49,6 +49,8 @@ class LocalSocket {
   /// Ends the connection for both ends, even if other processes have a copy of this one. Packets
   /// that were sent still arrive.
   void shut_down() noexcept;
+  /// Ends the connection in one direction: the peer reads what was sent, then that it is closed.
+  void end_sending() noexcept;
   /// Returns the events that the owner must poll for: POLLIN, and POLLOUT while packets wait.
   /// Without POLLOUT the waiting packets would stay until the peer sends next, which may be never.
   short events() const noexcept;

@@ -15,6 +15,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <map>
 #include <set>
@@ -40,9 +41,11 @@ class Zygote {
   /// How long bury_all() waits for children to end after SIGKILL.
   static constexpr int kBurialMs = 3000;
 
-  /// Ends the zygote, because the agent is gone. First kills and reaps all children and all
-  /// processes that the workers have started.
+  /// Ends the zygote, because the agent is gone. Workers see that, too, and have kWorkersEnd to end
+  /// by themselves. Then kills and reaps all children and all processes that the workers have
+  /// started.
   [[noreturn]] void bury_all();
+  void await_workers();
   void report(const ZygoteEvent& event);
   void reap();
   bool fork_lonely(const ForkOrder& order);
@@ -56,7 +59,17 @@ class Zygote {
   std::set<pid_t> users_own_;  ///< children that the program started before troupe::run
 };
 
+void Zygote::await_workers() {
+  const Time until = steady_now() + kWorkersEnd;
+  while (!workers_.empty() && steady_now() < until) {
+    for (pid_t pid = 0; (pid = waitpid(-1, nullptr, WNOHANG)) > 0;) workers_.erase(pid);
+    end_orphans([this](pid_t pid) { return workers_.count(pid) != 0; });
+    if (!workers_.empty()) poll(nullptr, 0, 1);
+  }
+}
+
 void Zygote::bury_all() {
+  await_workers();
   for (int ms = 0; end_orphans([](pid_t) { return false; }) != 0 && ms < kBurialMs; ++ms)
     poll(nullptr, 0, 1);
   _exit(0);
@@ -117,6 +130,8 @@ Forked Zygote::run() {
     log_line(
         "something before troupe::run started a thread (a static initialiser, a BLAS library); "
         "workers are started by exec instead of fork, 4 ms instead of 0.2 ms");
+  else
+    std::fflush(nullptr);  // a worker would write what it inherits once more
   report({ZygoteEvent::Kind::ready, 0, self_, lonely ? 1 : 0});
   for (;;) {
     const short events = socket_.has_queued() ? POLLOUT : POLLIN;

@@ -14,6 +14,7 @@
 ///             for (auto& event : link.read()) …          // forked, exited
 #pragma once
 
+#include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/os/local_socket.hpp"
 
 #include <cstdint>
@@ -23,6 +24,9 @@
 namespace troupe::os {
 
 inline constexpr std::size_t kOrdersUnderWay = 64;  ///< unanswered orders of one zygote
+/// A worker that has not ended by itself this long after it was told, or after its agent's end, is
+/// killed. Longer than its exit handlers may take (client/worker_end.hpp).
+inline constexpr Duration kWorkersEnd = std::chrono::milliseconds(2250);
 
 struct ZygoteEvent {
   enum class Kind : std::uint32_t {

@@ -14,6 +14,8 @@
 #include <csignal>
 #include <functional>
 #include <set>
+#include <string>
+#include <vector>
 
 namespace troupe::os {
 namespace {
@@ -111,6 +113,31 @@ TEST_F(ZygoteBursts, EachOfManyEndsAtOnceIsReported) {
   while (reaped() < 200 && steady_now() < until) usleep(1000);
   EXPECT_GE(reaped(), 200);
   expect(kWorkers, kWorkers);
+}
+
+TEST_F(ZygoteBursts, AWorkerMayEndByItselfWhenTheAgentIsGone) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  start([&ends](const Forked& worker) {
+    pollfd entry{worker.socket.get(), POLLIN, 0};
+    poll(&entry, 1, -1);  // until the agent's end closes, after that of the zygote
+    (void)!write(ends[1], "x", 1);
+  });
+  std::vector<Fd> sockets;
+  for (std::uint64_t token = 1; token <= 3; ++token) {
+    auto both = LocalSocket::pair().value();
+    ASSERT_TRUE(link_.fork_worker(token, std::move(both.second)));
+    sockets.push_back(std::move(both.first));
+  }
+  expect(3, 0);
+  link_ = ZygoteLink();
+  sockets.clear();
+  close(ends[1]);
+  std::string said;
+  char c = 0;
+  while (read(ends[0], &c, 1) == 1) said += c;
+  EXPECT_EQ(said, "xxx");
+  close(ends[0]);
 }
 
 }  // namespace
