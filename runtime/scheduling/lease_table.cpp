@@ -278,6 +278,7 @@ void LeaseTable::worker_died(WorkerId id, Time now) {
   const LeaseId held = at->second.lease;
   workers_.erase(at);
   shortage_.moved(now);
+  full_house_.over();
   if (held != 0) {
     const Lease& lease = leases_.at(held);
     if (!lease.ending) emit(LeaseLost{lease.owner, held, id});

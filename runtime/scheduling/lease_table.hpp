@@ -27,7 +27,8 @@
 /// The number of processes is bounded, too: at most max_processes workers run and start at a
 /// time, and the system may refuse to start one. A request that lacks a worker then waits while
 /// processes come and go, or while workers of its job run. Otherwise it is refused, and the
-/// reason names the limit.
+/// reason names the limit. An actor's request is refused sooner: a second after max_processes run
+/// or start, unless one of them ends.
 ///
 /// A worker belongs to one job for life and serves only that job's requests. When all places are
 /// taken, an idle worker is stopped for a job that lacks one, under one of three conditions: its
@@ -324,6 +325,7 @@ class LeaseTable {
   /// The same with workers that take no place.
   std::uint32_t unblocked_pool_workers() const;
   bool may_start_another(Time now);
+  bool is_one_ending() const;
   void refuse_hopeless(Time now);
   void reclaim_for_waiting(Time now);
   const Request* wants_a_lease(const WaitingRequests::Line& line, std::uint64_t from) const;
@@ -374,6 +376,7 @@ class LeaseTable {
   Time next_extra_start_{};
   Time no_start_before_{};
   Shortage shortage_{options_.process_patience};
+  FullHouse full_house_;
   std::optional<Time> deadline_;
   std::vector<LeaseEvent> events_;
 };

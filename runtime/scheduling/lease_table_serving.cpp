@@ -377,28 +377,48 @@ void LeaseTable::start_small_worker(Time now) {
 bool LeaseTable::may_start_another(Time now) {
   std::size_t processes = workers_.size();
   for (const auto& [job, starting] : starting_) processes += starting.pool + starting.dedicated;
-  if (processes < options_.max_processes) return true;
+  const bool room = processes < options_.max_processes;
+  full_house_.look(now, !room && !is_one_ending());
+  if (room) return true;
   shortage_.met(now, "the node runs " + std::to_string(processes) +
                          " workers and actors, and has room for no more: " +
                          options_.process_limit + "; let go of actors, or use more nodes");
   return false;
 }
 
+/// Returns whether a worker is about to end.
+bool LeaseTable::is_one_ending() const {
+  return std::any_of(workers_.begin(), workers_.end(), [this](const auto& entry) {
+    const Worker& worker = entry.second;
+    return worker.stopping || (worker.lease != 0 && leases_.at(worker.lease).ending);
+  });
+}
+
 /// Refuses requests that wait in vain for a process: no process has come or gone for
-/// process_patience, and no worker of their job runs that could serve them.
+/// process_patience, and no worker of their job runs that could serve them. An actor for which no
+/// process starts on a full node is refused sooner.
 void LeaseTable::refuse_hopeless(Time now) {
   if (!shortage_) return;
   for (const auto& [group, lines] : waiting_.groups()) {
     if (!group.dedicated && running_pool_workers(group.job) > 0) continue;
+    const auto starting = starting_.find(group.job);
+    std::uint32_t served = starting == starting_.end() ? 0 : starting->second.dedicated;
     std::uint64_t turn = 0;
     while (const Request* request = lines.here.first(kAnyNeed, turn)) {
-      const Time until = *shortage_.patience_ends(request->since);
-      if (until > now) {
-        wake_at(until);
-        break;
-      }
       turn = request->turn + 1;
-      if (is_placed_here(*request)) refuse(*request, shortage_.why());
+      if (!is_placed_here(*request)) continue;
+      Time until = *shortage_.patience_ends(request->since);
+      const bool is_served = group.dedicated && served != 0;
+      if (is_served) --served;
+      const auto sooner = group.dedicated && !is_served ? full_house_.patience_ends(request->since)
+                                                        : std::nullopt;
+      if (sooner) until = std::min(until, *sooner);
+      if (until <= now) {
+        refuse(*request, shortage_.why());
+        continue;
+      }
+      wake_at(until);
+      if (!is_served) break;  // those behind it have waited for less
     }
   }
 }

@@ -46,4 +46,30 @@ class Shortage {
   std::string why_;
 };
 
+/// Whether all processes that a node may have run or start, and none of them is about to end. No
+/// start of another process helps an actor there, and actors seldom end by themselves: one that
+/// asks for a process is refused soon.
+class FullHouse {
+ public:
+  /// How long the actor waits nevertheless: the end of another one may be on its way to the agent.
+  static constexpr Duration kPatience = std::chrono::seconds(1);
+
+  void look(Time now, bool full) noexcept {
+    if (!full)
+      since_.reset();
+    else if (!since_)
+      since_ = now;
+  }
+  /// A process has ended.
+  void over() noexcept { since_.reset(); }
+  /// Returns when an actor that has waited since `waits_since` is refused; nullopt: there is room.
+  std::optional<Time> patience_ends(Time waits_since) const {
+    if (!since_) return std::nullopt;
+    return std::max(*since_, waits_since) + kPatience;
+  }
+
+ private:
+  std::optional<Time> since_;
+};
+
 }  // namespace troupe::scheduling
