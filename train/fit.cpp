@@ -1,6 +1,7 @@
 #include "troupe/train/fit.hpp"
 
 #include "troupe/actors/collective/shm/rendezvous.hpp"
+#include "troupe/runtime/base/log.hpp"
 #include "troupe/train/internal/gang_place.hpp"
 #include "troupe/train/internal/gang_ranks.hpp"
 #include "troupe/train/internal/kept_checkpoints.hpp"
@@ -9,7 +10,6 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <random>
 #include <thread>
 
@@ -75,8 +75,8 @@ double gpus_for(const Context& ctx, const FitOptions& options) {
                                  "node with GPUs, or set gpus_per_worker to 0 or cpus_if_no_gpu to "
                                  "train on CPUs",
                                  options.gpus_per_worker));
-  std::fprintf(stderr, "train: the cluster has no GPU, so %d worker%s on CPUs\n", options.workers,
-               options.workers == 1 ? " trains" : "s train");
+  log_line("train: the cluster has no GPU, so %d worker%s on CPUs", options.workers,
+           options.workers == 1 ? " trains" : "s train");
   return 0;
 }
 
@@ -113,10 +113,10 @@ class Supervisor : private GangRanks::Host {
       start_again(failure);
     }
     if (kept_.latest && !kept_.best)
-      std::fprintf(stderr,
-                   "train: no step with a checkpoint had a finite '%s' in its report: the latest "
-                   "checkpoint counts as the best\n",
-                   options_.metric.c_str());
+      log_line(
+          "train: no step with a checkpoint had a finite '%s' in its report: the latest checkpoint "
+          "counts as the best",
+          options_.metric.c_str());
     fit_.latest_ = kept_.latest;
     fit_.best_ = kept_.best;
     fit_.best_value_ = kept_.best_value;

@@ -1,6 +1,7 @@
 #include "troupe/tune/optimize.hpp"
 
 #include "troupe/actors/loop_actor/loop_controller.hpp"
+#include "troupe/runtime/base/log.hpp"
 #include "troupe/tune/internal/text.hpp"
 #include "troupe/tune/views/files.hpp"
 #include "troupe/tune/views/terminal.hpp"
@@ -51,7 +52,7 @@ void print(const std::string& text) {
 /// Prints a line to stderr. fit() removes control characters, since the text comes from outside
 /// (TU-7).
 void complain(const std::string& what) {
-  std::fprintf(stderr, "%s\n", fit(what, 2000).c_str());
+  log_line("%s", fit(what, 2000).c_str());
 }
 
 /// Carries out an experiment's commands on trial actors and feeds their messages back as inputs.
@@ -288,8 +289,7 @@ void limit(ExperimentOptions& options) {
   if (const auto* halving = std::get_if<AsyncHyperBand>(&options.scheduler))
     if (halving->stop_at_max) return;
   options.max_steps = kDefaultSteps;
-  std::fprintf(stderr, "tune: no max_steps, target or time_limit: trials end at step %ld\n",
-               kDefaultSteps);
+  log_line("tune: no max_steps, target or time_limit: trials end at step %ld", kDefaultSteps);
 }
 
 Outcome run_experiment(Context ctx, const SearchSpace& space, const ExperimentOptions& options,

@@ -517,6 +517,7 @@ void run_agent(Fd socket, const std::string& options) {
     code = 1;
   }
   std::fflush(nullptr);
+  flush_log();
   _exit(code);
 }
 

@@ -27,7 +27,6 @@
 #include <algorithm>
 #include <charconv>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -209,6 +208,12 @@ struct Session::State {
     if (engine) engine->finish(std::uncaught_exceptions() != throwing);
     engine.reset();  // closes the socket: a private agent takes its node down and ends
     cluster.reset();
+    end_agent();
+    flush_log();  // the lines of a session come before its end
+  }
+
+ private:
+  void end_agent() const {
     if (agent == 0) return;
     int status = 0;
     pollfd entry{agent_pidfd.get(), POLLIN, 0};
@@ -371,13 +376,22 @@ Context Session::context() {
   return Context(*state_->engine);
 }
 
+namespace {
+
+/// Writes why the program ends. It waits only a while for the reader of the error output.
+void say_why(int argc, char** argv, const std::string& why) {
+  log_last_words((argc > 0 ? argv[0] : "troupe") + (": " + why + '\n'));
+}
+
+}  // namespace
+
 namespace detail {
 
 int run_body(int& argc, char** argv, int (*body)(void*, Context&), void* closure) {
   try {
     enter(argc, argv);
   } catch (const Error& error) {
-    std::fprintf(stderr, "%s: %s\n", argc > 0 ? argv[0] : "troupe", explain(error).c_str());
+    say_why(argc, argv, explain(error));
     return 2;
   }
   try {
@@ -385,15 +399,13 @@ int run_body(int& argc, char** argv, int (*body)(void*, Context&), void* closure
     Context context = session.context();
     return body(closure, context);
   } catch (const Error& error) {
-    std::fprintf(stderr, "%s: %s\n", argc > 0 ? argv[0] : "troupe", explain(error).c_str());
+    say_why(argc, argv, explain(error));
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s: %s: %s\n", argc > 0 ? argv[0] : "troupe",
-                 readable_type(typeid(error).name()).c_str(), words_of_current_exception().c_str());
+    say_why(argc, argv, readable_type(typeid(error).name()) + ": " + words_of_current_exception());
   } catch (const abi::__forced_unwind&) {
     throw;  // pthread_exit() ends this thread, not the program
   } catch (...) {
-    std::fprintf(stderr, "%s: %s left the body of troupe::run\n", argc > 0 ? argv[0] : "troupe",
-                 words_of_current_exception().c_str());
+    say_why(argc, argv, words_of_current_exception() + " left the body of troupe::run");
   }
   return 1;
 }

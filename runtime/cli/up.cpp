@@ -1,5 +1,6 @@
 /// The verb `troupe up`: starts a cluster and stays until a signal or the cluster's end.
 #include "troupe/runtime/base/json.hpp"
+#include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/base/size_text.hpp"
 #include "troupe/runtime/base/version.hpp"
 #include "troupe/runtime/boot/local_cluster.hpp"
@@ -185,7 +186,7 @@ struct Watch {
   std::atomic<std::uint32_t> alive{0};
 
   void on_event(const boot::ClusterEvent& event) {
-    std::fprintf(stderr, "troupe: %s\n", event.text.c_str());
+    log_line("%s", event.text.c_str());
     if (event.kind != boot::ClusterEvent::Kind::agent_died || --alive != 0) return;
     const std::uint64_t one = 1;
     (void)!write(lost.get(), &one, sizeof one);
@@ -228,7 +229,7 @@ Exit up(const UpRequest& request) {
   while (poll(entries, 2, -1) < 0 && errno == EINTR) {
   }
   const bool ended = entries[0].revents != 0;
-  if (!ended) std::fprintf(stderr, "troupe: every node is gone; the cluster ends\n");
+  if (!ended) log_line("every node is gone; the cluster ends");
   cluster.reset();
   if (ended && !request.log.empty()) unlink(request.log.c_str());
   return ended ? Exit::ok : Exit::failed;

@@ -1,7 +1,7 @@
 #include "troupe/runtime/client/engine.hpp"
 
-#include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/base/version.hpp"
+#include "troupe/runtime/client/failed_tell.hpp"
 #include "troupe/runtime/engine/registry.hpp"
 #include "troupe/runtime/wire/peer.hpp"
 
@@ -876,8 +876,7 @@ void ClientEngine::watch(ActorId actor) {
 }
 void ClientEngine::fail(ActorCall& call, const Error& reason) {
   const Error error = located(reason, call.call, nullptr, 0);
-  if (call.results.empty())
-    log_line("a tell to %s failed: %s", call.call.callable->class_name, error.what());
+  if (call.results.empty()) log_failed_tell(call, error);
   for (const auto& result : call.results)
     if (!entry_of(result).ready.load(std::memory_order_relaxed))
       settle_error(entry_of(result), error);

@@ -2,6 +2,7 @@
 /// rings. All under the lock.
 #include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/client/engine.hpp"
+#include "troupe/runtime/client/failed_tell.hpp"
 #include "troupe/runtime/client/visible_devices.hpp"
 #include "troupe/runtime/os/role.hpp"
 #include "troupe/runtime/wire/cases.hpp"
@@ -522,8 +523,7 @@ void ClientEngine::on_reply(ProcessIndex worker, const wire::Reply& reply, BlobV
     if (task != nullptr) error = TaskManager::of_all_attempts(*task, error);
     if (task != nullptr && task->spec != nullptr) error = cannot_run_again(error);
     for (const auto& result : results) settle_error(entry_of(result), error);
-    if (results.empty() && call != nullptr)
-      log_line("a tell to %s failed: %s", call->call.callable->class_name, error.what());
+    if (results.empty() && call != nullptr) log_failed_tell(*call, error);
   } else if (reply.index < results.size() &&
              !entry_of(results[reply.index]).ready.load(std::memory_order_relaxed)) {
     Entry& result = entry_of(results[reply.index]);

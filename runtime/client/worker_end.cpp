@@ -1,5 +1,7 @@
 #include "troupe/runtime/client/worker_end.hpp"
 
+#include "troupe/runtime/base/log.hpp"
+
 #include <stdio_ext.h>
 #include <unistd.h>
 #include <csignal>
@@ -69,6 +71,7 @@ void end_worker_in_order() {
 
 void end_worker(int code) {
   std::fflush(nullptr);
+  flush_log();
   _exit(code);
 }
 

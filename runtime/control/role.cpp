@@ -72,6 +72,7 @@ void run_control(Fd launcher, const std::string&) {
   const Result<void> end = (*server)->run(launcher.get());
   if (!end) log_line("control ends: %s", end.error().message().c_str());
   server->reset();  // _exit runs no destructors
+  flush_log();
   _exit(end ? 0 : 1);
 }
 

@@ -127,7 +127,7 @@ void Zygote::start_by_exec(const ForkOrder& order, Fd socket) {
 Forked Zygote::run() {
   const bool lonely = count_threads() == 1;
   if (!lonely)
-    log_line(
+    log_line_now(
         "something before troupe::run started a thread (a static initialiser, a BLAS library); "
         "workers are started by exec instead of fork, 4 ms instead of 0.2 ms");
   else

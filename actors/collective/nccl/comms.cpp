@@ -353,6 +353,7 @@ void Comms::die() const noexcept {
       "uses its memory",
       static_cast<int>(::getpid()),
       static_cast<long long>(std::chrono::duration_cast<milliseconds>(abort_within_).count()));
+  flush_log();
   ::kill(::getpid(), SIGKILL);
   for (;;) ::pause();
 }

@@ -140,6 +140,30 @@ const Program more_actors_than_descriptors{
       return troupe::run(argc, argv, [](Context& ctx) { spawn_beyond(ctx, 60, {"ulimit -n"}); });
     }};
 
+/// Proves that an actor without room is refused soon, before the others have been given up.
+const Program refused_soon{
+    "an_actor_without_room_is_refused_soon",
+    {.expect = "Infeasible\n", .seconds = 30, .nodes = 1, .plain_only = true},
+    [](int& argc, char** argv) {
+      if (!limit(RLIMIT_NOFILE, 256)) return 3;
+      return troupe::run(argc, argv, [](Context& ctx) {
+        std::vector<Actor<Worker>> actors;
+        for (int i = 0; i < 32; ++i) actors.push_back(ctx.spawn<Worker>());
+        for (auto& actor : actors) (void)ctx.get(actor.call<&Worker::pid>());
+        actors.push_back(ctx.spawn<Worker>());
+        try {
+          std::cout << ctx.get(actors.back().call<&Worker::pid>(), 4s) << '\n';
+        } catch (const troupe::TimedOut&) {
+          std::cout << "TimedOut\n";
+        } catch (const troupe::Infeasible& error) {
+          const std::string_view why = error.what();
+          const bool says = why.find("32 workers and actors") != why.npos &&
+                            why.find("let go of actors") != why.npos;
+          std::cout << (says ? "Infeasible" : why) << '\n';
+        }
+      });
+    }};
+
 /// Proves that no exit code of a task has a special meaning.
 const Program a_code_of_its_own{
     "a_task_exits_with_75", {.expect = "exited with code 75\n"}, [](Context& ctx) {

@@ -65,6 +65,15 @@ struct Pipe {
   void close_write() {
     if (write >= 0) ::close(std::exchange(write, -1));
   }
+  /// Writes until there is no room for a further byte.
+  void fill() const {
+    const int flags = ::fcntl(write, F_GETFL);
+    ::fcntl(write, F_SETFL, flags | O_NONBLOCK);
+    const std::string piece(4096, '.');
+    while (::write(write, piece.data(), piece.size()) > 0) {
+    }
+    ::fcntl(write, F_SETFL, flags);
+  }
   /// Appends what has arrived. Never blocks.
   void take(std::string& into) const {
     pollfd entry{read, POLLIN, 0};
@@ -175,6 +184,7 @@ class Running {
  public:
   Running(const Job& job, const Facts& facts, const Setting& setting)
       : job_(&job), bound_(facts.seconds * patience()) {
+    if (full_errors()) err_.fill();
     started_ = Clock::now();
     child_ = ::fork();
     if (child_ == 0) become(setting);
@@ -207,12 +217,15 @@ class Running {
   int code() const { return WIFSIGNALED(status_) ? 128 + WTERMSIG(status_) : WEXITSTATUS(status_); }
   void take() {
     out_.take(output);
-    err_.take(errors);
+    if (!full_errors()) err_.take(errors);
   }
 
   std::string output, errors;
 
  private:
+  bool full_errors() const {
+    return job_->surrounding != nullptr && job_->surrounding->full_stderr;
+  }
   [[noreturn]] void become(const Setting& setting) {
     ::setpgid(0, 0);
     const int nothing = ::open("/dev/null", O_RDONLY);
@@ -354,7 +367,8 @@ Report run(const Job& job) {
                                ? file_text(setting.folder + "/output")
                                : running.output;
   if (wrong.empty() && said != facts->expect) wrong = "its output differs";
-  const bool heard = job.surrounding == nullptr || !job.surrounding->no_output;
+  const bool heard =
+      job.surrounding == nullptr || !(job.surrounding->no_output || job.surrounding->full_stderr);
   if (wrong.empty() && heard && running.errors.find(facts->says) == std::string::npos)
     wrong = "its standard error does not say: " + facts->says;
   if (wrong.empty()) return {Verdict::right, title + "right\n"};

@@ -110,6 +110,7 @@ const std::vector<Surrounding> kSurroundings = {
     {.name = "closed_stdin", .enter = [](const Setting&) { close_all({0}); }},
     {.name = "closed_stdout", .enter = [](const Setting&) { close_all({1}); }, .no_output = true},
     {.name = "closed_stderr", .enter = [](const Setting&) { close_all({2}); }},
+    {.name = "full_stderr", .enter = [](const Setting&) {}, .full_stderr = true},
     {.name = "ignored_signals",
      .enter =
          [](const Setting&) {

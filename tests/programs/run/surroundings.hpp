@@ -23,9 +23,10 @@ struct Surrounding {
   void (*enter)(const Setting& setting);
   /// Returns an empty text, or why this machine cannot provide the surrounding.
   std::string (*missing)(Setting& setting) = nullptr;
-  bool no_output = false;   ///< standard output is closed
-  bool stopped = false;     ///< all processes are stopped for a while, then continued
-  bool may_refuse = false;  ///< code 1 with an error that gives a reason is right, too
+  bool no_output = false;    ///< standard output is closed
+  bool stopped = false;      ///< all processes are stopped for a while, then continued
+  bool full_stderr = false;  ///< standard error is a full pipe that nobody reads
+  bool may_refuse = false;   ///< code 1 with an error that gives a reason is right, too
 };
 
 const std::vector<Surrounding>& surroundings();

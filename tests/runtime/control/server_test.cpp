@@ -3,6 +3,8 @@
 // alone. A token lets one node in, and agents find a new control on the same store.
 #include "troupe/runtime/control/server.hpp"
 
+#include "troupe/runtime/base/log.hpp"
+
 #include "troupe/runtime/control/join.hpp"
 #include "troupe/runtime/wire/batch.hpp"
 
@@ -272,6 +274,7 @@ TEST_F(ServerTest, StrangersAreNamedLessOftenEachTime) {
       EXPECT_TRUE(drive({&stranger}, [&] { return stranger.seen<net::JoinReply>() != nullptr; }));
     }
   }
+  flush_log();
   const std::string said = testing::internal::GetCapturedStderr();
   for (const char* line : {"its key is not admitted (1 so far)", "(2 so far)", "(4 so far)"})
     EXPECT_NE(said.find(line), std::string::npos) << said;
@@ -404,6 +407,7 @@ TEST_F(ServerTest, ALaunchersFileThatCannotBeOpenedIsNamed) {
   with.data_folder = "/proc/" + std::to_string(::getpid()) + "/fd/1000000";
   testing::internal::CaptureStderr();
   const auto opened = Server::open(std::move(with));
+  flush_log();
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_TRUE(opened.ok());
   EXPECT_NE(said.find("/fd/1000000"), std::string::npos) << said;
