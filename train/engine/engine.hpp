@@ -81,7 +81,8 @@ class TROUPE_API Engine {
   /// These errors are thrown on all ranks before anything has changed, and the engine stays
   /// usable:
   ///  - InvalidArgument when an engine has no weights yet, from initialize() or restore();
-  ///  - InvalidArgument when inputs of a rank do not fit the model (other ranks name that rank);
+  ///  - InvalidArgument when inputs of a rank do not fit the model, or a token or a target is
+  ///    outside of its vocabulary (other ranks name that rank);
   ///  - InvalidArgument when ranks of one dp index got different micro-batches, or any two ranks
   ///    different options;
   ///  - InvalidArgument when no rank has a sample, or every target is ignored;
@@ -90,8 +91,7 @@ class TROUPE_API Engine {
   ///  - OutOfMemory when this rank has no room for the activations, and InvalidArgument on the
   ///    others.
   ///
-  /// Any other exception (a missing rank, a token outside the vocabulary) stops the engine. It
-  /// aborts the group, so that no rank waits, and every later call throws Unavailable with the
+  /// Any other exception (a missing rank, a layer that throws) stops the engine. It aborts the group, so that no rank waits, and every later call throws Unavailable with the
   /// reason. Make a new engine over a new mesh then, and restore a snapshot.
   StepResult step(std::span<const MicroBatch> micros, const StepOptions& options = {});
   /// Returns the mean loss over the batches of all ranks, without dropout; changes nothing. Ranks

@@ -38,6 +38,14 @@ void require_fit(const MicroBatch& micro, const PassPlan& plan, DType target_typ
   if (plan.mode != PassMode::prediction) require_targets(micro.targets, plan, target_type);
 }
 
+/// Throws for values that the model's ends on this rank do not take.
+void require_values(const Parts& parts, const Pass& pass) {
+  if (pass.plan == nullptr) return;
+  if (parts.stages().has_first()) parts.model.front()->check_input(pass.input);
+  if (parts.stages().has_last() && pass.plan->mode != PassMode::prediction)
+    parts.model.back()->check_targets(pass.plan->stages.back().layers.back().in, pass.targets);
+}
+
 }  // namespace
 
 Passes::Passes(Parts& parts)
@@ -79,6 +87,7 @@ std::vector<Pass> Passes::prepare(std::span<const MicroBatch> micros, PassMode m
   make_room(target_, parts_->stages().has_last() ? target : 0);
   const bool has_losses = parts_->stages().has_last() && mode != PassMode::prediction;
   make_room_for_losses(static_cast<std::size_t>(has_losses ? rows : 0));
+  for (const Pass& pass : passes) require_values(*parts_, pass);  // once all sizes are known to fit
   return passes;
 }
 

@@ -54,9 +54,13 @@ kernels::Embedding Embedding::describe(const Run& run, const Tensors& of,
           .table_rows = tokens.size(0)};
 }
 
+void Embedding::check_input(const TensorView& values) const {
+  internal::check_ids(*this, values, 0, config_.vocabulary);
+}
+
 void Embedding::forward(const Run& run, const Tensors& w, TensorView x, TensorView y, TensorView,
                         TensorView temporary) const {
-  internal::check_ids(*this, run, x, 0, config_.vocabulary);
+  if (run.device.is_cpu()) check_input(x);
   const bool adds_positions = config_.context > 0 && w.place(tokens_).shard.index == 0;
   const TensorView whole = y.parts == 1 ? y : Carve(temporary).take(y.type, y.shape);
   kernels::Embedding embedding = describe(run, w, x);

@@ -22,7 +22,7 @@ struct EmbeddingConfig {
 /// dx. Under tensor parallelism ranks divide the vocabulary, rounded up, and every rank has the
 /// positions. The output is the sum of the ranks' look-ups; with Layout::sequence a rank gets its
 /// own rows of it. On the CPU forward() throws InvalidArgument, naming the first token outside
-/// the vocabulary. On a device ids are not checked, and such a token gives a row of zeros.
+/// the vocabulary. On a device it does not check ids, and such a token gives a row of zeros.
 class TROUPE_API Embedding final : public Layer {
  public:
   /// Throws InvalidArgument for sizes below 1 (context: below 0), or dropout outside [0, 1).
@@ -31,6 +31,7 @@ class TROUPE_API Embedding final : public Layer {
   void declare(Index& index, int unit, const Layout& layout) override;
   void initialize(const Run& run, const Tensors& w) const override;
   Need need(const Spec& in, const Layout& layout) const override;
+  void check_input(const TensorView& values) const override;
   void forward(const Run& run, const Tensors& w, TensorView x, TensorView y, TensorView saved,
                TensorView temporary) const override;
   void backward_input(const Run& run, const Tensors& w, TensorView dy, TensorView x,

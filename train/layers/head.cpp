@@ -11,14 +11,14 @@ namespace {
 using parts::gradient_type;
 using parts::Rows;
 
-/// Throws unless there is one target for each row, and each is a class or ignored.
-void check_targets(const Layer& layer, const Run& run, std::int64_t rows, std::int64_t classes) {
+/// Throws unless there is one target for each row. On the CPU each must be a class or ignored.
+void require_targets(const Layer& layer, const Run& run, std::int64_t rows, std::int64_t classes) {
   internal::require(run.targets != nullptr, "a loss needs Run::targets");
   const TensorView& targets = run.targets->values;
   if (targets.type != DType::i32 || targets.count() != rows)
     internal::reject(layer.name() + " needs " + std::to_string(rows) + " i32 targets, not " +
                      std::string(kernels::name_of(targets.type)) + " " + targets.shape.text());
-  internal::check_ids(layer, run, targets, kernels::kIgnore, classes);
+  if (run.device.is_cpu()) internal::check_ids(layer, targets, kernels::kIgnore, classes);
 }
 
 /// Describes contiguous rows of logits; there may be no columns.
@@ -152,13 +152,17 @@ void LmHead::divided_losses(const Run& run, const TensorPlace& projection, const
   run.k().cross_entropy_finish(run.queue(), o);
 }
 
+void LmHead::check_targets(const Spec&, const TensorView& targets) const {
+  internal::check_ids(*this, targets, kernels::kIgnore, config_.vocabulary);
+}
+
 void LmHead::forward(const Run& run, const Tensors& w, TensorView x, TensorView y, TensorView saved,
                      TensorView temporary) const {
   Carve carve(saved);
   const Saved s(carve, *this, x.spec(), run.layout);
   const TensorPlace& projection = w.place(projection_.weight());
   const TensorView logits = s.logits_of(projection);
-  check_targets(*this, run, y.count(), config_.vocabulary);
+  require_targets(*this, run, y.count(), config_.vocabulary);
   norm_rows(run, w, x, s.normed, s.statistics);
   projection_.forward(run, w, s.normed, rows_of(logits));
   if (run.layout.tp == 1)
@@ -237,10 +241,14 @@ Need SoftmaxLoss::need(const Spec& in, const Layout& layout) const {
   return {.out = {gradient_type(in.type), {in.shape[0]}}, .saved = saved.bytes()};
 }
 
+void SoftmaxLoss::check_targets(const Spec& in, const TensorView& targets) const {
+  internal::check_ids(*this, targets, kernels::kIgnore, in.shape[in.shape.rank() - 1]);
+}
+
 void SoftmaxLoss::forward(const Run& run, const Tensors&, TensorView x, TensorView y,
                           TensorView saved, TensorView) const {
   const TensorView logits = Carve(saved).take(x.type, x.shape);
-  check_targets(*this, run, logits.rows(), logits.columns());
+  require_targets(*this, run, logits.rows(), logits.columns());
   internal::copy(run, x, logits);
   run.k().cross_entropy(run.queue(), describe(run, logits, y));
 }

@@ -51,6 +51,7 @@ class TROUPE_API LmHead final : public Layer {
   double flops(const Spec& in) const override;
   PassExchanges exchanges(const Spec& in, const Layout& layout) const override;
   bool is_loss() const noexcept override { return true; }
+  void check_targets(const Spec& in, const TensorView& targets) const override;
   /// Returns the need of predict(): logits [batch, time, vocabulary], on every rank.
   Need prediction_need(const Spec& in, const Layout& layout) const override;
   void predict(const Run& run, const Tensors& w, TensorView x, TensorView y,
@@ -88,6 +89,7 @@ class TROUPE_API SoftmaxLoss final : public Layer {
                        TensorView saved, TensorView carry, TensorView temporary) const override;
   double flops(const Spec& in) const override;
   bool is_loss() const noexcept override { return true; }
+  void check_targets(const Spec& in, const TensorView& targets) const override;
 };
 
 }  // namespace troupe::train::layers

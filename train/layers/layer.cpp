@@ -115,6 +115,10 @@ void stage_normal(const Run& run, const TensorView& to, const Piece& piece, std:
 
 Layer::~Layer() = default;
 
+void Layer::check_input(const TensorView&) const {}
+
+void Layer::check_targets(const Spec&, const TensorView&) const {}
+
 Need Layer::prediction_need(const Spec& in, const Layout&) const {
   return {.out = in};
 }

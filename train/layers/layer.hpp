@@ -122,6 +122,11 @@ class TROUPE_API Layer {
   /// input.
   virtual Need need(const Spec& in, const Layout& layout) const = 0;
 
+  /// Throws InvalidArgument for values that the layer cannot take, such as ids outside of its
+  /// vocabulary. The engine gives a model's first layer its inputs, on the host, before a step or
+  /// a prediction begins on any rank. By default every value is good.
+  virtual void check_input(const TensorView& values) const;
+
   /// Writes y and `saved`. All views are as need() says; `saved`, `carry` and `temporary` are
   /// bytes, 256-byte aligned.
   virtual void forward(const Run& run, const Tensors& w, TensorView x, TensorView y,
@@ -144,6 +149,8 @@ class TROUPE_API Layer {
   virtual bool is_loss() const noexcept { return false; }
   /// Losses only: returns the type of the targets.
   virtual DType target_type() const noexcept { return DType::i32; }
+  /// Losses only: like check_input(), for the targets of an input `in`.
+  virtual void check_targets(const Spec& in, const TensorView& targets) const;
   /// Returns whether its saved memory is kept even under full recompute, as in embeddings and
   /// heads.
   virtual bool keeps_saved() const noexcept { return is_loss(); }

@@ -1,4 +1,5 @@
 // Tests what the engine refuses, in one sentence that says what to change, and what stops it.
+#include "tests/train/engine/failing_layer.hpp"
 #include "tests/train/engine/ranks.hpp"
 
 #include <cmath>
@@ -154,6 +155,33 @@ TEST(Steps, RefusedByOneRankChangeNothingOnAnyRankAndAllGoOn) {
   });
 }
 
+// The bad id is in the first and in the last place, of one rank, of inputs and of targets.
+TEST(Steps, WithAnIdOutsideOfTheVocabularyAreRefusedOnAllRanksAndAllGoOn) {
+  for (const Layout& layout :
+       {Layout{.dp = 2, .zero = 1}, Layout{.dp = 2, .zero = 3}, Layout{.tp = 2}, Layout{.pp = 2}})
+    on_mesh(mesh_of(layout), Wire::local, [&](RankContext& context) {
+      Learner learner(context, layout);
+      Rows rows = rows_of(kRefusedShape, 0, 0, 2);
+      const std::uint64_t before = learner.engine.weights_hash();
+      for (const std::int32_t id : {1000, 61, -2})
+        for (const bool in_targets : {false, true}) {
+          Rows odd = rows;
+          std::vector<std::int32_t>& ids = in_targets ? odd.targets : odd.inputs;
+          (id == 61 ? ids.back() : ids.front()) = id;
+          const bool alone = layout.dp == 2 && context.mesh.dp_rank == 0;
+          const MicroBatch micro = (alone ? rows : odd).micro();
+          const std::span<const MicroBatch> micros(&micro, 1);
+          for (const std::string& message : {message_of([&] { learner.engine.step(micros); }),
+                                             message_of([&] { learner.engine.evaluate(micros); })})
+            EXPECT_TRUE(says(message, "id " + std::to_string(id) + " at place") ||
+                        says(message, "refused its inputs"))
+                << message;
+        }
+      EXPECT_EQ(learner.engine.weights_hash(), before);
+      EXPECT_EQ(learner.step(rows).step, 1);
+    });
+}
+
 TEST(Steps, WithoutAnySampleOrTargetAreRefusedOnAllRanks) {
   on_ranks(2, Wire::local, [](RankContext& context) {
     Learner learner(context, {.dp = 2, .zero = 1});
@@ -266,20 +294,30 @@ TEST(Predictions, OfABadPromptAreRefusedAndTheEngineGoesOn) {
     });
 }
 
-// A rank finds a token outside of the vocabulary in the middle of a step. All ranks stop.
+// A layer of one rank throws in the middle of a step. All ranks stop.
 TEST(Engines, StopOnAnErrorInTheMiddleOfAStepOfAnyRank) {
   on_ranks(2, Wire::local, [](RankContext& context) {
-    Learner learner(context, {.dp = 2, .zero = 1});
+    bool fails = false;
+    Engine engine(failing_gpt(kRefusedShape, fails), {.dp = 2, .zero = 1}, context.mesh,
+                  context.device, {});
+    engine.initialize(1);
     Rows rows = rows_of(kRefusedShape, 0, 0, 2);
-    learner.step(rows);
-    if (context.mesh.dp_rank == 1) rows.inputs[5] = 1000;
-    const std::string first = message_of([&] { learner.step(rows); });
-    EXPECT_TRUE(says(first, "1000")) << first;  // rank 0 gets it too
-    rows.inputs[5] = 0;
-    const std::string later = message_of([&] { learner.step(rows); });
+    const MicroBatch micro = rows.micro();
+    const auto step = [&] { engine.step(std::span(&micro, 1)); };
+    step();
+    fails = context.mesh.dp_rank == 1;
+    std::string first = "none";
+    try {
+      step();
+    } catch (const std::exception& e) {
+      first = e.what();
+    }
+    EXPECT_TRUE(says(first, "the layer failed")) << first;  // rank 0 gets it too
+    fails = false;
+    const std::string later = message_of(step);
     EXPECT_TRUE(says(later, "this engine stopped in step() after step 1")) << later;
     EXPECT_TRUE(says(later, "make a new engine")) << later;
-    EXPECT_TRUE(says(message_of([&] { learner.engine.snapshot(); }), "stopped"));
+    EXPECT_TRUE(says(message_of([&] { engine.snapshot(); }), "stopped"));
   });
 }
 

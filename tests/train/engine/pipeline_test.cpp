@@ -1,5 +1,6 @@
 // Tests pipelines against the plain run of the same micro-batches: the same bits of weights,
 // moments, losses and norms. The clip and dropout are active, and products use the built-in GEMM.
+#include "tests/train/engine/failing_layer.hpp"
 #include "tests/train/engine/ranks.hpp"
 #include "troupe/train/engine/internal/slots.hpp"
 #include "troupe/train/engine/model_plan.hpp"
@@ -386,31 +387,27 @@ TEST_F(Pipelines, WhoseMiddleStagesShareATensorAreRefused) {
   }
 }
 
-/// `spoil` makes one stage fail. Expects that the step ends on every rank, with the stage on
-/// which the failure began.
-void expect_end(const std::function<void(Rows&)>& spoil, int failing) {
-  const Experiment e = experiment(4, {.pp = 4, .micro = 4});
-  on_mesh({.pp = 4}, Wire::local, [&](RankContext& context) {
-    Engine engine(gpt(e.shape), e.layout, context.mesh, context.device, {});
-    engine.initialize(1);
-    std::vector<Rows> parts = share_of(e.shape, 0, e.batch, 0, 1, 4);
-    spoil(parts[2]);
-    try {
-      engine.step(micros_of(parts));
-      ADD_FAILURE() << "the step went on";
-    } catch (const InvalidArgument&) {
-      EXPECT_EQ(context.mesh.pp_rank, failing);
-    } catch (const Cancelled& error) {
-      EXPECT_NE(context.mesh.pp_rank, failing);
-      expect_says(error.message(), "rank " + std::to_string(failing) + " stopped in step()");
-    }
-    EXPECT_THROW(engine.weights_hash(), Unavailable);
-  });
-}
-
+// A step ends on every rank, with the stage on which the failure began.
 TEST_F(Pipelines, EndOnAllRanksWhereTheFirstOrTheLastStageFails) {
-  expect_end([](Rows& rows) { rows.inputs[0] = 1000; }, 0);
-  expect_end([](Rows& rows) { rows.targets[0] = 1000; }, 3);
+  const Experiment e = experiment(4, {.pp = 4, .micro = 4});
+  for (const int failing : {0, 3})
+    on_mesh({.pp = 4}, Wire::local, [&](RankContext& context) {
+      const bool fails = context.mesh.pp_rank == failing;
+      Engine engine(failing_gpt(e.shape, fails), e.layout, context.mesh, context.device, {});
+      engine.initialize(1);
+      std::vector<Rows> parts = share_of(e.shape, 0, e.batch, 0, 1, 4);
+      try {
+        engine.step(micros_of(parts));
+        ADD_FAILURE() << "the step went on";
+      } catch (const Cancelled& error) {
+        EXPECT_FALSE(fails);
+        expect_says(error.message(), "rank " + std::to_string(failing) + " stopped in step()");
+      } catch (const std::exception& error) {
+        EXPECT_TRUE(fails);
+        expect_says(error.what(), "the layer failed");
+      }
+      EXPECT_THROW(engine.weights_hash(), Unavailable);
+    });
 }
 
 TEST_F(Pipelines, ReduceUnitsWhileBackwardRuns) {

@@ -63,11 +63,9 @@ inline void add(const Run& run, const TensorView& a, const TensorView& b, const 
               {.type = run.type, .n = out.count(), .a = a.data, .b = b.data, .out = out.data});
 }
 
-/// Throws for the first id outside [least, end). Does nothing on a device, whose memory it cannot
-/// read.
-inline void check_ids(const Layer& layer, const Run& run, const TensorView& ids, std::int32_t least,
+/// Throws for the first id outside [least, end). The ids lie on the host.
+inline void check_ids(const Layer& layer, const TensorView& ids, std::int32_t least,
                       std::int64_t end) {
-  if (!run.device.is_cpu()) return;
   for (std::int64_t i = 0; i < ids.count(); ++i) {
     const std::int32_t id = ids.as<const std::int32_t>()[i];
     if (id < least || id >= end)
