@@ -146,8 +146,8 @@ struct Outcome {
   }
 };
 
-/// The rate of this machine's products, of which a run is said to use a share. Another load may slow
-/// the products that are measured, so a run that is faster raises the peak.
+/// The rate of this machine's products, of which a run is said to use a share. Another load may
+/// slow the products that are measured, so a run that is faster raises the peak.
 class Peak {
  public:
   explicit Peak(double measured) : flops_(measured) {}

@@ -91,8 +91,9 @@ class TROUPE_API Engine {
   ///  - OutOfMemory when this rank has no room for the activations, and InvalidArgument on the
   ///    others.
   ///
-  /// Any other exception (a missing rank, a layer that throws) stops the engine. It aborts the group, so that no rank waits, and every later call throws Unavailable with the
-  /// reason. Make a new engine over a new mesh then, and restore a snapshot.
+  /// Any other exception (a missing rank, a layer that throws) stops the engine. It aborts the
+  /// group, so that no rank waits, and every later call throws Unavailable with the reason. Make a
+  /// new engine over a new mesh then, and restore a snapshot.
   StepResult step(std::span<const MicroBatch> micros, const StepOptions& options = {});
   /// Returns the mean loss over the batches of all ranks, without dropout; changes nothing. Ranks
   /// may have different numbers of batches. Throws like step().

@@ -139,7 +139,8 @@ std::uint64_t hash_of(const SnapshotView& snapshot) {
 
 using ByName = std::map<std::string_view, const TensorOf<BlobView>*>;
 
-/// Returns this rank's shard of the unit, with the tensors of this kind; zeros if `tensors` is null.
+/// Returns this rank's shard of the unit, with the tensors of this kind, or zeros if there are
+/// none.
 std::vector<float> slab_of(const internal::Parts& parts, int number, const Kind& kind,
                            const ByName* tensors) {
   const UnitPlace& unit = parts.index.units()[static_cast<std::size_t>(number)];

@@ -1,5 +1,5 @@
-// Tests that ranks which make different calls of an engine learn which ones, at once, for every pair
-// of calls.
+// Tests that ranks which make different calls of an engine learn which ones, at once, for every
+// pair of calls.
 #include "tests/leeway.hpp"
 #include "tests/train/engine/ranks.hpp"
 
