@@ -211,7 +211,8 @@ void Node::on_zygote(Job& job) {
       case os::ZygoteEvent::Kind::exited:
         if (Process* worker = find(index); worker && starting_.count(index) != 0)
           drain_socket(*worker);  // its Shutdown may say which limit kept it from starting
-        worker_gone(index, os::describe_status(event.status));
+        worker_gone(index, os::describe_status(event.status) + ", process " +
+                               std::to_string(event.pid) + " of " + options_.name);
         break;
       case os::ZygoteEvent::Kind::failed:
         if (Process* worker = find(index); worker && is_limit(event.status)) {

@@ -123,7 +123,7 @@ TEST_F(Clusters, StatusSaysWhyAnActorDoesNotLive) {
   const json cluster = start({"--nodes", "2", "--cpus", "1"});
   Child program({paths::command(), "run", paths::cli_program(), "crash"});
   ASSERT_TRUE(says(program.read_until("spawned\n"), "spawned\n"));
-  const std::string why = "life, which ended in its constructor with: exited with code 3; next";
+  const std::string why = "life, which ended in its constructor with: exited with code 3, process ";
   EXPECT_TRUE(eventually([&] { return says(troupe_command({"status"}).out, why); }));
   EXPECT_TRUE(eventually([&] { return says(ask({"list", "actors"})[0]["why"], why); }));
   program.close_input();
