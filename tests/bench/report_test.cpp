@@ -66,10 +66,9 @@ TEST(Report, SoAreRoundsThatAgree) {
   EXPECT_TRUE(judge(series).noisy);
 }
 
-std::vector<Judged> rows(int calm_ones, int noisy_ones) {
-  std::vector<Judged> all(static_cast<std::size_t>(calm_ones), judge(calm()));
-  all.resize(all.size() + static_cast<std::size_t>(noisy_ones), all.front());
-  for (int i = 0; i < noisy_ones; ++i) all[static_cast<std::size_t>(calm_ones + i)].noisy = true;
+std::vector<Judged> rows(std::size_t calm_ones, std::size_t noisy_ones) {
+  std::vector<Judged> all(calm_ones + noisy_ones, judge(calm()));
+  for (std::size_t i = calm_ones; i < all.size(); ++i) all[i].noisy = true;
   return all;
 }
 

@@ -110,7 +110,7 @@ struct Proxy::Impl {
     const sockaddr_in address = loopback(port_of(hole));
     for (int i = 0; i < 3; ++i) {
       fill.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-      (void)::connect(fill.back(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+      (void)!::connect(fill.back(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
     }
   }
 

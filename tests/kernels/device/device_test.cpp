@@ -81,7 +81,7 @@ TEST(CpuDevice, TableHasEveryFunction) {
   const Kernels& k = cpu_device().kernels();
   constexpr std::size_t functions = sizeof(Kernels) / sizeof(void*);
   void* entry[functions];
-  std::memcpy(entry, &k, sizeof entry);
+  std::memcpy(static_cast<void*>(entry), &k, sizeof entry);
   for (std::size_t i = 0; i < functions; ++i) EXPECT_NE(entry[i], nullptr) << i;
 }
 
