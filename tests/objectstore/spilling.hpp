@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 class SpillingNode final : public Spiller::Out {
  public:
   explicit SpillingNode(SpillOptions disk = {}, SpillerOptions options = patient(),
-                        HostOptions host = small())
+                        const HostOptions& host = small())
       : node(host) {
     std::string name = (std::filesystem::temp_directory_path() / "troupe-spiller-XXXXXX").string();
     EXPECT_NE(mkdtemp(name.data()), nullptr);

@@ -46,7 +46,7 @@ class Join : public testing::Test {
            "\"launched\": 1}";
   }
   template <class E>
-  std::string refusal(troupe::SessionOptions options) const {
+  std::string refusal(const troupe::SessionOptions& options) const {
     try {
       troupe::Session session(options);
       ADD_FAILURE() << "no error";
@@ -89,9 +89,7 @@ TEST_F(Join, AFileOfAnotherUserIsRefused) {
 }
 
 TEST_F(Join, AMalformedFileIsRefused) {
-  for (const char* text : {"", "[]", "{}", "{\"format\": 1}",
-                           "\x7f"
-                           "ELF"}) {
+  for (const char* text : {"", "[]", "{}", "{\"format\": 1}", "\177ELF"}) {
     write(text);
     EXPECT_TRUE(says(refusal<troupe::InvalidArgument>(), path())) << text;
   }

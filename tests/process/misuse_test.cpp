@@ -57,7 +57,7 @@ TEST(Misuse, OfAnEmptyRefIsTold) {
   Context ctx = session.context();
   Ref<Numbers> ref = ctx.put(numbers(1, 64));
   const Ref<Numbers> kept = std::move(ref);
-  const Ref<Numbers>& moved = ref;
+  const Ref<Numbers>& moved = ref;  // NOLINT(bugprone-use-after-move): its use is the test
   const auto told = [](auto wrong) { expect_told(Code::invalid_argument, "empty", wrong); };
   told([&] { (void)ctx.get(moved); });
   told([&] { (void)ctx.try_get(Ref<int>{}).value(); });

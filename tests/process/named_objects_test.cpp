@@ -27,12 +27,12 @@ using State = ObjectLocation::State;
 
 constexpr auto kBound = 20s;  // the limit of each wait; a test that reaches it fails
 
-int name_it(Context& ctx, std::string name, int replicas) {
+int name_it(Context& ctx, const std::string& name, int replicas) {
   ctx.detach(ctx.put(numbers(1, kMiB), {.replicas = replicas}), name);
   return 1;
 }
 /// Finds the object by its name, so that its node receives no other request.
-std::size_t found_sum(Context& ctx, std::string name) {
+std::size_t found_sum(Context& ctx, const std::string& name) {
   return sum(ctx.get(ctx.find_object<Numbers>(name).value(), kBound));
 }
 Ref<Numbers> put_safely(Context& ctx, int replicas) {

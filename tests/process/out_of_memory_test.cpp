@@ -59,7 +59,7 @@ TEST(OutOfMemory, WhoTakesMoreThanItAskedForEndsAndTheOthersAreRight) {
       (void)ctx.get(big, kBound);
       ADD_FAILURE() << "it was not ended";
     } catch (const troupe::OutOfMemory& error) {
-      const std::string why = error.message();
+      const std::string& why = error.message();
       EXPECT_NE(why.find("of the node's limit"), std::string::npos) << why;
       EXPECT_NE(why.find("more than the 128 MiB that it had asked for"), std::string::npos) << why;
     }

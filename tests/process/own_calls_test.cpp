@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace own_calls_test {
@@ -27,12 +28,12 @@ struct Walker {
 
   void know(Actor<Walker> handle) { me = handle; }
   void forget() { me = {}; }
-  void note(std::string what) { seen.push_back(what); }
+  void note(const std::string& what) { seen.push_back(what); }
   std::vector<std::string> all() const { return seen; }
   int value() const { return total; }
   int add(int k) { return total += k; }
   void fail() { throw std::runtime_error("on purpose"); }
-  void keep(std::vector<double> v) { large = v; }
+  void keep(std::vector<double> v) { large = std::move(v); }
   double sum() const {
     double s = 0;
     for (const double x : large) s += x;

@@ -134,7 +134,7 @@ TEST_F(SharedSpill, WhatIsInsideAValueThatNobodyHadOpenedSurvivesToo) {
   EXPECT_EQ(ctx.get(basket.small, kBound), 42);
 }
 
-int name_inside(Context& ctx, std::string name) {
+int name_inside(Context& ctx, const std::string& name) {
   ctx.detach(ctx.put(fill_inside(ctx)), name);
   return 1;
 }
