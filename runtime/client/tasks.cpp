@@ -48,7 +48,7 @@ Error poisoned(const Error& last) {
 
 /// The error with the name of the task that the process ran.
 Error in_task(const Error& error, const Task& task) {
-  if (!error.where().function.empty()) return error;
+  if (!error.where().function.empty() || name_of(task).empty()) return error;
   ErrorInfo info = error.info();
   info.origin.function = place_of(task.call, task.request.get());
   return Error(std::move(info));

@@ -1,6 +1,7 @@
 // The main of each group's executable. It runs the program that its first argument names.
 #include "tests/programs/program.hpp"
 
+#include <algorithm>
 #include <clocale>
 #include <cstdio>
 #include <cstdlib>
@@ -97,7 +98,7 @@ int main_of(int argc, char** argv) {
     std::fprintf(stderr, "usage: %s --list | PROGRAM [--troupe-...]\n", argv[0]);
     return 2;
   }
-  std::memmove(argv + 1, argv + 2, static_cast<std::size_t>(argc - 1) * sizeof *argv);
+  std::copy(argv + 2, argv + argc + 1, argv + 1);
   --argc;
   honour_locale();
   Remembering remembering(*std::cout.rdbuf());
