@@ -46,14 +46,6 @@ Error poisoned(const Error& last) {
   return Error(std::move(info));
 }
 
-/// The error with the name of the task that the process ran.
-Error in_task(const Error& error, const Task& task) {
-  if (!error.where().function.empty() || name_of(task).empty()) return error;
-  ErrorInfo info = error.info();
-  info.origin.function = place_of(task.call, task.request.get());
-  return Error(std::move(info));
-}
-
 }  // namespace
 
 std::string place_of(const detail::Call& call, const detail::Request* request) {
@@ -358,7 +350,7 @@ void TaskManager::worker_died(ProcessIndex worker, std::uint64_t started, const 
     } else if (!ran) {
       requeue(pool, task);
     } else if (alone && task.killed >= kPoison) {
-      out_.fail(task, poisoned(in_task(reason, task)));
+      out_.fail(task, poisoned(reason));
       forget(task);
     } else if (task.retries_left != 0) {
       if (task.retries_left > 0) --task.retries_left;
@@ -366,7 +358,7 @@ void TaskManager::worker_died(ProcessIndex worker, std::uint64_t started, const 
       task.may_have_run = true;
       requeue(pool, task);
     } else {
-      out_.fail(task, in_task(reason, task));
+      out_.fail(task, reason);
       forget(task);
     }
   }
