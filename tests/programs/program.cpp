@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <clocale>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -38,9 +39,10 @@ std::string spelled(std::string_view text) {
 int list() {
   for (const Program* program : all()) {
     const Right& right = program->right();
-    std::printf("%s\t%g\t%d\t%d\t%d\t%d\t%s\t%s\n", program->name(), right.seconds, right.exit_code,
-                right.nodes, right.everywhere ? 1 : 0, right.plain_only ? 1 : 0,
-                spelled(right.says).c_str(), spelled(right.expect).c_str());
+    std::printf("%s\t%g\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", program->name(), right.seconds,
+                right.exit_code, right.nodes, right.everywhere ? 1 : 0, right.plain_only ? 1 : 0,
+                std::string(right.except).c_str(), spelled(right.says).c_str(),
+                spelled(right.expect).c_str());
   }
   return std::fflush(stdout) == 0 ? 0 : 1;
 }
@@ -89,6 +91,15 @@ void honour_locale() {
   if (*name != '\0') std::setlocale(LC_ALL, name);  // global() of a nameless locale leaves C's
 }
 
+/// Handles the signals that a batch system sends to all processes of a job.
+void handle_signals() {
+  if (std::getenv("PROGRAMS_SIGNALS") == nullptr) return;
+  struct sigaction action{};
+  action.sa_handler = [](int) {};
+  action.sa_flags = SA_RESTART;
+  for (const int number : {SIGTERM, SIGHUP, SIGUSR1}) ::sigaction(number, &action, nullptr);
+}
+
 int main_of(int argc, char** argv) {
   if (argc > 1 && std::strcmp(argv[1], "--list") == 0) return list();
   const Program* wanted = nullptr;
@@ -101,6 +112,7 @@ int main_of(int argc, char** argv) {
   std::copy(argv + 2, argv + argc + 1, argv + 1);
   --argc;
   honour_locale();
+  handle_signals();
   Remembering remembering(*std::cout.rdbuf());
   std::streambuf* before = std::cout.rdbuf(&remembering);
   const int code = wanted->run(argc, argv);

@@ -28,6 +28,7 @@ struct Right {
   std::string_view says = {};    ///< part of its standard error; empty: not compared
   int nodes = 0;                 ///< 1 or 3: runs on that many only; 0: on one and on three
   bool everywhere = false;       ///< CI runs it in every surrounding
+  std::string_view except = {};  ///< a surrounding in which its own acts cannot work
   bool plain_only = false;       ///< makes its own surroundings, so it runs in no other
 };
 

@@ -70,6 +70,7 @@ class Script {
            const Surrounding* surrounding) const {
     if (facts.nodes != 0 && facts.nodes != nodes) return;
     if (facts.plain_only && surrounding != nullptr) return;
+    if (surrounding != nullptr && facts.except == surrounding->name) return;
     std::string arguments = executable + "]=] " + facts.name + (nodes > 1 ? " nodes3" : "");
     if (surrounding != nullptr) arguments += std::string(" ") + surrounding->name;
     const bool stopped = surrounding != nullptr && surrounding->stopped;

@@ -197,6 +197,7 @@ class Running {
   std::string wait() {
     if (child_ < 0) return "it could not be started";
     bool to_stop = job_->surrounding != nullptr && job_->surrounding->stopped;
+    bool to_signal = job_->surrounding != nullptr && job_->surrounding->signalled;
     for (;;) {
       take();
       const pid_t ended = ::waitpid(child_, &status_, WNOHANG);
@@ -206,10 +207,15 @@ class Running {
         to_stop = false;
         stand_still();
       }
+      if (to_signal && !output.empty()) {
+        to_signal = false;
+        for (const int number : {SIGTERM, SIGHUP, SIGUSR1}) ::kill(-child_, number);
+      }
       if (ran.count() > bound_)
         return "it did not end within its bound; its processes:\n" + described(descendants());
       std::this_thread::sleep_for(milliseconds(2));
     }
+    if (to_signal) return "it wrote no line, so it got no signals";
     if (to_stop) return "it ended before it could be stopped: let it write a line sooner";
     return {};
   }
@@ -233,7 +239,8 @@ class Running {
     ::dup2(out_.write, STDOUT_FILENO);
     ::dup2(err_.write, STDERR_FILENO);
     if (::chdir(setting.folder.c_str()) != 0) _exit(125);
-    for (const char* name : {"TROUPE_ADDRESS", "PROGRAMS_LOCALE", "PROGRAMS_OUTPUT"})
+    for (const char* name :
+         {"TROUPE_ADDRESS", "PROGRAMS_LOCALE", "PROGRAMS_OUTPUT", "PROGRAMS_SIGNALS"})
       ::unsetenv(name);
     if (job_->surrounding != nullptr) {
       if (job_->surrounding->no_output)
@@ -316,6 +323,7 @@ std::vector<Facts> programs_of(const std::string& executable) {
     Facts facts;
     std::getline(fields, facts.name, '\t');
     for (std::string& one : number) std::getline(fields, one, '\t');
+    std::getline(fields, facts.except, '\t');
     std::getline(fields, facts.says, '\t');
     std::getline(fields, facts.expect, '\t');
     facts.seconds = std::strtod(number[0].c_str(), nullptr);

@@ -17,6 +17,7 @@ struct Facts {
   int nodes = 0;
   bool everywhere = false;
   bool plain_only = false;
+  std::string except;
   std::string says;
   std::string expect;
 };

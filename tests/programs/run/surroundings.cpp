@@ -215,6 +215,9 @@ const std::vector<Surrounding> kSurroundings = {
            CPU_SET(cpu, &set);
            if (::sched_setaffinity(0, sizeof set, &set) != 0) give_up("sched_setaffinity");
          }},
+    {.name = "group_signals",
+     .enter = [](const Setting&) { ::setenv("PROGRAMS_SIGNALS", "1", 1); },
+     .signalled = true},
     {.name = "stopped", .enter = [](const Setting&) {}, .stopped = true},
 };
 

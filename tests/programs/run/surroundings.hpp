@@ -25,6 +25,7 @@ struct Surrounding {
   std::string (*missing)(Setting& setting) = nullptr;
   bool no_output = false;    ///< standard output is closed
   bool stopped = false;      ///< all processes are stopped for a while, then continued
+  bool signalled = false;    ///< its process group gets signals, which the program handles
   bool full_stderr = false;  ///< standard error is a full pipe that nobody reads
   bool may_refuse = false;   ///< code 1 with an error that gives a reason is right, too
 };
