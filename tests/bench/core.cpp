@@ -307,6 +307,23 @@ Reading queued_bytes(Scene& s) {
   return {queued(s).bytes_each};
 }
 
+/// Microseconds of a task when each of n waiting tasks has a demand of its own.
+double waiting_classes(Scene& s, int n) {
+  std::vector<Ref<int>> refs;
+  refs.reserve(static_cast<std::size_t>(n));
+  const Stopwatch watch;
+  for (int i = 0; i < n; ++i) refs.push_back(s.ctx.with({.cpus = 0.5 + 1e-4 * i}).submit<echo>(i));
+  for (int i = 0; i < n; ++i)
+    expect(s.ctx.get(refs[static_cast<std::size_t>(i)], kBound) == i, "a result");
+  return 1e6 * watch.seconds() / n;
+}
+Reading waiting_classes_700(Scene& s) {
+  return {waiting_classes(s, s.count(700, 70))};
+}
+Reading waiting_classes_4000(Scene& s) {
+  return {waiting_classes(s, s.count(4000, 100))};
+}
+
 /// Calls per second of n callers, each with its own actor. The callers share one CPU, and the
 /// actors the other.
 double callers(Scene& s, int n) {
@@ -450,6 +467,8 @@ const Case kCore[] = {
     {{"fork_join", "us", kNoFloor, at_most(kValue, 2.5), false}, fork_join},
     {{"queued_million", "tasks/s", kOneWay, at_least(kValue, 1e6), false}, queued_million},
     {{"queued_bytes", "B/task", kNoFloor, at_most(kValue, 500), false}, queued_bytes},
+    {{"waiting_classes_700", "us", kNoFloor, at_most(kValue, 300), false}, waiting_classes_700},
+    {{"waiting_classes_4000", "us", kNoFloor, at_most(kValue, 300), false}, waiting_classes_4000},
 };
 const Case kObjects[] = {
     {{"put_small", "ns", kNoFloor, at_most(kValue, 300), false}, put_small},
