@@ -5,6 +5,8 @@
 #include "tests/actors/contract.hpp"
 #include "tests/leeway.hpp"
 
+#include <future>
+
 namespace troupe::collective {
 namespace {
 
@@ -54,6 +56,26 @@ TEST_P(Calls, ThatWaitInDifferentGroupsAreNamed) {
                       const Call call(&c, c.rank() == 0 ? "checkpoint()" : "step()");
                       add(c.rank() == 0 ? *split : c);
                     });
+}
+
+TEST_P(Calls, ThatDifferAreNamedAlsoWhereTheFinderThenEndsTheWholeGroup) {
+  std::promise<void> ended;
+  const std::future<void> has_ended = ended.get_future();
+  expect_difference(2, "rank 0 called step() while rank 1 called snapshot()", [&](Communicator& c) {
+    const auto split = c.split(0, c.rank());
+    const Call call(&c, c.rank() == 0 ? "step()" : "snapshot()");
+    if (c.rank() == 0) {
+      EXPECT_EQ(has_ended.wait_for(10s), std::future_status::ready);
+      return add(c);
+    }
+    try {
+      add(*split);
+    } catch (...) {
+      c.abort("rank 1 stopped");
+      ended.set_value();
+      throw;
+    }
+  });
 }
 
 TEST_P(Calls, ThatWaitForAMessageAreNamed) {

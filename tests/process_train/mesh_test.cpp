@@ -72,6 +72,7 @@ void make(train::Worker& w, train::Engine& engine, const train::MicroBatch& micr
 }
 
 void differ(train::Worker& w, const Calls& calls) {
+  if (w.incarnation() > 0) throw std::runtime_error("the loop was restarted");
   troupe::kernels::Device device = troupe::kernels::cpu_device();
   train::Engine engine(
       train::models::gpt2(

@@ -128,11 +128,13 @@ void ArenaCommunicator::end_group(Code code, std::string_view verdict, std::uint
   std::uint64_t seen = fate().load(std::memory_order_acquire);
   if (ended_by(seen) >= 0) return;
   Verdict& mine = arena_->verdict(seats_.lane, self());
-  mine.code = static_cast<std::uint16_t>(code);
-  mine.ending = ending;
-  const std::size_t length = std::min(verdict.size(), sizeof mine.text - 1);
-  std::memcpy(mine.text, verdict.data(), length);
-  mine.text[length] = '\0';
+  if (!take_verdict(mine)) {
+    mine.code = static_cast<std::uint16_t>(code);
+    mine.ending = ending;
+    const std::size_t length = std::min(verdict.size(), sizeof mine.text - 1);
+    std::memcpy(mine.text, verdict.data(), length);
+    mine.text[length] = '\0';
+  }
   const auto name = static_cast<std::uint32_t>(self() + 1);
   do {
     if (ended_by(seen) >= 0) return;
@@ -150,17 +152,23 @@ void ArenaCommunicator::end_group(Code code, std::string_view verdict, std::uint
     }
 }
 
-void ArenaCommunicator::adopt(std::uint32_t unless_met) noexcept {
-  const std::uint64_t over = arena_->header().over.load(std::memory_order_acquire);
-  if (over == 0) return;
+bool ArenaCommunicator::take_verdict(Verdict& mine) const noexcept {
+  const std::uint64_t over = arena_->header().over.load(std::memory_order_seq_cst);
+  if (over == 0) return false;
   // Another process may have written a wrong word into shared memory: clamp the lane and the rank.
   const auto lane = std::min(static_cast<std::uint32_t>(over >> 32), arena_->lanes() - 1);
   const Verdict& said = arena_->verdict(lane, std::clamp(ended_by(over), 0, arena_->size() - 1));
-  char text[sizeof said.text];
   const std::size_t length = ::strnlen(said.text, sizeof said.text - 1);
-  std::memcpy(text, said.text, length);
-  const Ending ending = said.ending == Ending::calls ? Ending::calls : Ending::fault;
-  end_group(static_cast<Code>(said.code), {text, length}, unless_met, ending);
+  mine.code = said.code;
+  mine.ending = said.ending == Ending::calls ? Ending::calls : Ending::fault;
+  std::memmove(mine.text, said.text, length);
+  mine.text[length] = '\0';
+  return true;
+}
+
+void ArenaCommunicator::adopt(std::uint32_t unless_met) noexcept {
+  if (arena_->header().over.load(std::memory_order_acquire) != 0)
+    end_group(Code::cancelled, {}, unless_met);  // takes that group's error
 }
 
 void ArenaCommunicator::abort(std::string_view reason) noexcept {

@@ -124,10 +124,13 @@ class ArenaCommunicator final : public Communicator {
   bool process_is_dead(int other);
   std::string death_of(int other) const;
   bool shares_pids(const RankLine& line) const noexcept;
-  /// Ends the group and records the error for all ranks. Does nothing if a rank has ended it
-  /// before, or if all have met in phase `unless_met` (0: no such condition).
+  /// Ends the group and records the error for all ranks. When another group of the arena has ended,
+  /// that group's error counts instead. Does nothing if a rank has ended this one before, or if all
+  /// have met in phase `unless_met` (0: no such condition).
   void end_group(Code code, std::string_view verdict, std::uint32_t unless_met,
                  Ending ending = Ending::fault) noexcept;
+  /// Copies the error of another group of the arena that has ended. Returns whether there is one.
+  bool take_verdict(Verdict& mine) const noexcept;
   /// Ends this group if another group of the arena has ended, with that group's error.
   void adopt(std::uint32_t unless_met) noexcept;
   /// Ends the group and throws the error that ended it. Returns if all ranks have met in this phase
