@@ -128,7 +128,9 @@ void ArenaCommunicator::end_group(Code code, std::string_view verdict, std::uint
   std::uint64_t seen = fate().load(std::memory_order_acquire);
   if (ended_by(seen) >= 0) return;
   Verdict& mine = arena_->verdict(seats_.lane, self());
-  if (!take_verdict(mine)) {
+  // A rank that gave one group up, as an exception does, says more when it ends the next.
+  const bool says_more = ending == Ending::given_up && was_given_up();
+  if (says_more || !take_verdict(mine)) {
     mine.code = static_cast<std::uint16_t>(code);
     mine.ending = ending;
     const std::size_t length = std::min(verdict.size(), sizeof mine.text - 1);
