@@ -91,7 +91,7 @@ struct Host::Impl {
   const Extent* extent(ExtentId id) const noexcept;
   Extent* extent_of(std::uint32_t process, ExtentId id) noexcept;
   bool published(const Location& at) const noexcept;
-  Result<void> make_room(std::uint64_t bytes);
+  Result<void> make_room(std::uint64_t bytes, Limit limit);
   bool retire(std::uint32_t p, std::uint32_t s, Object& object);
   void finish(std::uint32_t p, std::uint32_t s);
   void look_again(std::uint32_t p, std::uint32_t s);
@@ -313,10 +313,10 @@ void Host::Impl::bury_if_empty(std::uint32_t p) {
 
 // Checks that the arena has room for `bytes` more, and drops prefaulted extents if they are in the
 // way.
-Result<void> Host::Impl::make_room(std::uint64_t bytes) {
+Result<void> Host::Impl::make_room(std::uint64_t bytes, Limit limit) {
   const std::uint64_t arena = options.arena.count;
   const std::uint64_t used = granted.load();
-  if (bytes <= arena && used <= arena - bytes) {
+  if (bytes <= arena && used <= (limit == Limit::arena ? arena - bytes : arena)) {
     if (used + bytes + pool->held() > arena) pool->shed();
     return {};
   }
@@ -335,6 +335,10 @@ Result<void> Host::Impl::make_room(std::uint64_t bytes) {
 }
 
 Result<ExtentGrant> Host::grant(std::uint32_t process, std::uint64_t bytes) {
+  return grant(process, bytes, Limit::arena);
+}
+
+Result<ExtentGrant> Host::grant(std::uint32_t process, std::uint64_t bytes, Limit limit) {
   Impl& impl = *impl_;
   if (!impl.present(process)) return bad("grant to a process that is not registered");
   const std::uint64_t usual = impl.options.extent.count;
@@ -346,7 +350,7 @@ Result<ExtentGrant> Host::grant(std::uint32_t process, std::uint64_t bytes) {
   bytes = std::max(usual, (bytes + kExtentGrain - 1) / kExtentGrain * kExtentGrain);
   std::optional<Fd> ready;
   if (bytes == usual) ready = impl.pool->take();
-  if (auto room = impl.make_room(bytes); !room) return room.error();
+  if (auto room = impl.make_room(bytes, limit); !room) return room.error();
   if (impl.free_extents.empty())
     return Error(Code::out_of_memory, "this node's object store has " +
                                           std::to_string(impl.options.layout.extents) +
@@ -589,11 +593,23 @@ Client& Host::local() noexcept {
 }
 
 Result<Allocation> Host::create_local(std::uint64_t bytes, bool touch) {
+  return create_local(bytes, touch, Limit::arena);
+}
+
+Result<Allocation> Host::lend_local(std::uint64_t bytes) {
+  return create_local(bytes, false, Limit::one_beyond);
+}
+
+bool Host::exceeds_arena() const noexcept {
+  return impl_->granted.load() > impl_->options.arena.count;
+}
+
+Result<Allocation> Host::create_local(std::uint64_t bytes, bool touch, Limit limit) {
   for (int tries = 0; tries < 2; ++tries) {
     auto created = impl_->local->create(bytes, touch);
     if (!created) return created.error();
     if (auto* made = std::get_if<Allocation>(&*created)) return std::move(*made);
-    auto extent = grant(0, std::get<ExtentRequest>(*created).bytes);
+    auto extent = grant(0, std::get<ExtentRequest>(*created).bytes, limit);
     if (!extent) return extent.error();
     const ExtentId id = extent->id;
     if (auto added = impl_->local->add_extent(*std::move(extent)); !added) {

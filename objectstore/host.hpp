@@ -131,6 +131,11 @@ class TROUPE_API Host {
   /// Returns memory for an object of the agent. Seal it with local().seal(), then adopt() it.
   /// `touch`: as for Client::create. Errors: as grant.
   Result<Allocation> create_local(std::uint64_t bytes, bool touch = true);
+  /// Like create_local(bytes, false), but may exceed the arena by the extent of one object. Error:
+  /// out_of_memory while extents exceed the arena already.
+  Result<Allocation> lend_local(std::uint64_t bytes);
+  /// Returns whether extents exceed the arena now.
+  bool exceeds_arena() const noexcept;
   /// Returns a view of any object of the node. Error: object_lost when it is not there.
   Result<Pinned> open_local(const Location& at);
   Client& local() noexcept;
@@ -140,6 +145,9 @@ class TROUPE_API Host {
  private:
   struct Impl;
   explicit Host(std::unique_ptr<Impl> impl) noexcept;
+  enum class Limit : std::uint8_t { arena, one_beyond };
+  Result<ExtentGrant> grant(std::uint32_t process, std::uint64_t bytes, Limit limit);
+  Result<Allocation> create_local(std::uint64_t bytes, bool touch, Limit limit);
   std::unique_ptr<Impl> impl_;
 };
 

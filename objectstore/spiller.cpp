@@ -41,10 +41,8 @@ Result<void> Spiller::free(const Location& name) {
   unlist(found->second);
   const Object object = std::move(found->second);
   objects_.erase(found);
-  if (object.state != State::memory) {
-    by_id_.erase(object.id);
-    files_->drop(object.id);
-  }
+  if (object.state != State::memory || object.lent) drop_copy(object);
+  lent_.erase(key(name));
   if (object.state == State::disk || object.state == State::coming) count_on_disk(object, false);
   for (const std::uint64_t ask : object.asks) out_.refused(ask, gone());
   std::erase_if(asks_, [&](const Ask& ask) { return ask.restores == key(name); });
@@ -147,6 +145,7 @@ void Spiller::read(const SpillDone& done, Time now) {
   object.bad = done.error.has_value();
   if (done.error) {
     object.state = State::disk;
+    object.lent = false;
     for (const std::uint64_t ask : asks) out_.refused(ask, *done.error);
     return;
   }
@@ -157,10 +156,13 @@ void Spiller::read(const SpillDone& done, Time now) {
   object.used = now;
   object.stays_until = now + options_.grace;
   count_on_disk(object, false);
-  list(object);
-  by_id_.erase(known);
-  files_->drop(done.id);
   ++restored_;
+  if (object.lent) {
+    lent_.insert(key(object.name));
+  } else {
+    list(object);
+    drop_copy(object);
+  }
   for (const std::uint64_t ask : asks) out_.located(ask, object.at);
 }
 
@@ -172,9 +174,10 @@ void Spiller::read(const SpillDone& done, Time now) {
 void Spiller::serve(Time now) {
   while (!asks_.empty()) {
     Ask& ask = asks_.front();
-    if (serve(ask) == Served::no_room) {
+    if (serve(ask, now) == Served::no_room) {
       if (!is_over(ask, now)) {
         make_room(ask.bytes, now);
+        lend(now);
         next_try_ = now + options_.retry;
         return;
       }
@@ -189,11 +192,11 @@ void Spiller::serve(Time now) {
 /// Tries to answer one ask. try_again() is the answer when the process got enough memory back in
 /// its own extents, or some and no write is under way that could give more. The second try follows
 /// when empty extents of the agent were freed.
-Spiller::Served Spiller::serve(Ask& ask) {
+Spiller::Served Spiller::serve(Ask& ask, Time now) {
   for (int tries = 0; tries < 2; ++tries) {
     std::optional<Error> error;
     if (ask.restores) {
-      const auto begun = restore(objects_.at(*ask.restores));
+      const auto begun = restore(objects_.at(*ask.restores), Limit::arena);
       if (begun) return Served::yes;
       error = begun.error();
     } else if (ask.got_back >= ask.bytes || (ask.got_back > 0 && writing_.empty())) {
@@ -213,6 +216,7 @@ Spiller::Served Spiller::serve(Ask& ask) {
       return Served::yes;
     }
     shortage_ = error;
+    take_back(ask.restores.has_value(), now);
     if (!trim_own()) break;
   }
   return Served::no_room;
@@ -220,15 +224,58 @@ Spiller::Served Spiller::serve(Ask& ask) {
 
 /// Begins to read an object back from disk. After an error there was no memory, and nothing has
 /// changed.
-Result<void> Spiller::restore(Object& object) {
+Result<void> Spiller::restore(Object& object, Limit limit) {
   // The disk's thread is the first to touch the memory, so this loop waits for no pages.
-  auto memory = host_.create_local(object.name.length, false);
+  const std::uint64_t bytes = object.name.length;
+  auto memory =
+      limit == Limit::one_beyond ? host_.lend_local(bytes) : host_.create_local(bytes, false);
   if (!memory) return memory.error();
   const std::span<std::byte> into = memory->bytes().first(object.name.length);
   reading_.emplace(object.id, *std::move(memory));
+  object.lent = host_.exceeds_arena();  // it may lie in the extent of another loan
   object.state = State::coming;
   files_->read(object.id, into);
   return {};
+}
+
+/// Begins to read objects as loans, where the disk refuses what would make room and no write is
+/// under way. Memory beyond the arena serves no other ask, so these asks may overtake others.
+void Spiller::lend(Time now) {
+  if (!disk_error_ || !writing_.empty()) return;
+  for (auto ask = asks_.begin(); ask != asks_.end();) {
+    if (!ask->restores) {
+      ++ask;
+      continue;
+    }
+    if (!restore(objects_.at(*ask->restores), Limit::one_beyond)) return;
+    ask = asks_.erase(ask);
+    progress_ = now;
+  }
+}
+
+/// Frees the memory of loans without a view. `gives_way`: a loan that has views gives up its copy
+/// on disk instead, and is an object like others.
+void Spiller::take_back(bool gives_way, Time now) {
+  std::erase_if(lent_, [&](const Key& name) {
+    Object& object = objects_.at(name);
+    const bool is_seen = host_.is_pinned(object.at);
+    if (now < object.stays_until || (is_seen && !gives_way)) return false;
+    object.lent = false;
+    if (is_seen) {
+      drop_copy(object);
+      list(object);
+      return true;
+    }
+    object.state = State::disk;
+    count_on_disk(object, true);
+    (void)host_.free(object.at);  // a view that began meanwhile stays valid
+    return true;
+  });
+}
+
+void Spiller::drop_copy(const Object& object) {
+  by_id_.erase(object.id);
+  files_->drop(object.id);
 }
 
 bool Spiller::is_over(const Ask& ask, Time now) const {

@@ -24,6 +24,11 @@
 /// any case. The error is out_of_memory, with the process that holds most and the bytes that could
 /// not be spilled, or out_of_disk when the disk had no room.
 ///
+/// Loans. Where the disk has no room for other objects, an object comes back as a loan: its memory
+/// may exceed the arena, and its copy on disk stays. So a full disk hides no object. The next ask
+/// takes the loan back once no view is left. A find() of another object turns a loan that has views
+/// into a usual object, and its place on disk takes another one.
+///
 /// Cost. Objects are kept by extent, and extents in the order of use. So an ask examines the
 /// objects that it moves and those that are pinned, not all objects.
 ///
@@ -127,7 +132,8 @@ class TROUPE_API Spiller {
   struct Object {
     Location name, at;
     State state = State::memory;
-    bool bad = false;  ///< it could not be read from the disk
+    bool bad = false;   ///< it could not be read from the disk
+    bool lent = false;  ///< its copy on disk stays while it is in memory
     SpillId id = 0;
     Time adopted{}, used{}, stays_until{};
     std::vector<std::uint64_t> asks;  ///< those that wait until it is restored
@@ -153,8 +159,12 @@ class TROUPE_API Spiller {
   void read(const SpillDone& done, Time now);
   void serve(Time now);
   enum class Served : std::uint8_t { yes, no_room };
-  Served serve(Ask& ask);
-  Result<void> restore(Object& object);
+  Served serve(Ask& ask, Time now);
+  enum class Limit : std::uint8_t { arena, one_beyond };
+  Result<void> restore(Object& object, Limit limit);
+  void lend(Time now);
+  void take_back(bool gives_way, Time now);
+  void drop_copy(const Object& object);
   bool is_over(const Ask& ask, Time now) const;
   void give_up(const Ask& ask);
   Error why_not(const Ask& ask) const;
@@ -177,6 +187,7 @@ class TROUPE_API Spiller {
   std::map<SpillId, Key> by_id_;
   std::map<SpillId, Pinned> writing_;
   std::map<SpillId, Allocation> reading_;
+  std::set<Key> lent_;  ///< those in memory
   std::deque<Ask> asks_;
   std::uint64_t writing_bytes_ = 0;
   std::optional<Error> disk_error_;  ///< why the last spill failed; none after a success

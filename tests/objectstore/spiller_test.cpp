@@ -5,6 +5,9 @@
 #include "spilling.hpp"
 
 #include <rapidcheck.h>
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <set>
 
 namespace troupe::objectstore {
@@ -112,12 +115,115 @@ TEST(Spiller, AFullDiskIsNamed) {
   EXPECT_EQ(last.error().code(), Code::out_of_disk);
   EXPECT_NE(last.error().message().find("holds most"), std::string::npos) << last.error().message();
   EXPECT_GE(names.size(), 8u);
-  for (unsigned i = 0; i < names.size(); ++i) {
-    if (world.spiller->is_spilled(names[i])) continue;
+  for (unsigned i = 0; i < names.size(); ++i)
     EXPECT_EQ(world.read(client, names[i]), text(512 << 10, i));
-  }
   for (const Location& name : names) world.spiller->free(name).value();
   EXPECT_TRUE(world.put_shared(client, text(512 << 10, 1)).ok()) << "it goes on after frees";
+}
+
+/// Puts objects until the disk is full, and returns the names of those that were accepted.
+std::vector<Location> fill(World& world, Client& client, const std::vector<unsigned>& sizes) {
+  std::vector<Location> names;
+  world.skip_after = 100;
+  for (;;) {
+    const auto i = static_cast<unsigned>(names.size());
+    const auto at = world.put_shared(client, text(sizes[i % sizes.size()], i));
+    if (at)
+      names.push_back(*at);
+    else if (at.error().code() != Code::out_of_memory)  // the disk was slow
+      break;
+  }
+  world.skip_after = 0;
+  return names;
+}
+
+TEST(Spiller, AFullDiskHidesNoObject) {
+  SpillOptions disk;
+  disk.quota = 3_MiB;
+  World world(disk);
+  Client& client = world.node.join();
+  const std::vector<unsigned> sizes{512 << 10, 700'000, 5'000, 300'000, 90'000};
+  const std::vector<Location> names = fill(world, client, sizes);
+  ASSERT_GE(world.spiller->stats().spilled, 4u);
+  const auto expected = [&](std::size_t i) {
+    return text(sizes[i % sizes.size()], static_cast<unsigned>(i));
+  };
+  for (std::size_t i = 0; i < names.size(); ++i)
+    EXPECT_EQ(world.read(client, names[i]), expected(i)) << i;
+  for (std::size_t i = names.size(); i-- > 0;)
+    EXPECT_EQ(world.read(client, names[i]), expected(i)) << i;
+  EXPECT_LE(world.node.host->stats().committed, (4u << 20) + 720'896) << "one extent beyond";
+  EXPECT_LE(world.spiller->stats().disk.bytes, 3u << 20);
+  for (const Location& name : names) world.spiller->free(name).value();
+  world.expect_all_back();
+}
+
+TEST(Spiller, AFullDiskLetsTwoOfItsObjectsBeOpenAtOnce) {
+  SpillOptions disk;
+  disk.quota = 2_MiB;
+  World world(disk);
+  Client& client = world.node.join();
+  const std::vector<Location> names = fill(world, client, {512 << 10});
+  std::vector<unsigned> there;
+  for (unsigned i = 0; i < names.size(); ++i)
+    if (world.spiller->is_spilled(names[i])) there.push_back(i);
+  ASSERT_GE(there.size(), 3u);
+  {
+    std::vector<Pinned> views;
+    for (const unsigned i : there) views.push_back(world.look(client, names[i]).value());
+    for (std::size_t k = 0; k < there.size(); ++k)
+      EXPECT_EQ(Node::text(views[k]), text(512 << 10, there[k]));
+    EXPECT_LE(world.node.host->stats().committed, (4u << 20) + (512 << 10));
+    EXPECT_LE(world.spiller->stats().disk.bytes, 2u << 20);
+  }
+  for (unsigned i = 0; i < names.size(); ++i)
+    EXPECT_EQ(world.read(client, names[i]), text(512 << 10, i)) << i;
+  for (const Location& name : names) world.spiller->free(name).value();
+  world.expect_all_back();
+}
+
+ssize_t has_room_for_two_mebibytes(int fd, const void* from, std::size_t size, off_t at) {
+  static std::atomic<std::int64_t> left{2 << 20};  // what is freed is room for other programs
+  if (left.fetch_sub(static_cast<std::int64_t>(size)) < static_cast<std::int64_t>(size)) {
+    errno = ENOSPC;
+    return -1;
+  }
+  return ::pwrite(fd, from, size, at);
+}
+
+TEST(Spiller, AFullFileSystemHidesNoObject) {
+  SpillOptions disk;
+  disk.pwrite = has_room_for_two_mebibytes;
+  World world(disk);
+  Client& client = world.node.join();
+  const std::vector<Location> names = fill(world, client, {512 << 10});
+  ASSERT_GE(world.spiller->stats().spilled, 2u);
+  for (int round = 0; round < 2; ++round)
+    for (unsigned i = 0; i < names.size(); ++i)
+      EXPECT_EQ(world.read(client, names[i]), text(512 << 10, i)) << i;
+  for (const Location& name : names) world.spiller->free(name).value();
+  world.expect_all_back();
+}
+
+TEST(Spiller, ALoanThatIsFreedGivesItsCopyAndItsMemoryBack) {
+  SpillOptions disk;
+  disk.quota = 1_MiB;
+  World world(disk);
+  Client& client = world.node.join();
+  std::vector<Location> names = fill(world, client, {512 << 10});
+  const auto spilled = std::find_if(names.begin(), names.end(), [&](const Location& name) {
+    return world.spiller->is_spilled(name);
+  });
+  ASSERT_NE(spilled, names.end());
+  {
+    const Pinned view = world.look(client, *spilled).value();
+    EXPECT_FALSE(world.spiller->is_spilled(*spilled));
+    world.spiller->free(*spilled).value();
+    names.erase(spilled);
+    EXPECT_EQ(view.bytes().size(), 512u << 10);
+  }
+  for (const Location& name : names) world.spiller->free(name).value();
+  world.expect_all_back();
 }
 
 TEST(Spiller, AnAskForWhatIsFreedMeanwhileEnds) {
