@@ -75,6 +75,10 @@ class LocalCluster::Supervisor {
   /// Makes the identities and starts the watching thread. started() waits for the outcome.
   Result<void> begin();
   const std::vector<std::string>& tokens() const noexcept { return tokens_; }
+  void wipe_tokens() noexcept {
+    for (std::string& token : tokens_) net::wipe(token.data(), token.size());
+    tokens_.clear();
+  }
   Result<void> started() { return started_.get_future().get(); }
   void stop();
 
@@ -127,7 +131,6 @@ class LocalCluster::Supervisor {
 
   LocalClusterOptions options_;
   Fd wake_;
-  Fd known_;  ///< memfd with control's store, when there is no data folder
   SignalMaskedThread thread_;
   std::promise<Result<void>> started_;
 
@@ -218,12 +221,10 @@ Result<void> LocalCluster::Supervisor::make_control() {
   control_config_.keys = std::move(*keys);
   control_config_.data_folder = options_.data_folder;
   if (options_.data_folder.empty()) {
-    known_ = make_fd(memfd_create("troupe-control", MFD_CLOEXEC));
-    if (!known_)
+    control_config_.store = make_fd(memfd_create("troupe-control", MFD_CLOEXEC));
+    if (!control_config_.store)
       return Error(Code::out_of_memory,
                    std::string("no memory for control's store: ") + std::strerror(errno));
-    control_config_.data_folder =
-        "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(known_.get());
   }
   control_config_.listen = !options_.control_listen.empty() ? options_.control_listen
                            : !options_.listen.empty()       ? options_.listen
@@ -557,6 +558,9 @@ pid_t LocalCluster::control_pid() const {
 }
 const std::vector<std::string>& LocalCluster::join_tokens() const noexcept {
   return supervisor_->tokens();
+}
+void LocalCluster::wipe_join_tokens() noexcept {
+  supervisor_->wipe_tokens();
 }
 std::vector<LocalNode> LocalCluster::nodes() const {
   return supervisor_->nodes();

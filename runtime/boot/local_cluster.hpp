@@ -90,8 +90,10 @@ class LocalCluster {
   os::ControlEndpoint control() const;
   /// The present process of control; 0 while it is restarted, and when it was not started here.
   pid_t control_pid() const;
-  /// As many tokens as were asked for. They are secret.
+  /// As many tokens as were asked for, until they are wiped. They are secret.
   const std::vector<std::string>& join_tokens() const noexcept;
+  /// Overwrites the tokens in this process's memory. They stay valid.
+  void wipe_join_tokens() noexcept;
   /// As many nodes as were asked for, in order of their names.
   std::vector<LocalNode> nodes() const;
 

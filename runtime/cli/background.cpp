@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -169,9 +170,18 @@ void end_launcher(const Target& target) {
                                 std::to_string(target.file.launcher));
 }
 
+std::string text_of(const Json& document, const UpRequest& request) {
+  std::string text =
+      up_text(text_in(document, "cluster").substr(0, 8), request.nodes, text_in(document, "file"));
+  for (const std::string& token : texts_in(document, "join_tokens"))
+    text += kTokenBefore + token + kTokenAfter;
+  return text;
+}
+
 }  // namespace
 
 Exit start(const UpRequest& wanted) {
+  prctl(PR_SET_DUMPABLE, 0);  // a join token passes through it
   UpRequest request = wanted;
   auto folder = os::make_cluster_folder();
   if (!folder) throw Failure{Exit::refused, folder.error()};
@@ -192,10 +202,7 @@ Exit start(const UpRequest& wanted) {
       std::printf("%s\n", document.dump(2).c_str());
     else
       std::printf("%s  end it                 troupe stop\n  its log                %s\n",
-                  up_text(text_in(document, "cluster").substr(0, 8), request.nodes,
-                          text_in(document, "file"), texts_in(document, "join_tokens"))
-                      .c_str(),
-                  request.log.c_str());
+                  text_of(document, request).c_str(), request.log.c_str());
     return Exit::ok;
   }
   ::kill(pid, SIGKILL);

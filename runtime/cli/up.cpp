@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <string_view>
 
 namespace troupe::cli {
 namespace {
@@ -49,6 +51,7 @@ double amount_in(const std::string& flag, const std::string& name, const std::st
 /// Reads a line of stdin: a join token that must not stand in an argument list.
 std::string line_of_stdin() {
   std::string line;
+  line.reserve(4096);  // so that growth leaves no copy of the secret
   for (char c = 0; line.size() < 4096 && read(STDIN_FILENO, &c, 1) == 1 && c != '\n';)
     line.push_back(c);
   if (line.empty()) throw InvalidArgument(Code::invalid_argument, "no join token came on stdin");
@@ -137,7 +140,6 @@ Json document_of(const boot::LocalCluster& cluster, const std::string& path) {
           {"file", path},
           {"launcher", getpid()},
           {"control", {{"address", cluster.control().door}, {"pid", cluster.control_pid()}}},
-          {"join_tokens", cluster.join_tokens()},
           {"nodes", std::move(nodes)}};
 }
 
@@ -147,20 +149,49 @@ std::string default_file(const UpRequest& request, const boot::LocalCluster& clu
                                   request.join.empty() ? "" : cluster.nodes().front().name);
 }
 
-void announce(const UpRequest& request, const boot::LocalCluster& cluster,
-              const std::string& path) {
-  if (request.json || request.tell >= 0) {
-    const std::string text = document_of(cluster, path).dump(request.tell >= 0 ? -1 : 2) + "\n";
-    const int fd = request.tell >= 0 ? request.tell : STDOUT_FILENO;
-    (void)!write(fd, text.data(), text.size());
-    if (request.tell >= 0) close(request.tell);
-    return;
+/// Writes all of the text, without a buffer in which a secret would stay.
+void write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = write(fd, text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return;  // the reader is gone
+    text.remove_prefix(static_cast<std::size_t>(n));
   }
-  std::printf(
-      "%s",
-      up_text(cluster.id().str().substr(0, 8), request.nodes, path, cluster.join_tokens()).c_str());
-  std::printf("  end it                 Ctrl-C, or troupe stop\n");
-  std::fflush(stdout);
+}
+
+/// Writes the document, and as its last member the join tokens, which no other text ever holds. The
+/// tokens are wiped before the document ends, so who has read it all finds them nowhere else.
+void write_document(int fd, const Json& document, boot::LocalCluster& cluster, bool for_people) {
+  std::string text = document.dump(for_people ? 2 : -1);
+  text.pop_back();  // without the last brace
+  if (for_people) text.pop_back();
+  write_all(fd, text + (for_people ? ",\n  \"join_tokens\": [" : ",\"join_tokens\":["));
+  const std::vector<std::string>& tokens = cluster.join_tokens();
+  for (const std::string& token : tokens) {
+    write_all(fd, &token == tokens.data() ? "\"" : ",\"");
+    write_all(fd, token);
+    write_all(fd, "\"");
+  }
+  cluster.wipe_join_tokens();
+  write_all(fd, for_people ? "]\n}\n" : "]}\n");
+}
+
+/// Tells people, a program or `troupe start` of the cluster, and then wipes its join tokens.
+void announce(const UpRequest& request, boot::LocalCluster& cluster, const std::string& path) {
+  if (request.json || request.tell >= 0) {
+    write_document(request.tell >= 0 ? request.tell : STDOUT_FILENO, document_of(cluster, path),
+                   cluster, request.tell < 0);
+    if (request.tell >= 0) close(request.tell);
+  } else {
+    write_all(STDOUT_FILENO, up_text(cluster.id().str().substr(0, 8), request.nodes, path));
+    for (const std::string& token : cluster.join_tokens()) {
+      write_all(STDOUT_FILENO, kTokenBefore);
+      write_all(STDOUT_FILENO, token);
+      write_all(STDOUT_FILENO, kTokenAfter);
+    }
+    cluster.wipe_join_tokens();
+    write_all(STDOUT_FILENO, "  end it                 Ctrl-C, or troupe stop\n");
+  }
 }
 
 /// Writes the cluster's file and removes it when the cluster ends.
@@ -195,23 +226,20 @@ struct Watch {
 
 }  // namespace
 
-std::string up_text(const std::string& id, std::uint32_t nodes, const std::string& path,
-                    const std::vector<std::string>& tokens) {
-  std::string text = "troupe: cluster " + id + " is up with " + std::to_string(nodes) +
-                     (nodes == 1 ? " node here\n" : " nodes here\n") +
-                     "  run a program on it    troupe run PROGRAM ARGUMENTS\n"
-                     "                         (or TROUPE_ADDRESS=" +
-                     path +
-                     " PROGRAM ARGUMENTS)\n"
-                     "  look at it             troupe status\n";
-  for (const auto& token : tokens)
-    text += "  add one node to it     troupe start --address " + token + "\n" +
-            "                         (secret; valid once, for 24 hours)\n";
-  return text;
+std::string up_text(const std::string& id, std::uint32_t nodes, const std::string& path) {
+  return "troupe: cluster " + id + " is up with " + std::to_string(nodes) +
+         (nodes == 1 ? " node here\n" : " nodes here\n") +
+         "  run a program on it    troupe run PROGRAM ARGUMENTS\n"
+         "                         (or TROUPE_ADDRESS=" +
+         path +
+         " PROGRAM ARGUMENTS)\n"
+         "  look at it             troupe status\n";
 }
 
 Exit up(const UpRequest& request) {
   if (request.tell >= 0) fcntl(request.tell, F_SETFD, FD_CLOEXEC);
+  // The memory of this process has the key of control, with which it starts control again.
+  prctl(PR_SET_DUMPABLE, 0);
   std::signal(SIGPIPE, SIG_IGN);  // the reader of stderr may be gone
   const Fd signals = end_signals();
   auto options = options_of(request);

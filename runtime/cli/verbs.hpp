@@ -123,9 +123,12 @@ class Asked {
   Observer observer_;
 };
 
-/// Returns the text that people see when a cluster is up.
-std::string up_text(const std::string& id, std::uint32_t nodes, const std::string& path,
-                    const std::vector<std::string>& tokens);
+/// Returns the text that people see when a cluster is up. Each join token follows, between two more
+/// texts.
+std::string up_text(const std::string& id, std::uint32_t nodes, const std::string& path);
+inline constexpr const char* kTokenBefore = "  add one node to it     troupe start --address ";
+inline constexpr const char* kTokenAfter =
+    "\n                         (secret; valid once, for 24 hours)\n";
 
 /// Returns a size like "512MiB" in bytes. Throws InvalidArgument naming the flag.
 std::uint64_t bytes_of(const std::string& flag, const std::string& text);

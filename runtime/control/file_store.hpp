@@ -1,8 +1,8 @@
 /// The Store in one plain file, usually a memfd: for control of a cluster that ends with its
 /// launcher.
 ///
-///     Fd file(memfd_create("control", MFD_CLOEXEC));                      // the launcher
-///     auto path = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(file.get());
+///     Fd file(memfd_create("control", MFD_CLOEXEC));      // the launcher, which sends it to control
+///     auto path = "/proc/self/fd/" + std::to_string(file.get());
 ///     auto store = open_file_store(path, {});       // control, and the next one after its death
 ///
 /// An acknowledged commit survives the death of the process at any instruction. It does not outlive

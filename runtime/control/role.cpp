@@ -21,13 +21,16 @@ std::int64_t wall_nanoseconds() {
   return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
-ServerOptions options_of(os::ControlConfig config) {
+/// Precondition: the store stays open until the server has opened it.
+ServerOptions options_of(os::ControlConfig config, const Fd& store) {
   ServerOptions options;
   options.cluster = config.cluster;
   options.node = config.node;
   options.keys = std::move(config.keys);
   options.listen = config.listen;
   options.data_folder = config.data_folder;
+  if (options.data_folder.empty() && store)
+    options.data_folder = "/proc/self/fd/" + std::to_string(store.get());
   for (const os::Admitted& node : config.admitted) {
     options.admitted.push_back({.node = node.node, .key = node.key, .door = {}});
     options.service.expected.push_back(node.node);
@@ -65,7 +68,8 @@ void run_control(Fd launcher, const std::string&) {
   std::signal(SIGPIPE, SIG_IGN);
   auto config = os::receive_control_config(launcher.get(), 10s);
   if (!config) fail(launcher.get(), config.error());
-  auto server = open_server(options_of(std::move(*config)));
+  const Fd store = std::move(config->store);
+  auto server = open_server(options_of(std::move(*config), store));
   if (!server) fail(launcher.get(), server.error());
   const os::Ready ready{.door = (*server)->door(), .error = {}};
   if (!os::send_ready(launcher.get(), ready)) _exit(1);

@@ -52,13 +52,7 @@ struct Outbox {
 
 Result<std::unique_ptr<Store>> open_store(const std::string& folder) {
   if (is_store_file(folder)) return open_file_store(folder, {});
-  // A memfd of a launcher that is not dumpable cannot be opened by its path. Memory serves instead,
-  // but does not survive this process.
-  const bool is_memfd = folder.compare(0, 6, "/proc/") == 0;
-  if (is_memfd)
-    log_line("control cannot open %s of its launcher: what it keeps is lost with its process",
-             folder.c_str());
-  if (folder.empty() || is_memfd) return open_memory_store(std::make_shared<MemoryDisk>(), {});
+  if (folder.empty()) return open_memory_store(std::make_shared<MemoryDisk>(), {});
   return open_rocks_store(folder, {});
 }
 

@@ -187,7 +187,10 @@ Result<CurveKeys> load_node_keys(const std::string& path) {
 
 std::string encode(const JoinToken& token) {
   TROUPE_ASSERT(token.door.size() <= kMaxDoor, "a door address of more than 256 characters");
-  std::vector<std::byte> raw(token.head.bytes.begin(), token.head.bytes.end());
+  std::vector<std::byte> raw;
+  // With the room from the start, no growth leaves a copy of the secret behind.
+  raw.reserve(token.head.bytes.size() + token.one_time.size() + token.door.size() + kChecksumSize);
+  raw.assign(token.head.bytes.begin(), token.head.bytes.end());
   raw.insert(raw.end(), token.one_time.data(), token.one_time.data() + token.one_time.size());
   const auto* door = reinterpret_cast<const std::byte*>(token.door.data());
   raw.insert(raw.end(), door, door + token.door.size());

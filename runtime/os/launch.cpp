@@ -2,11 +2,13 @@
 
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/base/json.hpp"
+#include "troupe/runtime/base/standard_descriptors.hpp"
 #include "troupe/runtime/os/local_socket.hpp"
 
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -48,7 +50,47 @@ bool wait_for(int socket, short events, Time until) {
   }
 }
 
-Result<void> send_packet(int socket, const net::SecretKey* secret, const Json& document) {
+/// Sends the bytes as one packet, with the descriptor beside them unless it is -1.
+ssize_t send_with(int socket, Packet& packet, int descriptor) {
+  iovec part{packet.bytes.data(), packet.size};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  alignas(cmsghdr) char room[CMSG_SPACE(sizeof descriptor)] = {};
+  if (descriptor >= 0) {
+    message.msg_control = room;
+    message.msg_controllen = sizeof room;
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof descriptor);
+    std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
+  }
+  return ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/// Receives one packet, and a descriptor if one comes with it. Others are closed.
+ssize_t receive_with(int socket, Packet& packet, Fd& descriptor) {
+  iovec part{packet.bytes.data(), packet.bytes.size()};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int))];
+  message.msg_control = room;
+  message.msg_controllen = sizeof room;
+  const ssize_t n = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_TRUNC | MSG_CMSG_CLOEXEC);
+  if (n < 0) return n;
+  for (cmsghdr* h = CMSG_FIRSTHDR(&message); h != nullptr; h = CMSG_NXTHDR(&message, h)) {
+    if (h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS) continue;
+    int fd = -1;
+    std::memcpy(&fd, CMSG_DATA(h), sizeof fd);
+    descriptor = make_fd(fd);
+  }
+  return n;
+}
+
+Result<void> send_packet(int socket, const net::SecretKey* secret, const Json& document,
+                         int descriptor = -1) {
   const std::string text = document.dump();
   if (text.size() + kSecret > kMaxPacket)
     return Error(Code::invalid_argument, "the configuration of a process takes " +
@@ -60,7 +102,7 @@ Result<void> send_packet(int socket, const net::SecretKey* secret, const Json& d
   std::memcpy(packet.bytes.data() + kSecret, text.data(), text.size());
   packet.size = kSecret + text.size();
   const Time until = steady_now() + 1s;
-  while (::send(socket, packet.bytes.data(), packet.size, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+  while (send_with(socket, packet, descriptor) < 0) {
     if (errno == EINTR) continue;
     if ((errno == EAGAIN || errno == ENOBUFS) && wait_for(socket, POLLOUT, until)) continue;
     return Error(
@@ -71,7 +113,7 @@ Result<void> send_packet(int socket, const net::SecretKey* secret, const Json& d
 }
 
 Result<Json> receive_packet(int socket, Duration limit, const std::string& who,
-                            net::SecretKey* secret) {
+                            net::SecretKey* secret, Fd* with = nullptr) {
   if (!wait_for(socket, POLLIN, steady_now() + limit))
     return Error(
         Code::timed_out,
@@ -80,8 +122,9 @@ Result<Json> receive_packet(int socket, Duration limit, const std::string& who,
             " ms");
   Packet packet;
   ssize_t n = 0;
+  Fd descriptor;
   do {
-    n = recv(socket, packet.bytes.data(), packet.bytes.size(), MSG_DONTWAIT | MSG_TRUNC);
+    n = receive_with(socket, packet, descriptor);
   } while (n < 0 && errno == EINTR);
   if (n <= 0)
     return Error(Code::unavailable, who + " ended before it answered (its connection closed)");
@@ -90,6 +133,7 @@ Result<Json> receive_packet(int socket, Duration limit, const std::string& who,
     return Error(Code::invalid_argument,
                  who + " sent a packet of " + std::to_string(packet.size) + " bytes");
   if (secret != nullptr) std::memcpy(secret->data(), packet.bytes.data(), kSecret);
+  if (with != nullptr) *with = std::move(descriptor);
   const auto* text = reinterpret_cast<const char*>(packet.bytes.data());
   auto document = Json::parse({text + kSecret, packet.size - kSecret});
   if (!document || !document->is_object())
@@ -281,9 +325,9 @@ auto checked(const Json& document, const std::string& who, Read read)
 }
 
 template <class Config, class Read>
-Result<Config> receive_config(int socket, Duration limit, Read read) {
+Result<Config> receive_config(int socket, Duration limit, Read read, Fd* with = nullptr) {
   net::SecretKey secret;
-  auto document = receive_packet(socket, limit, "the launcher", &secret);
+  auto document = receive_packet(socket, limit, "the launcher", &secret, with);
   if (!document) return document.error();
   auto config = checked(*document, "the launcher's configuration", read);
   if (config) config->keys.secret_key = std::move(secret);
@@ -316,7 +360,7 @@ Result<void> send_config(int socket, const ControlConfig& config) {
   const Json document = json_of(config);
   if (auto ok = checked(document, "the configuration of control", control_of); !ok)
     return ok.error();
-  return send_packet(socket, &config.keys.secret_key, document);
+  return send_packet(socket, &config.keys.secret_key, document, config.store.get());
 }
 
 Result<void> send_ready(int socket, const Ready& ready) {
@@ -330,7 +374,10 @@ Result<AgentConfig> receive_agent_config(int socket, Duration limit) {
 }
 
 Result<ControlConfig> receive_control_config(int socket, Duration limit) {
-  return receive_config<ControlConfig>(socket, limit, control_of);
+  Fd store;
+  auto config = receive_config<ControlConfig>(socket, limit, control_of, &store);
+  if (config) config->store = std::move(store);
+  return config;
 }
 
 Result<Ready> receive_ready(int socket, Duration limit, const std::string& who) {

@@ -12,6 +12,7 @@
 /// in no argument list, environment, file or JSON value. Buffers that held it are wiped.
 #pragma once
 
+#include "troupe/runtime/base/fd.hpp"
 #include "troupe/runtime/base/ids.hpp"
 #include "troupe/runtime/base/result.hpp"
 #include "troupe/runtime/base/units.hpp"
@@ -69,7 +70,10 @@ struct ControlConfig {
   ClusterId cluster;
   NodeId node;  ///< control's own, as a peer of agents
   net::CurveKeys keys;
-  std::string data_folder;         ///< empty: control keeps its state in memory only
+  std::string data_folder;  ///< empty: control keeps its state in `store`
+  /// A file in memory with control's state, which outlives control. It travels beside the packet,
+  /// and the launcher keeps its own. Without both, the state ends with control's process.
+  Fd store;
   std::string listen;              ///< port 0: any free one
   std::vector<Admitted> admitted;  ///< at most kMaxAdmitted
   /// Public halves of join tokens, each for one node; at most kMaxJoinKeys.

@@ -402,17 +402,6 @@ TEST_F(ServerTest, AFolderHasOneControl) {
   fs::remove_all(root);
 }
 
-TEST_F(ServerTest, ALaunchersFileThatCannotBeOpenedIsNamed) {
-  ServerOptions with = options();
-  with.data_folder = "/proc/" + std::to_string(::getpid()) + "/fd/1000000";
-  testing::internal::CaptureStderr();
-  const auto opened = Server::open(std::move(with));
-  flush_log();
-  const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_TRUE(opened.ok());
-  EXPECT_NE(said.find("/fd/1000000"), std::string::npos) << said;
-}
-
 TEST_F(ServerTest, ABusyDoorIsNamed) {
   Running head(options());
   ServerOptions second = options();

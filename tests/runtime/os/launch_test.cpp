@@ -3,8 +3,11 @@
 
 #include "troupe/runtime/os/local_socket.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <unistd.h>
 #include <cstring>
 
 namespace troupe::os {
@@ -99,6 +102,22 @@ TEST(Launch, ControlsConfigurationArrivesWholeForTheLargestCluster) {
   EXPECT_EQ(got.admitted[7].node, sent.admitted[7].node);
   EXPECT_EQ(got.admitted[7].key, sent.admitted[7].key);
   EXPECT_EQ(got.join_keys, sent.join_keys);
+}
+
+TEST(Launch, ControlsStoreComesWithItsConfigurationAndNothingElseDoes) {
+  Ends ends;
+  ControlConfig sent = control(1);
+  sent.store = Fd(memfd_create("store", MFD_CLOEXEC));
+  ASSERT_EQ(write(sent.store.get(), "kept", 4), 4);
+  ASSERT_TRUE(send_config(ends.launcher.get(), sent));
+  ASSERT_TRUE(send_config(ends.launcher.get(), control(1)));
+  const ControlConfig got = receive_control_config(ends.child.get(), 1s).value();
+  ASSERT_TRUE(got.store);
+  char text[4];
+  EXPECT_EQ(pread(got.store.get(), text, 4, 0), 4);
+  EXPECT_EQ(std::string(text, 4), "kept");
+  EXPECT_EQ(fcntl(got.store.get(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+  EXPECT_FALSE(receive_control_config(ends.child.get(), 1s).value().store);
 }
 
 TEST(Launch, ReadyTellsTheDoorOrWhyNot) {
