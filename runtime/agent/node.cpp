@@ -55,6 +55,7 @@ scheduling::LeaseOptions lease_options(const NodeOptions& options, Duration newc
   const ProcessLimit limit = process_limit(objectstore::Layout{}.processes, os::file_limit());
   lease.max_processes = limit.workers;
   lease.process_limit = limit.why;
+  lease.kept_processes = kept_for_tasks(limit.workers, lease.max_workers);
   lease.total.custom.reserve(options.resources.size());
   for (const auto& [name, amount] : options.resources)
     lease.total.custom.emplace_back(name, scheduling::amount_of(amount));

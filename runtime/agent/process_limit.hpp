@@ -27,4 +27,11 @@ inline ProcessLimit process_limit(std::uint32_t store, std::uint64_t files) {
           "its agent may have " + std::to_string(files) + " files open (ulimit -n)"};
 }
 
+/// Returns how many of `workers` processes no actor takes, so that tasks run on a node full of
+/// actors. `at_once`: the number of tasks that run at a time.
+inline std::uint32_t kept_for_tasks(std::uint32_t workers, std::uint32_t at_once) {
+  constexpr std::uint32_t kBlocked = 2;  // wait for other tasks
+  return std::min(at_once + kBlocked, workers / 4);
+}
+
 }  // namespace troupe::agent

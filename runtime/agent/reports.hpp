@@ -55,7 +55,8 @@ class Reports {
   static bool same(const control::NodeReport& a, const control::NodeReport& b) {
     return a.view.free == b.view.free && a.view.gpu_free == b.view.gpu_free &&
            a.view.accepts == b.view.accepts && a.view.waiting == b.view.waiting &&
-           a.store_used == b.store_used && a.workers == b.workers && a.unreachable == b.unreachable;
+           a.view.most_actors == b.view.most_actors && a.store_used == b.store_used &&
+           a.workers == b.workers && a.unreachable == b.unreachable;
   }
 
   Time next_{}, looked_ = Time{} - kLook;

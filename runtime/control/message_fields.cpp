@@ -91,6 +91,7 @@ void write(schema::NodeReport::Builder out, const NodeReport& report) {
   for (unsigned i = 0; i < gpus.size(); ++i) gpus.set(i, clamp(gpu_free[i]));
   out.setAccepts(report.view.accepts);
   out.setWaiting(report.view.waiting);
+  out.setMostActors(report.view.most_actors);
   out.setStoreCapacityBytes(report.store_capacity);
   out.setStoreUsedBytes(report.store_used);
   out.setWorkers(report.workers);
@@ -106,6 +107,7 @@ void read(schema::NodeReport::Reader in, NodeReport& report) {
     report.view.gpu_free.push_back(read_amount(amount, "gpus"));
   report.view.accepts = in.getAccepts();
   report.view.waiting = in.getWaiting();
+  report.view.most_actors = in.getMostActors();
   report.store_capacity = in.getStoreCapacityBytes();
   report.store_used = in.getStoreUsedBytes();
   report.workers = in.getWorkers();

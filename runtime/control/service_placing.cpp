@@ -3,6 +3,7 @@
 #include "troupe/runtime/control/service.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace troupe::control {
 namespace {
@@ -31,6 +32,7 @@ scheduling::NodeView view_of(const NodeDescription& node, const NodeReport& repo
     view.free.custom.emplace_back(name, std::min(amount, free.custom_amount(name)));
   view.gpu_free = report.view.gpu_free;
   view.waiting = report.view.waiting;
+  view.most_actors = report.view.most_actors;
   return view;
 }
 
@@ -93,7 +95,7 @@ void Service::place_new(Waiting waiting, Time now) {
   place_soon(now);
 }
 
-/// Puts the number of actors of each node into the view, for actors that are to be spread.
+/// Puts the number of actors of each node into the view.
 void Service::count_hosted(Time now) {
   if (now >= count_at_) {
     hosted_ = actors_.hosted();
@@ -106,20 +108,29 @@ void Service::count_hosted(Time now) {
 }
 
 /// Chooses a node in the view. A node that the actor's owner cannot reach is left out, since no
-/// call of the owner would arrive there.
+/// call of the owner would arrive there. A node without a process for the actor is left out while
+/// another one has it. When all are full, the node that is chosen refuses the actor by name.
 scheduling::Decision Service::decide(const PlaceActor& wanted, Time now) {
-  if (wanted.demand.placement == scheduling::Placement::spread) count_hosted(now);
+  count_hosted(now);
   if (const auto spec = actors_.spec(wanted.actor)) view_.self = spec->owner;
   const auto owner = nodes_.find(view_.self);
   std::vector<NodeId> closed;
+  const auto close = [&closed](scheduling::NodeView& node) {
+    if (std::exchange(node.accepts, false)) closed.push_back(node.id);
+  };
   if (owner != nodes_.end()) {
-    for (const NodeId node : owner->second.report.unreachable) {
-      scheduling::NodeView* view = view_.find(node);
-      if (view == nullptr || !view->accepts) continue;
-      view->accepts = false;
-      closed.push_back(node);
-    }
+    for (const NodeId node : owner->second.report.unreachable)
+      if (scheduling::NodeView* view = view_.find(node)) close(*view);
   }
+  const auto has_process = [](const scheduling::NodeView& node) {
+    return node.actors < node.most_actors;
+  };
+  const auto would_do = [&](const scheduling::NodeView& node) {
+    return node.accepts && has_process(node) && scheduling::could_fit(node, wanted.demand);
+  };
+  if (std::any_of(view_.nodes.begin(), view_.nodes.end(), would_do))
+    for (scheduling::NodeView& node : view_.nodes)
+      if (!has_process(node)) close(node);
   const scheduling::Decision decision = scheduling::place(view_, wanted.demand);
   for (const NodeId node : closed) view_.find(node)->accepts = true;
   return decision;

@@ -118,6 +118,7 @@ void LeaseTable::refresh_view() {
   row.gpu_free.assign(free_.begin() + static_cast<std::ptrdiff_t>(gpu_base_), free_.end());
   row.accepts = !draining_ && !in_debt();
   row.slow = slow_;
+  row.most_actors = most_actors();
   row.waiting = static_cast<std::uint32_t>(std::min<std::size_t>(waiting(), ~std::uint32_t{0}));
 }
 
@@ -230,6 +231,7 @@ void LeaseTable::worker_started(WorkerId id, Time now, bool dedicated, JobNumber
   worker.job = job;
   Worker& added = workers_.emplace(id, worker).first->second;
   shortage_.over();
+  shortage_for_actors_.over();
   if (start_answered(dedicated, job) && !(dedicated && waiting_.wanted(job, true) != 0))
     stop(id, added, "its job is over");
   pump(now);
@@ -278,6 +280,7 @@ void LeaseTable::worker_died(WorkerId id, Time now) {
   const LeaseId held = at->second.lease;
   workers_.erase(at);
   shortage_.moved(now);
+  shortage_for_actors_.moved(now);
   full_house_.over();
   if (held != 0) {
     const Lease& lease = leases_.at(held);
@@ -533,7 +536,8 @@ std::string LeaseTable::explain(OwnerId owner, LeaseKey key) const {
       return decision.why + "; tasks that were blocked run again and come first";
     return decision.why;
   }
-  if (shortage_) return "waits for a process: " + shortage_.why();
+  if (const Shortage& shortage = shortage_for(request.kind.dedicated))
+    return "waits for a process: " + shortage.why();
   if (const auto starting = starting_.find(request.kind.job);
       starting != starting_.end() && starting->second.pool + starting->second.dedicated > 0)
     return "waits for a worker that is being started";

@@ -27,8 +27,9 @@
 /// The number of processes is bounded, too: at most max_processes workers run and start at a
 /// time, and the system may refuse to start one. A request that lacks a worker then waits while
 /// processes come and go, or while workers of its job run. Otherwise it is refused, and the
-/// reason names the limit. An actor's request is refused sooner: a second after max_processes run
-/// or start, unless one of them ends.
+/// reason names the limit. Actors take all processes but kept_processes, so that tasks always get
+/// some. An actor's request is refused sooner: a second after no process is left for it, unless
+/// one of them ends.
 ///
 /// A worker belongs to one job for life and serves only that job's requests. When all places are
 /// taken, an idle worker is stopped for a job that lacks one, under one of three conditions: its
@@ -65,6 +66,8 @@ struct LeaseOptions {
   std::uint32_t max_workers = 4;
   /// The most workers of all kinds, including blocked and starting ones.
   std::uint32_t max_processes = ~std::uint32_t{0};
+  /// Of these, how many are kept for workers that are no actors'.
+  std::uint32_t kept_processes = 0;
   std::string process_limit;  ///< the origin of that number, as part of a sentence
   /// How long a request that lacks a process waits while no process starts or ends.
   Duration process_patience = std::chrono::seconds(5);
@@ -324,8 +327,15 @@ class LeaseTable {
   std::uint32_t running_pool_workers(std::optional<JobNumber> job = {}) const;
   /// The same with workers that take no place.
   std::uint32_t unblocked_pool_workers() const;
+  /// The processes of actors, or all others, that run or start.
+  std::uint32_t processes(bool dedicated) const;
+  std::uint32_t most_actors() const;
   bool may_start_another(Time now);
+  bool may_start_actor(Time now);
   bool is_one_ending() const;
+  const Shortage& shortage_for(bool dedicated) const {
+    return dedicated && shortage_for_actors_ ? shortage_for_actors_ : shortage_;
+  }
   void refuse_hopeless(Time now);
   void reclaim_for_waiting(Time now);
   const Request* wants_a_lease(const WaitingRequests::Line& line, std::uint64_t from) const;
@@ -376,6 +386,7 @@ class LeaseTable {
   Time next_extra_start_{};
   Time no_start_before_{};
   Shortage shortage_{options_.process_patience};
+  Shortage shortage_for_actors_{options_.process_patience};
   FullHouse full_house_;
   std::optional<Time> deadline_;
   std::vector<LeaseEvent> events_;

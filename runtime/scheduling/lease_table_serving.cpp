@@ -285,7 +285,7 @@ void LeaseTable::start_workers(Time now) {
   for (const auto& [job, needed] : lacking.dedicated) {
     const auto starting = starting_.find(job);
     std::uint32_t count = starting == starting_.end() ? 0 : starting->second.dedicated;
-    for (; count < needed && may_start_another(now); ++count) {
+    for (; count < needed && may_start_actor(now); ++count) {
       ++starting_[job].dedicated;
       emit(StartWorker{true, job});
     }
@@ -373,16 +373,46 @@ void LeaseTable::start_small_worker(Time now) {
   emit(StartWorker{false, next->kind.job});
 }
 
-/// Returns whether one more process may start. Notes a shortage when max_processes is reached.
+std::uint32_t LeaseTable::processes(bool dedicated) const {
+  auto count = static_cast<std::uint32_t>(std::count_if(
+      workers_.begin(), workers_.end(),
+      [dedicated](const auto& entry) { return entry.second.dedicated == dedicated; }));
+  for (const auto& [job, starting] : starting_)
+    count += dedicated ? starting.dedicated : starting.pool;
+  return count;
+}
+
+/// Returns the number of actors for which this node has processes. Other workers may have taken
+/// more than those that are kept for them.
+std::uint32_t LeaseTable::most_actors() const {
+  const std::uint32_t others = std::max(options_.kept_processes, processes(false));
+  return options_.max_processes - std::min(options_.max_processes, others);
+}
+
+/// Returns whether one more process may start that is no actor's. Notes a shortage when
+/// max_processes is reached.
 bool LeaseTable::may_start_another(Time now) {
-  std::size_t processes = workers_.size();
-  for (const auto& [job, starting] : starting_) processes += starting.pool + starting.dedicated;
-  const bool room = processes < options_.max_processes;
-  full_house_.look(now, !room && !is_one_ending());
-  if (room) return true;
-  shortage_.met(now, "the node runs " + std::to_string(processes) +
+  const std::uint32_t count = processes(false) + processes(true);
+  if (count < options_.max_processes) return true;
+  shortage_.met(now, "the node runs " + std::to_string(count) +
                          " workers and actors, and has room for no more: " +
                          options_.process_limit + "; let go of actors, or use more nodes");
+  return false;
+}
+
+/// The same for the process of an actor.
+bool LeaseTable::may_start_actor(Time now) {
+  const std::uint32_t actors = processes(true), others = processes(false);
+  const bool room = actors < most_actors();
+  full_house_.look(now, !room && !is_one_ending());
+  if (room) return true;
+  const std::string beside =
+      options_.kept_processes > others
+          ? " actors, keeps room for " + std::to_string(options_.kept_processes) + " tasks"
+          : " actors and " + std::to_string(others) + " other workers";
+  shortage_for_actors_.met(now, "the node runs " + std::to_string(actors) + beside +
+                                    ", and has room for no more actors: " + options_.process_limit +
+                                    "; let go of actors, or use more nodes");
   return false;
 }
 
@@ -398,8 +428,9 @@ bool LeaseTable::is_one_ending() const {
 /// process_patience, and no worker of their job runs that could serve them. An actor for which no
 /// process starts on a full node is refused sooner.
 void LeaseTable::refuse_hopeless(Time now) {
-  if (!shortage_) return;
   for (const auto& [group, lines] : waiting_.groups()) {
+    const Shortage& shortage = shortage_for(group.dedicated);
+    if (!shortage) continue;
     if (!group.dedicated && running_pool_workers(group.job) > 0) continue;
     const auto starting = starting_.find(group.job);
     std::uint32_t served = starting == starting_.end() ? 0 : starting->second.dedicated;
@@ -407,14 +438,15 @@ void LeaseTable::refuse_hopeless(Time now) {
     while (const Request* request = lines.here.first(kAnyNeed, turn)) {
       turn = request->turn + 1;
       if (!is_placed_here(*request)) continue;
-      Time until = *shortage_.patience_ends(request->since);
+      const auto patience_ends = shortage.patience_ends(request->since);
+      Time until = patience_ends.value_or(now);
       const bool is_served = group.dedicated && served != 0;
       if (is_served) --served;
-      const auto sooner = group.dedicated && !is_served ? full_house_.patience_ends(request->since)
-                                                        : std::nullopt;
+      const auto sooner =
+          group.dedicated && !is_served ? full_house_.patience_ends(request->since) : std::nullopt;
       if (sooner) until = std::min(until, *sooner);
       if (until <= now) {
-        refuse(*request, shortage_.why());
+        refuse(*request, shortage.why());
         continue;
       }
       wake_at(until);

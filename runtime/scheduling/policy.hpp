@@ -45,6 +45,7 @@ struct NodeView {
   /// Actors on the node. Among nodes in equal use Placement::spread takes the one with the
   /// fewest.
   std::uint32_t actors = 0;
+  std::uint32_t most_actors = ~std::uint32_t{0};  ///< the node has processes for no more of them
 };
 
 /// Sorted by id, each once.

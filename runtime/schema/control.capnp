@@ -172,6 +172,7 @@ struct NodeReport {
   storeUsedBytes @5 :UInt64;
   workers @6 :UInt32;
   unreachable @7 :List(Id);  # nodes to which it has had no connection for some seconds; at most 64
+  mostActors @8 :UInt32 = 4294967295;  # it has processes for no more actors
 }
 
 struct NodePace {

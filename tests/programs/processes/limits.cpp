@@ -148,18 +148,39 @@ const Program refused_soon{
       if (!limit(RLIMIT_NOFILE, 256)) return 3;
       return troupe::run(argc, argv, [](Context& ctx) {
         std::vector<Actor<Worker>> actors;
-        for (int i = 0; i < 32; ++i) actors.push_back(ctx.spawn<Worker>());
+        for (int i = 0; i < 24; ++i) actors.push_back(ctx.spawn<Worker>());
         for (auto& actor : actors) (void)ctx.get(actor.call<&Worker::pid>());
-        actors.push_back(ctx.spawn<Worker>());
+        for (int i = 24; i < 33; ++i) actors.push_back(ctx.spawn<Worker>());
         try {
           std::cout << ctx.get(actors.back().call<&Worker::pid>(), 4s) << '\n';
         } catch (const troupe::TimedOut&) {
           std::cout << "TimedOut\n";
         } catch (const troupe::Infeasible& error) {
           const std::string_view why = error.what();
-          const bool says = why.find("32 workers and actors") != why.npos &&
+          const bool says = why.find("room for no more actors") != why.npos &&
                             why.find("let go of actors") != why.npos;
           std::cout << (says ? "Infeasible" : why) << '\n';
+        }
+      });
+    }};
+
+/// Proves that actors beyond the processes of one node start on others, and that a node full of
+/// actors still runs tasks.
+const Program actors_spill{
+    "actors_spill_to_nodes_with_room",
+    {.expect = "40 answer\n42\n42\n42\n", .seconds = 30, .nodes = 3, .plain_only = true},
+    [](int& argc, char** argv) {
+      if (!limit(RLIMIT_NOFILE, 256)) return 3;
+      return troupe::run(argc, argv, [](Context& ctx) {
+        std::vector<Actor<Worker>> actors;
+        std::vector<Ref<int>> calls;
+        for (int i = 0; i < 40; ++i) actors.push_back(ctx.spawn<Worker>());
+        for (auto& actor : actors) calls.push_back(actor.call<&Worker::pid>());
+        for (const Ref<int>& call : calls) (void)ctx.get(call, 20s);
+        std::cout << calls.size() << " answer\n";
+        for (const auto& node : ctx.cluster().nodes) {
+          const troupe::Options there{.placement = troupe::Placement::on(node.id)};
+          std::cout << ctx.get(ctx.with(there).submit([] { return 42; }), 5s) << '\n';
         }
       });
     }};

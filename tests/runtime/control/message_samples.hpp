@@ -293,6 +293,7 @@ void repair(F&, ResourceDemand& m) {
 template <class F>
 void each(F& f, NodeView& m) {
   f("free", m.free), f("gpu_free", m.gpu_free), f("accepts", m.accepts), f("waiting", m.waiting);
+  f("most_actors", m.most_actors);
 }
 template <class F>
 void repair(F&, NodeView& m) {

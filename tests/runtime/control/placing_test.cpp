@@ -151,6 +151,37 @@ TEST_F(PlacingTest, WhatWasPlacedIsReckonedUntilAReportShowsIt) {
   EXPECT_EQ(service->waiting_actors(), 0u);
 }
 
+TEST_F(PlacingTest, ActorsGoToNodesThatHaveProcessesForThem) {
+  join_all();
+  const auto has_processes = [&](NodeId node, std::uint32_t most) {
+    NodeReport message;
+    message.view.most_actors = most;
+    say(node, message);
+  };
+  has_processes(kA, 2);
+  has_processes(kB, 1);
+  has_processes(kC, 2);
+  for (std::uint64_t n = 1; n <= 4; ++n) spawn(spec(n, 0));
+  EXPECT_EQ(placed(1), kA);
+  EXPECT_EQ(placed(2), kA);
+  EXPECT_EQ(placed(3), kB);
+  EXPECT_EQ(placed(4), kC);
+  started(1);
+  say(kA, KillActor{ActorId{7, 1}});
+  pass(250ms, {kA, kB, kC});
+  spawn(spec(5, 0));
+  EXPECT_EQ(placed(5), kA) << "one of its actors has ended";
+  spawn(spec(6, 0));
+  EXPECT_EQ(placed(6), kC);
+  spawn(spec(7, 0));
+  EXPECT_EQ(placed(7), kA) << "all are full, and this one refuses it";
+  ActorSpec must = spec(8, 0);
+  must.demand.placement = scheduling::Placement::node;
+  must.demand.node = kB;
+  spawn(must);
+  EXPECT_EQ(placed(8), kB) << "no other node may take it";
+}
+
 TEST_F(PlacingTest, AStartThatIsAnsweredWithoutAReportIsReckonedForAMomentOnly) {
   join(kA, 1);
   ActorSpec s = spec(1, 1);

@@ -113,6 +113,47 @@ TEST_F(ShortOfProcesses, AnActorWaitsForOneThatIsEnding) {
   EXPECT_EQ(granted.size(), 4u);
 }
 
+TEST_F(ShortOfProcesses, ActorsLeaveProcessesForTasks) {
+  table = LeaseTable({.total = {.cpus = 4 * kUnit},
+                      .max_workers = 4,
+                      .max_processes = 6,
+                      .kept_processes = 2,
+                      .process_limit = "the test allows 6"},
+                     NodeId{0, 1});
+  for (LeaseKey key = 1; key <= 5; ++key) actor(key);
+  EXPECT_EQ(granted.size(), 4u);
+  EXPECT_EQ(table.self_view().most_actors, 4u);
+  pass(1s);
+  ASSERT_EQ(refused.size(), 1u);
+  EXPECT_EQ(refused[0].why,
+            "the node runs 4 actors, keeps room for 2 tasks, and has room for no more actors: the "
+            "test allows 6; let go of actors, or use more nodes");
+  ResourceDemand demand;
+  demand.need.cpus = kUnit;
+  table.request(7, 10, demand, 3, now, {.spilled = false, .dedicated = false, .job = kJob});
+  serve();
+  EXPECT_EQ(granted.size(), 6u);
+  pass(60s);
+  EXPECT_EQ(refused.size(), 1u) << "a worker of its job may take the third task";
+}
+
+TEST_F(ShortOfProcesses, WorkersBeyondThoseThatAreKeptLeaveRoomForFewerActors) {
+  table = LeaseTable({.total = {.cpus = 4 * kUnit},
+                      .max_workers = 4,
+                      .max_processes = 6,
+                      .kept_processes = 2,
+                      .process_limit = "the test allows 6"},
+                     NodeId{0, 1});
+  ResourceDemand demand;
+  demand.need.cpus = kUnit;
+  table.request(7, 10, demand, 3, now, {.spilled = false, .dedicated = false, .job = kJob});
+  serve();
+  EXPECT_EQ(table.self_view().most_actors, 3u);
+  for (LeaseKey key = 1; key <= 4; ++key) actor(key);
+  EXPECT_EQ(granted.size(), 6u);
+  EXPECT_NE(table.explain(7, 4).find("3 actors and 3 other workers"), std::string::npos);
+}
+
 TEST_F(ShortOfProcesses, ATaskWaitsForAWorkerOfItsJobThatRuns) {
   ResourceDemand demand;
   demand.need.cpus = kUnit;
@@ -151,6 +192,13 @@ TEST(ProcessLimit, NamesTheSmallerOne) {
   EXPECT_EQ(troupe::agent::process_limit(1024, 256).workers, 32u);
   EXPECT_NE(troupe::agent::process_limit(1024, 256).why.find("ulimit -n"), std::string::npos);
   EXPECT_EQ(troupe::agent::process_limit(1024, 10).workers, 1u);
+}
+
+TEST(ProcessLimit, WorkersOfTasksAreKeptButNoMoreThanAQuarter) {
+  EXPECT_EQ(troupe::agent::kept_for_tasks(1008, 2), 4u);
+  EXPECT_EQ(troupe::agent::kept_for_tasks(1008, 1000), 252u);
+  EXPECT_EQ(troupe::agent::kept_for_tasks(32, 64), 8u);
+  EXPECT_EQ(troupe::agent::kept_for_tasks(1, 1), 0u);
 }
 
 }  // namespace
