@@ -188,6 +188,10 @@ std::optional<OwnerId> LeaseTable::holder_of(LeaseId lease) const {
 void LeaseTable::returned(LeaseId id, Time now) {
   const auto at = leases_.find(id);
   if (at == leases_.end() || at->second.ending) return;
+  const Lease& lease = at->second;
+  if (!lease.dedicated)
+    run_times_.add({lease.owner, lease.key},
+                   now - (lease.reclaiming ? lease.asked_back : lease.since));
   end_lease(id);
   pump(now);
 }
@@ -210,6 +214,7 @@ void LeaseTable::end_lease(LeaseId id) {
 
 void LeaseTable::owner_died(OwnerId owner, Time now) {
   for (const LeaseKey key : keys_of(owner)) waiting_.erase({owner, key});
+  run_times_.forget(owner);
   for (auto& [id, lease] : leases_) {
     if (lease.owner != owner || lease.ending) continue;
     lease.ending = true;  // its resources stay taken until the worker is dead
@@ -441,6 +446,7 @@ void LeaseTable::trust_again(Time now) {
 
 void LeaseTable::spill(const Request& request, NodeId node, Time now) {
   emit(Spilled{request.key.first, request.key.second, node, request.demand});
+  reservation_.met(request.key, now);
   take(*view_.find(node), request.demand.need);
   std::deque<Unheard>& all = unheard_[node];
   all.push_back({request.demand.need, now + options_.unheard});
@@ -474,8 +480,7 @@ void LeaseTable::set_slow(bool slow, Time now) {
   if (slow)
     for (auto& [id, lease] : leases_) {
       if (lease.reclaiming || lease.ending || lease.dedicated) continue;
-      lease.reclaiming = true;
-      emit(ReclaimLease{lease.owner, id});
+      reclaim(id, lease, now);
     }
   look_at_all_ = true;
   pump(now);

@@ -17,8 +17,10 @@
 ///
 /// An owner is a process of this node, or another agent (by its number) for a spilled request. A
 /// request is a number of leases for one key; a newer request replaces an older one of the same
-/// key. Waiting requests are served in turn. One that has waited longer than `patience` holds
-/// back younger ones in every second period of `patience`, except those that need nothing.
+/// key. Waiting requests are served in turn. One that has waited longer than `patience` holds back
+/// younger ones, except those that need nothing, as long as its resources can gather soon. What is
+/// soon follows from known run times. For unknown ones it is a twentieth of the time that it has
+/// waited, so no request starves. A hold in vain is followed by a pause nine times as long.
 ///
 /// A change costs the logarithm of the waiting requests, however different they are. It looks at
 /// kLooks of them at most that could be served by their amounts and cannot for another reason. If
@@ -39,6 +41,7 @@
 
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/scheduling/policy.hpp"
+#include "troupe/runtime/scheduling/reservation.hpp"
 #include "troupe/runtime/scheduling/shortage.hpp"
 #include "troupe/runtime/scheduling/waiting_requests.hpp"
 
@@ -250,6 +253,7 @@ class LeaseTable {
     bool blocked = false;
     bool ending = false;  ///< its owner died; it lasts until its worker is dead
     bool reclaiming = false;
+    Time asked_back{};  ///< with `reclaiming`
   };
   struct Worker {
     LeaseId lease;
@@ -289,6 +293,10 @@ class LeaseTable {
     return request.turn > held_after_ && !takes_nothing(request.demand);
   }
   void find_reserver(Time now);
+  std::optional<Duration> gathers_within(const Request& request, Time now) const;
+  /// How long the lease has kept the request waiting, so far as one call of it is concerned.
+  static Duration kept(const Lease& lease, const RequestKey& waits, Time now);
+  void reclaim(LeaseId id, Lease& lease, Time now);
   Reach reach_of(const ResourceDemand& demand, RequestKind kind) const;
   bool belongs_elsewhere(const Request& request, Time now);
   bool waits_for_faster(const Request& request) const;
@@ -376,6 +384,8 @@ class LeaseTable {
 
   WaitingRequests waiting_;
   std::uint64_t held_after_ = ~std::uint64_t{0};  ///< turn of the request that holds back others
+  Reservation reservation_;
+  RunTimes run_times_;
   /// Turns at which searches go on that have looked at kLooks requests in vain; or 0.
   std::uint64_t serve_on_at_ = 0, start_on_at_ = 0;
   bool look_at_all_ = false;  ///< requests of other agents may have to be refused

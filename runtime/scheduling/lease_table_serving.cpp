@@ -10,6 +10,10 @@ namespace troupe::scheduling {
 namespace {
 
 constexpr std::uint64_t kNobody = ~std::uint64_t{0};
+/// For how many different demands a change asks whether their resources can gather soon.
+constexpr int kGathers = 4;
+/// The part of its waiting time that a request may hold others back without known run times.
+constexpr int kTrials = 20;
 /// When a search goes on that has looked at kLooks requests in vain.
 constexpr Duration kLookOn = std::chrono::milliseconds(5);
 /// How many leases may wait for workers that are not there yet.
@@ -141,30 +145,66 @@ LeaseTable::Request* LeaseTable::first_not_held(const WaitingRequests::Line& lin
   return found;
 }
 
-/// Finds the request that keeps younger ones from taking resources now. A request that has waited
-/// long does so in every second period of `patience`. So a large demand is served once tasks are
-/// shorter than that, and a demand that waits for long tasks does not idle the node for ever.
+/// Finds the request that keeps younger ones from taking resources now: the oldest one that has
+/// waited long, whose resources can gather soon, and whose reservation is due. Of equal demands
+/// the oldest speaks for all.
 void LeaseTable::find_reserver(Time now) {
   held_after_ = kNobody;
+  if (waiting_.all().size() < 2) return;  // nobody to hold back
   for (const auto& [group, lines] : waiting_.groups()) {
-    int looks = kLooks;
-    Request* next = lines.here.first(kAnyNeed);
-    while (next != nullptr && next->turn < held_after_ && --looks != 0) {
-      const auto periods = (now - next->since) / options_.patience;
-      if (periods == 0) break;
-      if (periods % 2 == 0) {
-        next = lines.here.first_after(now - periods * options_.patience);
+    int looks = kLooks, gathers = kGathers;
+    const Request* before = nullptr;
+    const Request* next = lines.here.first(kAnyNeed);
+    for (; next != nullptr && next->turn < held_after_ && --looks != 0;
+         next = lines.here.first(kAnyNeed, next->turn + 1)) {
+      if (now - next->since < options_.patience) break;
+      if (before != nullptr && before->demand.need == next->demand.need) continue;
+      if (!could_fit(self_view(), next->demand) || waits_for_faster(*next) ||
+          decide(*next).kind != Decision::Kind::busy)
         continue;
-      }
-      if (could_fit(self_view(), next->demand) && !waits_for_faster(*next) &&
-          decide(*next).kind == Decision::Kind::busy) {
-        held_after_ = next->turn;
-        if (waiting_.all().size() > 1) wake_at(next->since + (periods + 1) * options_.patience);
-        break;
-      }
-      next = lines.here.first(kAnyNeed, next->turn + 1);
+      before = next;
+      if (!reservation_.may_hold(next->key, now)) continue;
+      if (gathers-- == 0) break;
+      const std::optional<Duration> length = gathers_within(*next, now);
+      if (!length) continue;
+      reservation_.hold(next->key, *length, now);
+      held_after_ = next->turn;
+      wake_at(reservation_.until());
+      break;
     }
   }
+}
+
+/// Returns how long a reservation of the request lasts; nullopt: its resources do not gather soon.
+std::optional<Duration> LeaseTable::gathers_within(const Request& request, Time now) const {
+  const Duration trial = (now - request.since) / kTrials;
+  const Duration least = options_.patience / kTrials;
+  Amounts known = free_, tried = free_;
+  Duration longest{};
+  const auto add = [](Amounts& sum, const Amounts& taken) {
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += taken[i];
+  };
+  for (const auto& [id, lease] : leases_) {
+    const Duration so_far = kept(lease, request.key, now);
+    if (so_far <= trial) add(tried, lease.taken);
+    if (lease.dedicated) continue;
+    const auto time = run_times_.find({lease.owner, lease.key});
+    if (!time || *time > options_.patience || so_far > 2 * *time) continue;
+    add(known, lease.taken);
+    longest = std::max(longest, *time);
+  }
+  if (amounts_for(request.demand.need, known))
+    return std::clamp(2 * longest, least, options_.patience);
+  if (amounts_for(request.demand.need, tried)) return trial;
+  return std::nullopt;
+}
+
+Duration LeaseTable::kept(const Lease& lease, const RequestKey& waits, Time now) {
+  if (lease.ending) return Duration::zero();
+  if (lease.reclaiming) return now - lease.asked_back;
+  // Leases of the request's own key are not asked back, nor are those of actors.
+  const bool own = RequestKey{lease.owner, lease.key} == waits;
+  return own || lease.dedicated ? now - lease.since : Duration::zero();
 }
 
 // --- one request
@@ -221,6 +261,7 @@ LeaseTable::Served LeaseTable::grant_here(Request& request, Time now) {
   for (std::size_t i = 0; i < free_.size(); ++i) free_[i] -= (*amounts)[i];
   const LeaseId id = next_lease_++;
   workers_.at(*worker).lease = id;
+  reservation_.met(request.key, now);
   emit(Granted{lease.owner, lease.key, id, *worker, gpus_of(*amounts), request.demand});
   leases_.emplace(id, std::move(lease));
   waiting_.served(request, now);
@@ -487,11 +528,16 @@ void LeaseTable::reclaim_for_waiting(Time now) {
         wake_at(lease.since + options_.min_hold);
         continue;
       }
-      lease.reclaiming = true;
+      reclaim(id, lease, now);
       ++asked;
-      emit(ReclaimLease{lease.owner, id});
     }
   }
+}
+
+void LeaseTable::reclaim(LeaseId id, Lease& lease, Time now) {
+  lease.reclaiming = true;
+  lease.asked_back = now;
+  emit(ReclaimLease{lease.owner, id});
 }
 
 /// Returns the first request from this turn on that waits for something that a lease may hold.
