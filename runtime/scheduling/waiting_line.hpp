@@ -2,16 +2,15 @@
 /// than a bound. A tree over the turns keeps the least need of each part, so that the search
 /// skips parts in which everything needs more. A plain container.
 ///
-///     line.add(request, request.turn, request.since, {.cpus = kUnit});
+///     line.add(request, request.turn, {.cpus = kUnit});
 ///     Request* next = line.first({.cpus = free.cpus, .memory = free.memory});
 ///     line.erase(next->turn);
 ///
-/// Turns and times only grow. Cost: the logarithm of the items for add() and erase(), and for
+/// Turns only grow. Cost: the logarithm of the items for add() and erase(), and for
 /// first() where one resource decides. A search that several resources decide may look at more.
 #pragma once
 
 #include "troupe/runtime/base/assert.hpp"
-#include "troupe/runtime/base/clock.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -43,10 +42,10 @@ inline constexpr Need kAnyNeed{kAnyAmount, kAnyAmount, kAnyAmount};
 template <class T>
 class WaitingLine {
  public:
-  /// Precondition: turn and time are not less than those of all items before; the turn is new.
-  void add(T& item, std::uint64_t turn, Time since, const Need& need) {
+  /// Precondition: the turn is larger than those of all items before.
+  void add(T& item, std::uint64_t turn, const Need& need) {
     if (items_.size() == leaves_) make_room();
-    items_.push_back({&item, turn, since});
+    items_.push_back({&item, turn});
     set(items_.size() - 1, need);
     ++size_;
   }
@@ -65,19 +64,12 @@ class WaitingLine {
     const std::size_t at = find(1, 0, leaves_, index_of(from), bound);
     return at < items_.size() ? items_[at].item : nullptr;
   }
-  /// Returns the first item that has waited for less than since `time`, or nullptr.
-  T* first_after(Time time) const {
-    const auto at = std::partition_point(items_.begin(), items_.end(),
-                                         [&](const Item& item) { return item.since <= time; });
-    return at == items_.end() ? nullptr : first(kAnyNeed, at->turn);
-  }
   std::size_t size() const noexcept { return size_; }
 
  private:
   struct Item {
     T* item = nullptr;  ///< null: erased
     std::uint64_t turn = 0;
-    Time since{};
   };
   static constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   static constexpr Need kNever{kMost, kMost, kMost};

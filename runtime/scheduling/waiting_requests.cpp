@@ -30,7 +30,7 @@ WaitingRequests::Line& WaitingRequests::line_of(const WaitingRequest& request) {
 }
 
 void WaitingRequests::enter(WaitingRequest& request) {
-  line_of(request).add(request, request.turn, request.since, need_of(request.demand));
+  line_of(request).add(request, request.turn, need_of(request.demand));
   groups_.at({request.kind.job, request.kind.dedicated}).wanted += request.count;
   wanted_ += request.count;
 }

@@ -8,6 +8,7 @@
 /// Invariant: turns and times of waiting grow together, since both are renewed at once.
 #pragma once
 
+#include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/scheduling/policy.hpp"
 #include "troupe/runtime/scheduling/waiting_line.hpp"
 
