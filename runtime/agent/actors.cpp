@@ -433,6 +433,17 @@ bool ActorHost::hosts(ProcessIndex worker, ActorId actor, std::uint64_t incarnat
          at->second.spec->id == actor;
 }
 
+const scheduling::ResourceDemand* ActorHost::demand_of(ActorId actor) const {
+  const auto at = spawning_of_.find(actor);
+  return at == spawning_of_.end() ? nullptr : &spawning_.at(at->second).message.spec.demand;
+}
+
+std::optional<ActorHost::Beginning> ActorHost::beginning_of(ActorId actor) const {
+  for (const auto& [number, life] : lives_)
+    if (!life.alive && life.spec->id == actor) return Beginning{number, life.worker != 0};
+  return std::nullopt;
+}
+
 // --- watched here
 
 ActorHost::Watched& ActorHost::ask_for(ActorId actor) {

@@ -133,6 +133,14 @@ class ActorHost {
   bool hosts(ProcessIndex worker) const { return by_worker_.count(worker) != 0; }
   /// Returns whether the actor was made by a process of this node and is not known to be dead.
   bool was_made_here(ActorId actor) const { return made_.count(actor) != 0; }
+  /// Returns what an actor that was made here and has not lived yet asks for; nullptr: another one.
+  const scheduling::ResourceDemand* demand_of(ActorId actor) const;
+  /// Returns the life of the actor that begins at this node, and whether a process has it already.
+  struct Beginning {
+    std::uint64_t life = 0;
+    bool has_process = false;
+  };
+  std::optional<Beginning> beginning_of(ActorId actor) const;
   std::size_t hosted() const noexcept { return lives_.size(); }
   std::size_t watched() const noexcept { return watched_.size(); }
 

@@ -121,7 +121,7 @@ constexpr Table<wire::NodeMessage> node_table() {
   rows<M, w::Hold>(t, kProgram, Own::count);
   rows<M, w::Arrived, w::Await, w::Rebuild, w::Lineage, w::KeptCall, w::MadeBy, w::ForgetCall>(
       t, kProgram);
-  rows<M, w::Replicate, w::NameObject, w::Locate>(t, kProgram);
+  rows<M, w::Replicate, w::NameObject, w::Locate, w::Explain>(t, kProgram);
   // Actors. Control judges a kill: it knows whose the actor is.
   rows<M, w::CreateActor>(t, kProgram, Own::actor);
   rows<M, w::WatchActor, w::KillActor, w::FindActor>(t, kProgram);
@@ -134,7 +134,7 @@ constexpr Table<wire::NodeMessage> node_table() {
   rows<M, w::Welcome, w::Channel, w::PeerDied, w::LeaseGranted, w::LeaseRefused, w::LeaseReclaim,
        w::Ready, w::StartActor, w::ActorUpdate, w::FoundActor, w::GiveExtent, w::ExtentSealed,
        w::GiveReader, w::Recycle, w::Nodes, w::StoreTables, w::Forget, w::Answer, w::MemoryPressure,
-       w::NowAt, w::Replicated, w::NamedObject, w::Located>(t, kNobody);
+       w::NowAt, w::Replicated, w::NamedObject, w::Located, w::Explained>(t, kNobody);
   return t;
 }
 

@@ -347,6 +347,7 @@ class Node final : private ReferenceTable::Out,
   // names and places of objects (node_names.cpp)
   void on_name_object(Process& from, const wire::NameObject& message);
   void on_named_object(control::FromControl& message, const control::NamedObject& reply);
+  void on_explain(Process& from, const wire::Explain& message);
   void on_locate(const Process& from, const wire::Locate& message);
   // NamedObjects::Out and LocationQuery::Out
   void hold_named(ObjectId object, std::int32_t delta) override;

@@ -1,6 +1,7 @@
-/// Node's questions about names and places of objects, from processes and other nodes. Carries out
-/// what NamedObjects and LocationQuery decide.
+/// Node's questions about names and places of objects and about waits, from processes and other
+/// nodes. Carries out what NamedObjects and LocationQuery decide.
 #include "troupe/runtime/agent/node.hpp"
+#include "troupe/runtime/agent/wait_reasons.hpp"
 #include "troupe/runtime/wire/values.hpp"
 
 namespace troupe::agent {
@@ -63,6 +64,15 @@ void Node::on_named_object(control::FromControl& message, const control::NamedOb
     return;
   }
   answer_inquiry(message, reply.request);
+}
+
+// --- waits
+
+void Node::on_explain(Process& from, const wire::Explain& message) {
+  const WaitReasons reasons(leases_, actors_, remote_);
+  const std::string why =
+      message.actor ? reasons.of_actor(message.actor) : reasons.of_lease(from.index, message.key);
+  send(from, wire::Explained{message.request, why});
 }
 
 // --- places

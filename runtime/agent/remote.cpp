@@ -145,6 +145,13 @@ std::uint32_t RemoteTable::outstanding(ProcessIndex process, LeaseKey key) const
   return count;
 }
 
+std::optional<NodeId> RemoteTable::asked_node(ProcessIndex process, LeaseKey key) const {
+  const auto at = wanted_.lower_bound({process, key, NodeId{}});
+  if (at == wanted_.end() || at->first.process != process || at->first.key != key)
+    return std::nullopt;
+  return at->first.node;
+}
+
 void RemoteTable::withdrawn(ProcessIndex process, LeaseKey key) {
   for (auto at = wanted_.lower_bound({process, key, NodeId{}});
        at != wanted_.end() && at->first.process == process && at->first.key == key;) {

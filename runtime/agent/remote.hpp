@@ -85,6 +85,8 @@ class RemoteTable {
                JobId job);
   /// Leases of this key that other nodes were asked for and have not answered.
   std::uint32_t outstanding(ProcessIndex process, LeaseKey key) const;
+  /// Returns a node that was asked for leases of this key and has not answered; nullopt: none.
+  std::optional<NodeId> asked_node(ProcessIndex process, LeaseKey key) const;
   /// The process wants no more leases of this key.
   void withdrawn(ProcessIndex process, LeaseKey key);
   /// The process that has this lease of another node; nullopt when the lease has ended or is not

@@ -218,6 +218,20 @@ std::unique_ptr<ActorCall> ActorCalls::ended(ProcessIndex worker, std::uint64_t 
   return peer->in_flight.take(at);
 }
 
+std::optional<ActorCalls::Place> ActorCalls::place_of(const detail::ObjectEntry& result) const {
+  std::size_t looked = 0;
+  for (const auto& [actor, peer] : peers_) {
+    const std::size_t sent = peer.in_flight.size();
+    for (std::size_t i = 0; i < sent + peer.queue.size(); ++i) {
+      if (++looked > kMostLooked) return std::nullopt;
+      const ActorCall& call = i < sent ? *peer.in_flight[i] : *peer.queue[i - sent];
+      for (const detail::ObjectHandle& made : call.results)
+        if (made.entry() == &result) return Place{&call, peer.state, i < sent, i};
+    }
+  }
+  return std::nullopt;
+}
+
 bool ActorCalls::owes(ActorId actor, const detail::ObjectEntry& result) const {
   const auto at = peers_.find(actor);
   if (at == peers_.end()) return false;

@@ -115,6 +115,17 @@ class ActorCalls {
   /// Returns the delay of the call that is to produce this result. Linear in the calls of delayed
   /// actors.
   std::optional<Delay> delay_of(const detail::ObjectEntry& result) const;
+  /// An unfinished call, and what its actor does as far as this process knows.
+  struct Place {
+    const ActorCall* call = nullptr;
+    wire::ActorState state = wire::ActorState::pending;
+    bool sent = false;       ///< its actor's process has it
+    std::size_t before = 0;  ///< calls of this process to the actor that were made earlier
+  };
+  /// Returns the place of the call that is to produce this result. Linear in the calls, of which it
+  /// looks at kMostLooked.
+  std::optional<Place> place_of(const detail::ObjectEntry& result) const;
+  static constexpr std::size_t kMostLooked = 1 << 16;
   std::size_t live() const noexcept { return live_; }
 
  private:

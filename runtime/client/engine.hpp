@@ -468,7 +468,8 @@ class ClientEngine final : public detail::Engine,
 
   // waiting (engine_waiting.cpp)
   bool is_own_call(const Entry& entry) const;
-  Error overdue(const Entry& entry, Duration timeout) const;
+  Error overdue(Guard& lock, const Entry& entry, Duration timeout);
+  std::string why_waits(Guard& lock, const Entry& entry);
   void resume_with(Entry& entry, Resume* resume);
   void resume(const Resume& resume);
   void give_up_notices();
@@ -547,8 +548,9 @@ class ClientEngine final : public detail::Engine,
   std::map<std::uint64_t, std::optional<wire::NamedObject>> named_;
   /// Answers so far; they may come in several messages.
   std::map<std::uint64_t, wire::Located> located_;
-  std::map<std::uint64_t, wire::Nodes> node_lists_;             ///< answers so far
-  std::map<std::uint64_t, std::optional<wire::NowAt>> places_;  ///< WhereIs requests
+  std::map<std::uint64_t, std::optional<std::string>> reasons_;  ///< Explain requests
+  std::map<std::uint64_t, wire::Nodes> node_lists_;              ///< answers so far
+  std::map<std::uint64_t, std::optional<wire::NowAt>> places_;   ///< WhereIs requests
   std::map<std::uint64_t, std::optional<wire::Replicated>> replications_;
   std::uint64_t next_request_ = 0;
   /// The call sites that the agent knows.

@@ -376,6 +376,12 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
               at->second.more = m.more;
               io_loop_->notify();
             },
+            [&](wire::Explained& m) {
+              const auto at = reasons_.find(m.request);
+              if (at == reasons_.end()) return;
+              at->second = std::move(m.why);
+              io_loop_->notify();
+            },
             [&](wire::Nodes& m) {
               const auto at = node_lists_.find(m.request);
               if (at == node_lists_.end()) return;

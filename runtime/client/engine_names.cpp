@@ -36,9 +36,16 @@ wire::NamedObject ClientEngine::ask_named(Guard& lock, wire::NameObject question
 void ClientEngine::detach(const detail::ObjectHandle& object, const std::string& name,
                           std::uint64_t fingerprint, const char* type, Duration timeout) {
   expect_ours(object);
-  if (wait({&object, 1}, 1, timeout).empty())
-    throw TimedOut(Code::timed_out, "the value that was to be named '" + name + "' is not there",
-                   Outcome::not_executed);
+  if (wait({&object, 1}, 1, timeout).empty()) {
+    std::string what = "the value that was to be named '" + name + "' is not there";
+    if (timeout > Duration::zero()) {
+      Guard lock = guard();
+      const std::string why = why_waits(lock, entry_of(object));
+      unlock_and_collect(lock);
+      if (!why.empty()) what += ": " + why;
+    }
+    throw TimedOut(Code::timed_out, std::move(what), Outcome::not_executed);
+  }
   Guard lock = guard();
   Entry& entry = entry_of(object);
   if (entry.kind == wire::Value::Kind::error) {

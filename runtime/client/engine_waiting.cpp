@@ -2,6 +2,7 @@
 #include "troupe/runtime/base/back_off.hpp"
 #include "troupe/runtime/base/deadline.hpp"
 #include "troupe/runtime/client/engine.hpp"
+#include "troupe/runtime/client/wait_path.hpp"
 
 #include <sched.h>
 #include <algorithm>
@@ -14,6 +15,8 @@ using namespace std::chrono_literals;
 
 /// A wait that lasts longer than this gives the worker's CPU back.
 constexpr Duration kBlockGrace = 100us;
+/// How long a wait that is over waits for the agent's reason.
+constexpr Duration kReasonComes = 200ms;
 
 }  // namespace
 
@@ -111,15 +114,19 @@ Error no_result_after(Duration timeout) {
 
 /// Returns the error of a wait whose timeout has passed, with the reason for the delay where that
 /// is known. A timeout of zero is a look, not a wait, and gets no reason. The outcome is
-/// `unknown` because the call goes on.
-Error ClientEngine::overdue(const Entry& entry, Duration timeout) const {
+/// `unknown` because the call goes on. Precondition: a handle keeps the entry.
+Error ClientEngine::overdue(Guard& lock, const Entry& entry, Duration timeout) {
   Error plain = no_result_after(timeout);
   std::optional<ActorCalls::Delay> delay;
   if (timeout > Duration::zero())
     for (const Entry* at = &entry; at != nullptr && !delay; at = next_of(*at))
       delay = actors_.delay_of(*at);
-  if (!delay) return plain;
   ErrorInfo info = plain.info();
+  if (!delay) {
+    if (timeout <= Duration::zero()) return plain;
+    if (const std::string why = why_waits(lock, entry); !why.empty()) info.message += ": " + why;
+    return Error(std::move(info));
+  }
   if (delay->silent) {
     info.code = Code::actor_unavailable;
     info.message +=
@@ -133,6 +140,26 @@ Error ClientEngine::overdue(const Entry& entry, Duration timeout) const {
                                            : "; its next life is being made");
   info.cause = delay->last_end->cause;
   return Error(std::move(info));
+}
+
+/// Returns why the entry has no value yet, in one sentence; empty: unknown. Asks the agent, and
+/// waits kReasonComes for its answer at most.
+std::string ClientEngine::why_waits(Guard& lock, const Entry& entry) {
+  const WaitPath path = wait_path(
+      entry, tasks_, actors_,
+      [this](ProcessIndex worker, const Task& t) { return may_come_back(worker, t.sequence); });
+  if (!path.question) return path.text;
+  wire::Explain question = *path.question;
+  const std::uint64_t request = question.request = ++next_request_;
+  reasons_.emplace(request, std::nullopt);
+  tell_agent(question);
+  try {
+    block_until(
+        lock, [&] { return reasons_.at(request).has_value(); }, steady_now() + kReasonComes);
+  } catch (const Unavailable&) {  // the agent is gone: the next call says so
+  }
+  const std::optional<std::string> why = std::move(reasons_.extract(request).mapped());
+  return path.text + " " + (why && !why->empty() ? *why : path.otherwise);
 }
 
 Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, Duration timeout) {
@@ -200,7 +227,8 @@ bool ClientEngine::is_own_call(const Entry& entry) const {
     }
     const std::shared_ptr<const ErrorInfo> failure =
         !is_here(entry) && fetch_failed(entry) ? *origin_of(entry).fetch_error : nullptr;
-    const std::optional<Error> late = ended ? std::nullopt : std::optional(overdue(entry, timeout));
+    const std::optional<Error> late =
+        ended ? std::nullopt : std::optional(overdue(lock, entry, timeout));
     unlock_and_collect(lock);
     if (ended && failure) return Error(*failure);
     if (late) return *late;

@@ -220,6 +220,14 @@ Task* TaskManager::in_flight(ProcessIndex worker, std::uint64_t sequence) {
   return task != nullptr ? *task : nullptr;
 }
 
+ProcessIndex TaskManager::worker_of(const Task& task) const {
+  for (const auto& [worker, lease] : leases_) {
+    const std::size_t at = lease->in_flight.find(task.sequence);
+    if (at != lease->in_flight.size() && lease->in_flight[at] == &task) return worker;
+  }
+  return 0;
+}
+
 /// Takes a task out of its lease after a message of the worker, which counts as progress.
 [[gnu::always_inline]] inline Task* TaskManager::leave(Lease& lease, std::uint64_t sequence,
                                                        Time now) {

@@ -191,6 +191,8 @@ class TaskManager {
   void each(F look_at) const {
     for (const Task* task = first_; task != nullptr; task = task->next) look_at(*task);
   }
+  /// Returns the worker that has the task in flight; 0: none. Linear in the leases.
+  ProcessIndex worker_of(const Task& task) const;
   std::size_t live() const noexcept { return live_count_; }
   std::size_t queued() const noexcept { return queued_; }
   std::size_t second_attempts() const noexcept { return second_attempts_; }

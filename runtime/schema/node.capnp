@@ -104,6 +104,9 @@ struct NodeMessage {
     namedObject @58 :NamedObject;
     locate @59 :Locate;
     located @60 :Located;
+    # Why a wait lasts.
+    explain @61 :Explain;
+    explained @62 :Explained;
   }
 }
 
@@ -560,6 +563,22 @@ struct Located {
   request @0 :UInt64;
   places @1 :List(ObjectPlace);  # at most 512
   more @2 :Bool;                 # the answer goes on in another message
+}
+
+# --- why a wait lasts ---
+
+struct Explain {
+  # Process -> agent, answered by Explained with the same request number: asks why a lease request of the sender, or an
+  # actor, waits.
+  request @0 :UInt64;
+  key @1 :UInt64;       # of the sender's RequestLease; without an actor
+  actor @2 :Id;         # absent: `key` counts
+}
+
+struct Explained {
+  # Agent -> process, answers Explain.
+  request @0 :UInt64;
+  why @1 :Text;         # one sentence; empty: the agent knows of no wait
 }
 
 # --- the node ---

@@ -551,6 +551,19 @@ struct Located {
   bool more = false;                ///< the answer goes on in another message
 };
 
+/// Process -> agent: asks why a lease request of the sender, or an actor, waits. Answered by
+/// Explained.
+struct Explain {
+  std::uint64_t request = 0;
+  LeaseKey key;   ///< of the sender's RequestLease; without an actor
+  ActorId actor;  ///< zero: `key` counts
+};
+/// Agent -> process, answers Explain.
+struct Explained {
+  std::uint64_t request = 0;
+  std::string why;  ///< one sentence; empty: the agent knows of no wait
+};
+
 /// Process -> agent, answered by Nodes.
 struct ListNodes {
   std::uint64_t request = 0;
@@ -594,14 +607,16 @@ struct Shutdown {
   std::string why;  ///< for the log
 };
 
-using NodeMessage = std::variant<
-    Hello, Welcome, Channel, PeerDied, RequestLease, LeaseGranted, LeaseRefused, LeaseReclaim,
-    LeaseReturned, Blocked, Unblocked, Promote, Fulfil, Hold, Await, Ready, Free, CreateActor,
-    StartActor, ActorCreated, WatchActor, ActorUpdate, KillActor, FindActor, FoundActor, NeedExtent,
-    GiveExtent, ExtentMapped, ExtentSealed, NeedReader, GiveReader, Recycle, ListNodes, Nodes,
-    Shutdown, StoreTables, StoreAttached, Adopt, Unpinned, Forget, Inquire, Answer, MemoryPressure,
-    GiveBack, WhereIs, NowAt, Rebuild, Rebuilt, Lineage, KeptCall, MadeBy, ForgetCall, Pace,
-    CallSite, Arrived, Replicate, Replicated, NameObject, NamedObject, Locate, Located>;
+using NodeMessage =
+    std::variant<Hello, Welcome, Channel, PeerDied, RequestLease, LeaseGranted, LeaseRefused,
+                 LeaseReclaim, LeaseReturned, Blocked, Unblocked, Promote, Fulfil, Hold, Await,
+                 Ready, Free, CreateActor, StartActor, ActorCreated, WatchActor, ActorUpdate,
+                 KillActor, FindActor, FoundActor, NeedExtent, GiveExtent, ExtentMapped,
+                 ExtentSealed, NeedReader, GiveReader, Recycle, ListNodes, Nodes, Shutdown,
+                 StoreTables, StoreAttached, Adopt, Unpinned, Forget, Inquire, Answer,
+                 MemoryPressure, GiveBack, WhereIs, NowAt, Rebuild, Rebuilt, Lineage, KeptCall,
+                 MadeBy, ForgetCall, Pace, CallSite, Arrived, Replicate, Replicated, NameObject,
+                 NamedObject, Locate, Located, Explain, Explained>;
 
 /// Calls `f(id, position, made)` for every id that a kept call names. The position is that of an
 /// argument, or kMaxArguments + the position of a ref among all refs inside the arguments. `made`

@@ -669,6 +669,28 @@ void read(schema::Located::Reader in, Located& m) {
   m.more = in.getMore();
 }
 
+// --- why a wait lasts ---
+
+void write(schema::Explain::Builder out, const Explain& m) {
+  out.setRequest(m.request);
+  out.setKey(m.key.value);
+  if (m.actor) internal::write(out.initActor(), m.actor);
+}
+void read(schema::Explain::Reader in, Explain& m) {
+  m.request = in.getRequest();
+  m.key.value = in.getKey();
+  internal::read(in.getActor(), m.actor);
+}
+
+void write(schema::Explained::Builder out, const Explained& m) {
+  out.setRequest(m.request);
+  out.setWhy(CutText(m.why));
+}
+void read(schema::Explained::Reader in, Explained& m) {
+  m.request = in.getRequest();
+  m.why = read_text(in.getWhy(), "reason");
+}
+
 // --- the node ---
 
 void write(schema::ListNodes::Builder out, const ListNodes& m) {
@@ -793,6 +815,8 @@ struct WriteNode {
   void operator()(const NamedObject& m) { write(out.initNamedObject(), m); }
   void operator()(const Locate& m) { write(out.initLocate(), m); }
   void operator()(const Located& m) { write(out.initLocated(), m); }
+  void operator()(const Explain& m) { write(out.initExplain(), m); }
+  void operator()(const Explained& m) { write(out.initExplained(), m); }
 };
 
 }  // namespace
@@ -869,6 +893,8 @@ void read(schema::NodeMessage::Reader in, NodeMessage& message, std::size_t payl
     case Kind::NAMED_OBJECT: return read(in.getNamedObject(), message.emplace<NamedObject>());
     case Kind::LOCATE: return read(in.getLocate(), message.emplace<Locate>());
     case Kind::LOCATED: return read(in.getLocated(), message.emplace<Located>());
+    case Kind::EXPLAIN: return read(in.getExplain(), message.emplace<Explain>());
+    case Kind::EXPLAINED: return read(in.getExplained(), message.emplace<Explained>());
   }
   unsupported(static_cast<unsigned>(in.which()));
 }

@@ -44,7 +44,7 @@ constexpr Row kRows[] = {
     {"Recycle", ""},         {"Nodes", ""},          {"StoreTables", ""},
     {"Forget", ""},          {"Answer", ""},         {"MemoryPressure", ""},
     {"NowAt", ""},           {"Replicated", ""},     {"NamedObject", ""},
-    {"Located", ""},
+    {"Located", ""},         {"Explain", "dw"},      {"Explained", ""},
 };
 // Questions for control.
 constexpr Row kQuestions[] = {

@@ -263,6 +263,14 @@ void each(F& f, Located& m) {
   f("request", m.request), f("places", m.places), f("more", m.more);
 }
 template <class F>
+void each(F& f, Explain& m) {
+  f("request", m.request), f("key", m.key), f("actor", m.actor);
+}
+template <class F>
+void each(F& f, Explained& m) {
+  f("request", m.request), f("why", m.why);
+}
+template <class F>
 void each(F& f, Rebuild& m) {
   f("object", m.object), f("lost", m.lost);
 }
