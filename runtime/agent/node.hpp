@@ -416,6 +416,7 @@ class Node final : private ReferenceTable::Out,
   bool is_zygote(pid_t pid) const;
   void end_orphans();
   void go_down(const std::string& why);
+  void end_with_cluster(const std::string& why);
   void serve_lineage(const scheduling::Granted& grant);
 
   // jobs (node_jobs.cpp)

@@ -99,9 +99,14 @@ void Node::serve_network(bool network, bool transfers, bool at_door, bool from_l
     const os::Received received = launcher_.receive(packet_);
     if (received.kind == os::Received::Kind::empty) return;
     if (received.kind != os::Received::Kind::closed) continue;
-    go_down("the cluster was taken down");
-    over_why_.clear();
+    end_with_cluster("the cluster was ended");
   }
+}
+
+/// Ends the node in good order: somebody ends the cluster, here or at its head.
+void Node::end_with_cluster(const std::string& why) {
+  go_down(why);
+  over_why_.clear();
 }
 
 // --- control
@@ -120,6 +125,7 @@ void Node::on_control(control::FromControl& message) {
                    [&](control::JobReply& m) { on_job_reply(m); },
                    [&](control::JobInfo& m) { on_job_info(m); },
                    [&](control::JobEnded& m) { end_job(m.job, m.why); },
+                   [&](control::ClusterEnds& m) { end_with_cluster(m.why); },
                    [&](control::DrainNode&) { leases_.set_draining(true, steady_now()); },
                    [&](control::ListReply& m) { answer_inquiry(message, m.request); },
                    [&](control::KvReply& m) { answer_inquiry(message, m.request); },

@@ -51,6 +51,13 @@ void tell_to_end(Child& child) {
   child.socket.reset();
 }
 
+/// Tells control to say to all nodes, also to those of other hosts, that the cluster ends.
+void announce_end(Child& control) {
+  const char byte = 1;
+  if (control.socket && control.state == Child::State::serving)
+    (void)!::send(control.socket.get(), &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 /// Returns how the child ended; nullopt while it runs.
 std::optional<std::string> reap(Child& child) {
   int status = 0;
@@ -500,6 +507,10 @@ void LocalCluster::Supervisor::agent_ended(std::size_t index, const std::string&
     id = nodes_[index].id;
     name = nodes_[index].name;
   }
+  if (os::is_good_end(how))
+    return tell({ClusterEvent::Kind::agent_left, id,
+                 "the agent of " + name + " (process " + std::to_string(agents_[index].pid) +
+                     ") has left: the cluster was ended at its head"});
   tell({ClusterEvent::Kind::agent_died, id,
         "the agent of " + name + " (process " + std::to_string(agents_[index].pid) + ") " + how +
             ": the node is gone with its workers and the objects that only it had"});
@@ -514,6 +525,7 @@ void LocalCluster::Supervisor::fail(Code code, const std::string& why) {
 
 void LocalCluster::Supervisor::end_all() {
   const Time until = steady_now() + options_.stop_within;
+  announce_end(control_);
   std::vector<Child*> agents;
   for (Child* child : living())
     if (!is_control(*child)) agents.push_back(child);

@@ -215,10 +215,14 @@ class Posted {
 struct Watch {
   Fd lost{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   std::atomic<std::uint32_t> alive{0};
+  std::atomic<bool> in_good_order{true};
 
   void on_event(const boot::ClusterEvent& event) {
     log_line("%s", event.text.c_str());
-    if (event.kind != boot::ClusterEvent::Kind::agent_died || --alive != 0) return;
+    const bool died = event.kind == boot::ClusterEvent::Kind::agent_died;
+    if (!died && event.kind != boot::ClusterEvent::Kind::agent_left) return;
+    if (died) in_good_order = false;
+    if (--alive != 0) return;
     const std::uint64_t one = 1;
     (void)!write(lost.get(), &one, sizeof one);
   }
@@ -256,7 +260,7 @@ Exit up(const UpRequest& request) {
   pollfd entries[2] = {{signals.get(), POLLIN, 0}, {watch.lost.get(), POLLIN, 0}};
   while (poll(entries, 2, -1) < 0 && errno == EINTR) {
   }
-  const bool ended = entries[0].revents != 0;
+  const bool ended = entries[0].revents != 0 || watch.in_good_order;
   if (!ended) log_line("every node is gone; the cluster ends");
   cluster.reset();
   if (ended && !request.log.empty()) unlink(request.log.c_str());

@@ -172,10 +172,15 @@ struct ListReply {
   std::uint32_t left_off = 0;       ///< how many rows had no room; the last ones are missing
 };
 
+/// Tells every registered agent that the head ends the cluster. The agent ends its node.
+struct ClusterEnds {
+  std::string why;  ///< a sentence
+};
+
 using FromControl =
     std::variant<Registered, HeartbeatAnswer, Roster, Fence, DrainNode, ClusterNodes, NodeIsDead,
                  StartActorAt, StopActorAt, ActorReply, ActorLocation, JobReply, JobEnded, JobInfo,
-                 KvReply, ListReply, NamedObject, ObjectForgotten>;
+                 KvReply, ListReply, NamedObject, ObjectForgotten, ClusterEnds>;
 
 /// Agent to agent, about control.
 using BetweenAgents = std::variant<AskControl, ControlAnswer>;

@@ -270,6 +270,13 @@ void read(schema::ObjectForgotten::Reader in, ObjectForgotten& m) {
   fields::read(in.getObject(), m.object);
 }
 
+void write(schema::ClusterEnds::Builder out, const ClusterEnds& m) {
+  out.setWhy(CutText(m.why));
+}
+void read(schema::ClusterEnds::Reader in, ClusterEnds& m) {
+  m.why = read_text(in.getWhy(), "reason");
+}
+
 void write(schema::ActorRow::Builder out, const ActorRow& row) {
   fields::write(out.initActor(), row.actor);
   fields::write(out.initJob(), row.job);
@@ -370,6 +377,7 @@ struct FromControlWriter {
   void operator()(const ListReply& m) { write(out.initListReply(), m); }
   void operator()(const NamedObject& m) { write(out.initNamedObject(), m); }
   void operator()(const ObjectForgotten& m) { write(out.initObjectForgotten(), m); }
+  void operator()(const ClusterEnds& m) { write(out.initClusterEnds(), m); }
 };
 
 void read_member(const schema::FromControl::Reader& in, FromControl& out) {
@@ -395,6 +403,7 @@ void read_member(const schema::FromControl::Reader& in, FromControl& out) {
     case Kind::NAMED_OBJECT: return read(in.getNamedObject(), out.emplace<NamedObject>());
     case Kind::OBJECT_FORGOTTEN:
       return read(in.getObjectForgotten(), out.emplace<ObjectForgotten>());
+    case Kind::CLUSTER_ENDS: return read(in.getClusterEnds(), out.emplace<ClusterEnds>());
   }
   fields::unsupported(static_cast<unsigned>(in.which()));
 }

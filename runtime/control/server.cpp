@@ -72,6 +72,7 @@ struct Server::Impl : Service::Out {
   std::vector<net::TransportEvent> events;
   std::vector<internal::ProbeAnswer> answers;
   Time now{};
+  bool ending = false;  ///< the nodes were told that the cluster ends
   ServerStats stats;
 
   explicit Impl(ServerOptions given)
@@ -329,14 +330,25 @@ struct Server::Impl : Service::Out {
     return {};
   }
 
+  /// Tells every node that the cluster ends.
+  void end_cluster() {
+    if (std::exchange(ending, true)) return;
+    service->end_cluster("the cluster was ended at its head");
+    flush();
+  }
+
   /// Writes what messages before the end have changed, for kLastWrites at most. The next control
-  /// then does not wait for nodes that have left.
+  /// then does not wait for nodes that have left. Nodes that were told of the end may leave
+  /// meanwhile.
   void finish() {
     const Time until = steady_now() + kLastWrites;
     receive();
-    while (advance_disk() && disk->is_busy() && steady_now() < until) {
-      pollfd entry{disk->fd(), POLLIN, 0};
-      ::poll(&entry, 1, 10);
+    while (advance_disk() && (disk->is_busy() || (ending && service->has_listeners())) &&
+           steady_now() < until) {
+      pollfd entries[] = {{disk->fd(), POLLIN, 0}, {transport->fd(), POLLIN, 0}};
+      ::poll(entries, 2, 10);
+      receive();
+      flush();
     }
   }
 
@@ -353,7 +365,8 @@ struct Server::Impl : Service::Out {
     return {};
   }
 
-  /// Waits for events. Returns false when the launcher has closed its end of `until`.
+  /// Waits for events. Returns false when the launcher has closed its end of `until`. A byte of the
+  /// launcher says that it ends the cluster.
   bool wait(int until) {
     std::vector<pollfd> entries{
         {until, POLLIN, 0}, {transport->fd(), POLLIN, 0}, {disk->fd(), POLLIN, 0}};
@@ -367,6 +380,7 @@ struct Server::Impl : Service::Out {
     if ((entries[0].revents & (POLLIN | POLLHUP | POLLERR)) == 0) return true;
     char ignored[256];
     const ssize_t n = recv(until, ignored, sizeof ignored, MSG_DONTWAIT);
+    if (n > 0) end_cluster();
     return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
   }
 };

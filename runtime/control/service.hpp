@@ -118,6 +118,10 @@ class Service {
   /// Acts on deadlines. Call it after all messages that have arrived were handed in.
   void on_tick(Time now);
   Time next_tick() const;
+  /// Tells every registered node that the cluster ends. Their Leaving follows.
+  void end_cluster(const std::string& why);
+  /// Returns whether any node is registered.
+  bool has_listeners() const;
 
   // The disk: begin_commit(), then Store::commit(group, Need::essential) on any thread, then
   // finish_commit(). A commit that fails ends the process.

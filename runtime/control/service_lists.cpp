@@ -44,6 +44,14 @@ std::vector<NodeId> Service::listeners(bool suspects_too) const {
   return all;
 }
 
+bool Service::has_listeners() const {
+  return !listeners(true).empty();
+}
+
+void Service::end_cluster(const std::string& why) {
+  out_.broadcast(listeners(true), ClusterEnds{why});
+}
+
 std::vector<ClusterRow> Service::node_rows() const {
   std::vector<ClusterRow> rows;
   for (const auto& [id, info] : nodes_) {

@@ -199,6 +199,10 @@ bool is_end_of_process(const std::string& reason) noexcept {
   return reason.rfind(kKilled, 0) == 0 || reason.rfind(kExited, 0) == 0;
 }
 
+bool is_good_end(const std::string& reason) noexcept {
+  return reason.rfind(kExited, 0) == 0 && reason.substr(std::strlen(kExited)) == "0";
+}
+
 bool is_abort(const std::string& reason) noexcept {
   return reason.rfind(kKilled + std::to_string(SIGABRT) + " (", 0) == 0;
 }

@@ -65,6 +65,8 @@ void die_with_parent(pid_t parent) noexcept;
 std::string describe_status(int status);
 /// Returns whether the reason begins with a text of describe_status(): the process itself ended.
 bool is_end_of_process(const std::string& reason) noexcept;
+/// Returns whether the text of describe_status() names an exit with code 0.
+bool is_good_end(const std::string& reason) noexcept;
 /// Returns whether the reason begins with such a text of a process that called abort().
 bool is_abort(const std::string& reason) noexcept;
 /// Returns "out of memory: <why>": the agent ended the process, because its node had too little.

@@ -77,6 +77,7 @@ struct FromControl {
     listReply @15 :ListReply;
     namedObject @16 :NamedObject;
     objectForgotten @17 :ObjectForgotten;
+    clusterEnds @18 :ClusterEnds;
   }
 }
 
@@ -195,6 +196,11 @@ struct ClusterNodes {
   # Control -> agent: all live nodes. The agent ignores a lower version.
   version @0 :UInt64;
   rows @1 :List(ClusterRow);  # sorted by id; at most 4096
+}
+
+struct ClusterEnds {
+  # Control -> every registered agent: the head ends the cluster. The agent ends its node and sends Leaving.
+  why @0 :Text;  # a sentence
 }
 
 struct NodeIsDead {

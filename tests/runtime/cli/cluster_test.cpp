@@ -320,6 +320,34 @@ TEST_F(Clusters, ATokenAdmitsOneNodeOnce) {
   expect_ended(node);
 }
 
+/// A node and a driver that joined by token hear of `troupe stop` at the head at once. Without that
+/// they go on for 60 s, in which control may come back.
+TEST_F(Clusters, WhatJoinedByTokenEndsWhenTheHeadEndsTheCluster) {
+  const json head = start({"--nodes", "1", "--cpus", "1", "--join-tokens", "2"});
+  ASSERT_EQ(head["join_tokens"].size(), 2u);
+  Child node({paths::command(), "up", "--join", head["join_tokens"][0].get<std::string>(), "--cpus",
+              "1", "--memory", "64MiB", "--json"});
+  ASSERT_TRUE(says(node.read_until("\n}\n"), "nodes"));
+  Outcome driver;
+  std::jthread joined([&] {
+    driver = command(
+        {paths::cli_program(), "wait"},
+        {{"TROUPE_ADDRESS", head["join_tokens"][1].get<std::string>()}, {"XDG_RUNTIME_DIR", ""}});
+  });
+  ASSERT_TRUE(eventually([&] {
+    const json actors = ask({"list", "actors"});
+    return !actors.empty() && actors[0]["state"] == "alive";
+  }));
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(troupe_command({"stop", "--address", head["file"].get<std::string>()}).code, 0);
+  EXPECT_EQ(node.finish(0), 0);
+  joined.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);  // a machine may be busy
+  EXPECT_EQ(driver.code, 1) << driver.out << driver.err;
+  EXPECT_TRUE(says(driver.err, "the cluster was ended")) << driver.err;
+  expect_ended(head);
+}
+
 /// With TROUPE_LONG_TESTS there are ten thousand detached actors, fifty of them alive; otherwise
 /// a tenth of that.
 TEST_F(Clusters, AControlOfManyActorsServesAgainSoonAfterItsDeath) {

@@ -154,6 +154,10 @@ void each(F& f, NamedObject& m) {
   f("request", m.request), f("done", m.done), f("what", m.what), f("error", m.error);
 }
 template <class F>
+void each(F& f, ClusterEnds& m) {
+  f("why", m.why);
+}
+template <class F>
 void each(F& f, ObjectForgotten& m) {
   f("name", m.name), f("object", m.object);
 }

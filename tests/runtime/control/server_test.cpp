@@ -169,6 +169,19 @@ struct ServerTest : testing::Test {
   }
 };
 
+TEST_F(ServerTest, TheLaunchersWordThatTheClusterEndsReachesEveryNode) {
+  Running head(options());
+  join(a, head.server->door());
+  ASSERT_EQ(::send(head.launcher.get(), "e", 1, MSG_NOSIGNAL), 1);
+  ASSERT_TRUE(drive({&a}, [&] { return a.last<ClusterEnds>() != nullptr; }));
+  EXPECT_EQ(a.last<ClusterEnds>()->why, "the cluster was ended at its head");
+  a.say(Leaving{a.node, a.epoch});
+  ASSERT_TRUE(drive({&a}, [&] {
+    const net::Link* link = a.transport->link(node);
+    return link == nullptr || link->unacknowledged() == 0;
+  }));
+}
+
 TEST_F(ServerTest, AnActorAndAValueAndTheEnd) {
   Running head(options());
   join(a, head.server->door());

@@ -3,6 +3,7 @@
 #include "troupe/train/train.hpp"
 #include "troupe/troupe.hpp"
 
+#include <unistd.h>
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -86,6 +87,18 @@ int hold(troupe::Context& ctx) {
   while (std::cin.get() != std::char_traits<char>::eof()) {
   }
   return 0;
+}
+
+/// Waits for a call that does not end.
+int wait_for_ever(troupe::Context& ctx) {
+  struct Sleeper {
+    int sleep() {
+      ::pause();
+      return 0;
+    }
+  };
+  auto sleeper = ctx.with({.name = "sleeper"}).spawn<Sleeper>();
+  return ctx.get(sleeper.call<&Sleeper::sleep>());
 }
 
 /// Spawns an actor whose constructor throws, and waits until stdin ends.
@@ -221,6 +234,7 @@ int main(int argc, char** argv) {
     if (verb == "nodes") return nodes(ctx);
     if (verb == "fit") return fit(ctx);
     if (verb == "hold") return hold(ctx);
+    if (verb == "wait") return wait_for_ever(ctx);
     if (verb == "crash") return crash(ctx);
     if (verb == "keep") return keep(ctx);
     if (verb == "spread") return spread(ctx);
