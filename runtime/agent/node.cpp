@@ -2,6 +2,7 @@
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/agent/process_limit.hpp"
 #include "troupe/runtime/base/log.hpp"
+#include "troupe/runtime/base/memory_file.hpp"
 #include "troupe/runtime/base/usable_cpus.hpp"
 #include "troupe/runtime/os/orphans.hpp"
 
@@ -14,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 
@@ -402,6 +404,9 @@ void Node::drain_socket(Process& process) {
       process.hung_up = true;
       return break_off(process, "its connection closed");
     }
+    if (received.kind == os::Received::Kind::starved)
+      return break_off(process, std::string("the node's agent has as many open files as it may: ") +
+                                    memory_remedy(EMFILE));
     auto decoded = wire::decode_node(BlobView(packet_.data(), received.size));
     if (!decoded) return break_off(process, "it sent a bad message: " + decoded.error().message());
     handle(process, decoded->message, decoded->payload, received.descriptors);

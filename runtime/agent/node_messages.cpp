@@ -117,8 +117,8 @@ void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
              message);
 }
 
-/// Handles Shutdown: a driver's program has ended, or a worker cannot start. The requests that wait
-/// for the worker are refused, with the reason that it gives.
+/// Handles Shutdown: a driver's program has ended, or a worker cannot start or go on. The requests
+/// that wait for a worker's start are refused, with the reason that it gives.
 void Node::on_shutdown(Process& from, const wire::Shutdown& message) {
   if (from.speaks_as == Talker::driver) {
     from.said_end = true;
@@ -126,9 +126,9 @@ void Node::on_shutdown(Process& from, const wire::Shutdown& message) {
     if (!finished) from.reason = "an error left its program";
     return driver_gone(from, finished);
   }
+  from.sentence = message.why;
   if (starting_.count(from.index) == 0) return break_off(from, "it ends itself");
   from.at_limit = true;
-  from.sentence = message.why;
 }
 
 void Node::on_hello(Process& from, const wire::Hello& hello, std::vector<Fd>& descriptors) {

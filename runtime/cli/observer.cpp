@@ -1,6 +1,7 @@
 #include "troupe/runtime/cli/observer.hpp"
 
 #include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/base/memory_file.hpp"
 #include "troupe/runtime/base/version.hpp"
 #include "troupe/runtime/os/local_listener.hpp"
 
@@ -32,6 +33,10 @@ Result<wire::Decoded<wire::NodeMessage>> Observer::next(Time until) {
       return std::move(*decoded);
     }
     if (received.kind == os::Received::Kind::closed) return gone();
+    if (received.kind == os::Received::Kind::starved)
+      return Error(
+          Code::out_of_memory,
+          std::string("no descriptor is left for the node's answer: ") + memory_remedy(EMFILE));
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(
         std::max<Duration>(until - steady_now(), Duration(0)));
     pollfd entry{socket_.fd(), POLLIN, 0};

@@ -135,6 +135,10 @@ void ActorCalls::update(const wire::ActorUpdate& update) {
   flush(peer);
 }
 
+void ActorCalls::fail_queued(ActorId actor, const Error& error) {
+  if (const auto at = peers_.find(actor); at != peers_.end()) fail_all(at->second, error);
+}
+
 void ActorCalls::lives_here(ActorId actor, std::uint64_t incarnation, ProcessIndex worker) {
   peers_.try_emplace(actor);
   wire::ActorUpdate alive;
@@ -311,7 +315,7 @@ void ActorCalls::worker_died(ProcessIndex worker, std::uint64_t started, const E
 
 void ActorCalls::flush(Peer& peer) {
   if (peer.state == wire::ActorState::dead) {
-    fail_all(peer);
+    fail_all(peer, *peer.error);
     return;
   }
   while (!peer.queue.empty() && peer.queue.front()->waiting == 0) {
@@ -335,9 +339,9 @@ void ActorCalls::flush(Peer& peer) {
   }
 }
 
-void ActorCalls::fail_all(Peer& peer) {
-  // A call that still waits for an argument stays, because its waiter points at it. Order no
-  // longer matters, so it does not hold back the others.
+void ActorCalls::fail_all(Peer& peer, const Error& error) {
+  // A call that still waits for an argument stays, because its waiter points at it. It does not
+  // hold back the others.
   std::deque<std::unique_ptr<ActorCall>> waiting;
   std::vector<std::unique_ptr<ActorCall>> gone;
   for (auto& call : peer.queue)
@@ -347,7 +351,7 @@ void ActorCalls::fail_all(Peer& peer) {
       gone.push_back(std::move(call));
   peer.queue.swap(waiting);
   live_ -= gone.size();
-  for (const auto& call : gone) out_.fail(*call, *peer.error);
+  for (const auto& call : gone) out_.fail(*call, error);
 }
 
 }  // namespace troupe::client

@@ -73,6 +73,9 @@ class ActorCalls {
   void argument_failed(ActorCall& call, const Error& error);
 
   void update(const wire::ActorUpdate& update);
+  /// The actor's process cannot be reached now: the calls that wait for it fail. Later calls do
+  /// not.
+  void fail_queued(ActorId actor, const Error& error);
   /// This life of the actor runs in this process, which is `worker`. The agent need not be asked.
   void lives_here(ActorId actor, std::uint64_t incarnation, ProcessIndex worker);
   /// This process has killed the actor for good. Later calls fail at once; calls in flight fail
@@ -152,7 +155,7 @@ class ActorCalls {
   void delay(ActorId actor, Peer& peer, Delay delay);
   static bool is_wanted(const Peer& peer);
   void flush(Peer& peer);
-  void fail_all(Peer& peer);
+  void fail_all(Peer& peer, const Error& error);
 
   Out& out_;
   const std::size_t most_;

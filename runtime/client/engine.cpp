@@ -163,6 +163,7 @@ void ClientEngine::say_hello(const Start& start) {
     if (received.kind == os::Received::Kind::closed)
       throw Unavailable(Code::unavailable,
                         "the node's agent closed the connection before it answered");
+    if (received.kind == os::Received::Kind::starved) raise(DescriptorLack::error());
     if (received.kind == os::Received::Kind::empty) {
       pollfd entry{socket_.fd(), POLLIN, 0};
       const auto left =
@@ -229,6 +230,10 @@ void ClientEngine::await_end_of_job() {
     const auto received = socket_.receive(frame_);
     if (received.kind == os::Received::Kind::closed) return;
     if (received.kind == os::Received::Kind::packet) continue;
+    if (received.kind == os::Received::Kind::starved) {  // nothing reads it any more
+      socket_.skip();
+      continue;
+    }
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_now());
     pollfd entry{socket_.fd(), POLLIN, 0};
     if (left.count() <= 0 || poll(&entry, 1, static_cast<int>(left.count())) == 0) return;

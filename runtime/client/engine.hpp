@@ -16,6 +16,7 @@
 #include "troupe/runtime/base/process_mark.hpp"
 #include "troupe/runtime/client/actor_calls.hpp"
 #include "troupe/runtime/client/actor_lease_timer.hpp"
+#include "troupe/runtime/client/descriptor_lack.hpp"
 #include "troupe/runtime/client/in_place.hpp"
 #include "troupe/runtime/client/io_loop.hpp"
 #include "troupe/runtime/client/lineage.hpp"
@@ -256,6 +257,7 @@ class ClientEngine final : public detail::Engine,
   Time next_timer() const noexcept override { return next_tick_; }
   int socket_fd() const override { return socket_.fd(); }
   bool wants_write() const override { return socket_.has_queued(); }
+  bool wants_read() const override { return !lack_.exists(); }
   bool has_leftovers() const noexcept override {
     return released_.load(std::memory_order_seq_cst) != nullptr ||
            unpins_->any.load(std::memory_order_seq_cst);
@@ -288,6 +290,7 @@ class ClientEngine final : public detail::Engine,
 
   // incoming (engine_messages.cpp)
   void drain_socket();
+  void lacks_descriptors(BlobView packet, Time now);
   void drain_slot(std::uint32_t slot, Time now);
   void drain_agent(Time now);
   void drain_peer(Peer& peer, Time now);
@@ -577,6 +580,7 @@ class ClientEngine final : public detail::Engine,
   ActorLeaseTimer lease_timer_;   ///< of the actor that lives in this process
   Loopback loopback_;             ///< calls of that actor to itself
   std::atomic<bool> socket_ready_{true};
+  DescriptorLack lack_;  ///< of the packet that comes next over the socket
   std::atomic<bool> stopping_{false};
   bool awaits_end_of_job_ = false;  ///< stop() waits for the end of the job
   bool blocked_ = false;            ///< a worker that has told the agent Blocked

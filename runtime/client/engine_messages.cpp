@@ -33,8 +33,9 @@ Time ClientEngine::drain(Time now) {
   wake_late(wakeups_.take());
   if (socket_.has_queued() && !socket_.flush())
     agent_gone("the node's agent closed the connection");
-  if (socket_ready_.load(std::memory_order_acquire) &&
-      socket_ready_.exchange(false, std::memory_order_acq_rel))
+  if ((socket_ready_.load(std::memory_order_acquire) &&
+       socket_ready_.exchange(false, std::memory_order_acq_rel)) ||
+      now >= lack_.next_look())
     drain_socket();
   while (bell_.take(ready_slots_)) {
     std::vector<std::uint32_t> slots = std::exchange(ready_slots_, {});
@@ -48,6 +49,7 @@ Time ClientEngine::drain(Time now) {
       next_look_ = actors_.let_go_of_unwanted(now) ? now + ActorCalls::kUnwantedLook : Time::max();
     next_tick_ = std::min(next_tick_, next_look_);
   }
+  next_tick_ = std::min(next_tick_, lack_.next_look());
   drop_spent();
   collect_released();
   // While more calls wait, a caller may have to be woken for a wake-up that was put off.
@@ -59,6 +61,9 @@ Time ClientEngine::drain(Time now) {
 void ClientEngine::drain_socket() {
   for (;;) {
     auto received = socket_.receive(frame_);
+    if (received.kind == os::Received::Kind::starved)
+      return lacks_descriptors({frame_.data(), received.size}, steady_now());
+    lack_.over();
     if (received.kind == os::Received::Kind::empty) return;
     if (received.kind == os::Received::Kind::closed) {
       drain_agent(steady_now());  // its ring may say why

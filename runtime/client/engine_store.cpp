@@ -134,6 +134,32 @@ void ClientEngine::on_reader(const wire::GiveReader& message, std::vector<Fd> de
   if (io_loop_) io_loop_->notify();
 }
 
+/// The next packet waits for a descriptor. Once that has lasted, all that waits for such a packet
+/// ends in an error. The packet itself is taken when the program has closed files.
+void ClientEngine::lacks_descriptors(BlobView packet, Time now) {
+  if (socket_.is_hung_up()) {
+    lack_.over();
+    return agent_gone("the node's agent has died");
+  }
+  lack_.met(now);
+  if (!lack_.is_lasting(now)) return;
+  const Error error = DescriptorLack::error();
+  tasks_.refuse_unleased(error);
+  for (const PendingGrant& pending : std::exchange(pending_grants_, {}))
+    return_lease(pending.grant.lease);
+  for (const wire::ActorUpdate& update : pending_updates_) actors_.fail_queued(update.actor, error);
+  for (auto& [request, answer] : wanted_extents_)
+    if (!answer) answer = error;
+  io_loop_->notify();
+  // A caller of this process cannot reach it. A worker that runs may close files; an idle one
+  // hardly will.
+  if (kind_ != wire::ProcessKind::worker || serving_ || has_unanswered()) return;
+  if (!lack_.may_end_process(now)) return;
+  const auto decoded = wire::decode_node(packet);
+  const auto* channel = decoded ? std::get_if<wire::Channel>(&decoded->message) : nullptr;
+  if (channel != nullptr && channel->side == 1) tell_agent(wire::Shutdown{error.message()});
+}
+
 /// Asks the agent for an extent. True: it was added. False: our own extents may have room now.
 Result<bool> ClientEngine::need_extent(std::uint64_t bytes) {
   Guard lock = guard();
@@ -370,9 +396,16 @@ bool ClientEngine::fetch_reader(bool is_segment, std::uint64_t id, Error& error)
   reader_answers_.erase(key);
   tell_agent(wire::NeedReader{is_segment, id});
   io_loop_->wait(
-      lock, [&] { return reader_answers_.count(key) != 0 || agent_lost_; },
+      lock,
+      [&] {
+        return reader_answers_.count(key) != 0 || agent_lost_ || lack_.is_lasting(steady_now());
+      },
       steady_now() + kReaderAnswers);
   if (reader_answers_.count(key) == 0) {
+    if (!agent_lost_ && !stopping_ && lack_.exists()) {
+      error = DescriptorLack::error();
+      return false;
+    }
     error = Error(Code::unavailable, agent_lost_ ? agent_lost_why_
                                      : stopping_
                                          ? "the session is over"

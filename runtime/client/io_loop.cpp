@@ -108,15 +108,17 @@ IoLoop::WaitSet IoLoop::make_wait_set() const {
     raise(Error(Code::out_of_memory,
                 "this process has no descriptors left to wait with: raise the limit of open files "
                 "(ulimit -n)"));
-  watch_socket(wait_set, EPOLL_CTL_ADD, false);
+  watch_socket(wait_set, EPOLL_CTL_ADD, true, false);
   return wait_set;
 }
 
-void IoLoop::watch_socket(WaitSet& wait_set, int operation, bool writes) const {
+void IoLoop::watch_socket(WaitSet& wait_set, int operation, bool reads, bool writes) const {
   epoll_event event{};
-  event.events = writes ? EPOLLIN | EPOLLOUT : EPOLLIN;
+  if (reads) event.events |= EPOLLIN;
+  if (writes) event.events |= EPOLLOUT;
   event.data.u32 = kSocket;
   epoll_ctl(wait_set.set.get(), operation, host_.socket_fd(), &event);  // fails once that is closed
+  wait_set.reads = reads;
   wait_set.writes = writes;
 }
 
@@ -130,8 +132,9 @@ void IoLoop::forget_socket() noexcept {
 /// the writer takes back our announcement that we sleep (or the next writer does, if that event
 /// was a late one). Otherwise the announcement still stands.
 bool IoLoop::sleep_until(WaitSet& wait_set, Time until) {
-  if (const bool writes = host_.wants_write(); writes != wait_set.writes)
-    watch_socket(wait_set, EPOLL_CTL_MOD, writes);
+  const bool reads = host_.wants_read(), writes = host_.wants_write();
+  if (reads != wait_set.reads || writes != wait_set.writes)
+    watch_socket(wait_set, EPOLL_CTL_MOD, reads, writes);
   std::array<epoll_event, 3> events;
   bool rung = false;
   for (int i = wait_for(wait_set.set.get(), events, until); i > 0; --i) {

@@ -37,6 +37,8 @@ class IoLoop {
     /// lock.
     virtual int socket_fd() const = 0;
     virtual bool wants_write() const = 0;
+    /// False: nothing can be read now, so do not wake for it. Called without the lock.
+    virtual bool wants_read() const { return true; }
     virtual void socket_ready() noexcept = 0;
     /// Whether another thread left work because the lock was taken. Called without the lock.
     virtual bool has_leftovers() const noexcept = 0;
@@ -101,7 +103,8 @@ class IoLoop {
   /// need not be emptied, and the socket.
   struct WaitSet {
     Fd set;
-    bool writes = false;  ///< also wake when the socket can be written
+    bool reads = true;    ///< wake when the socket can be read
+    bool writes = false;  ///< wake when it can be written
   };
   struct Following;
   void io_loop();
@@ -112,7 +115,7 @@ class IoLoop {
   }
   bool lead(Guard& guard, const std::function<bool()>& done, Time deadline, Time now);
   WaitSet make_wait_set() const;
-  void watch_socket(WaitSet& wait_set, int operation, bool writes) const;
+  void watch_socket(WaitSet& wait_set, int operation, bool reads, bool writes) const;
   bool sleep_until(WaitSet& wait_set, Time until);
   void take_over_from_io();
   bool worth_spinning() const;

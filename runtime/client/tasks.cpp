@@ -186,6 +186,14 @@ void TaskManager::refused(LeaseKey key, const Error& error) {
   }
 }
 
+void TaskManager::refuse_unleased(const Error& error) {
+  for (const auto& [key, pool] : pools_) {
+    if (!pool.leases.empty() || pool.ready.empty()) continue;
+    out_.request_lease(key, 0);
+    refused(key, error);
+  }
+}
+
 void TaskManager::reclaim(LeaseId id, Time) {
   for (auto& [worker, lease] : leases_) {
     if (lease->id != id) continue;

@@ -139,6 +139,8 @@ class TaskManager {
   void granted(LeaseKey key, LeaseId lease, ProcessIndex worker, Time now);
   /// The agent refuses the key: every ready task of it fails.
   void refused(LeaseKey key, const Error& error);
+  /// No other process can be reached now: every ready task of a key without a lease fails.
+  void refuse_unleased(const Error& error);
   void reclaim(LeaseId lease, Time now);
   void writable(ProcessIndex worker, Time now);
 

@@ -88,6 +88,17 @@ void LocalSocket::end_sending() noexcept {
   if (fd_) ::shutdown(fd_.get(), SHUT_WR);
 }
 
+void LocalSocket::skip() noexcept {
+  (void)::recv(fd_.get(), nullptr, 0, MSG_DONTWAIT);
+}
+
+bool LocalSocket::is_hung_up() const noexcept {
+  pollfd entry{fd_.get(), 0, 0};
+  return poll(&entry, 1, 0) > 0 && (entry.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
+}
+
+/// Looks at the packet before it takes it. The kernel drops descriptors that find no room, so a
+/// packet that was taken without them could never be had whole.
 Received LocalSocket::receive(std::span<std::byte> buffer) {
   Received received;
   iovec part{buffer.data(), buffer.size()};
@@ -99,10 +110,11 @@ Received LocalSocket::receive(std::span<std::byte> buffer) {
   message.msg_controllen = sizeof control;
   ssize_t n = 0;
   do {
-    n = recvmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    n = recvmsg(fd_.get(), &message, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   } while (n < 0 && errno == EINTR);
   if (n < 0) {
-    received.kind = errno == EAGAIN ? Received::Kind::empty : Received::Kind::closed;
+    const bool later = errno == EAGAIN || errno == ENOMEM || errno == ENOBUFS;
+    received.kind = later ? Received::Kind::empty : Received::Kind::closed;
     return received;
   }
   for (cmsghdr* h = CMSG_FIRSTHDR(&message); h != nullptr; h = CMSG_NXTHDR(&message, h)) {
@@ -114,9 +126,18 @@ Received LocalSocket::receive(std::span<std::byte> buffer) {
       received.descriptors.push_back(make_fd(fd));
     }
   }
-  const bool cut = (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
-  received.kind = n == 0 || cut ? Received::Kind::closed : Received::Kind::packet;
   received.size = static_cast<std::size_t>(n);
+  const bool lacks = (message.msg_flags & MSG_CTRUNC) != 0;
+  if (n == 0 || (message.msg_flags & MSG_TRUNC) != 0 ||
+      (lacks && received.descriptors.size() == kMaxDescriptors)) {
+    received.kind = Received::Kind::closed;
+  } else if (lacks) {
+    received.descriptors.clear();
+    received.kind = Received::Kind::starved;
+  } else {
+    skip();
+    received.kind = Received::Kind::packet;
+  }
   return received;
 }
 

@@ -2,7 +2,7 @@
 /// extents over it to a process. Messages without a descriptor go through rings.
 ///
 ///     socket.send(frame, {fd1, fd2});
-///     Received r = socket.receive(buffer);   // r.kind: packet, empty, closed
+///     Received r = socket.receive(buffer);   // r.kind: packet, empty, closed, starved
 #pragma once
 
 #include "troupe/runtime/base/fd.hpp"
@@ -23,7 +23,9 @@ inline constexpr std::size_t kMaxDescriptors = 4;
 inline constexpr std::size_t kMaxQueued = 8 * 1024;
 
 struct Received {
-  enum class Kind { packet, empty, closed } kind = Kind::empty;
+  /// starved: this process has no room for the descriptors of the next packet (EMFILE, ENFILE). The
+  /// packet stays the next one. Its bytes are in the buffer.
+  enum class Kind { packet, empty, closed, starved } kind = Kind::empty;
   std::size_t size = 0;
   std::vector<Fd> descriptors;
 };
@@ -55,6 +57,10 @@ class LocalSocket {
   /// Without POLLOUT the waiting packets would stay until the peer sends next, which may be never.
   short events() const noexcept;
   Received receive(std::span<std::byte> buffer);
+  /// Drops the next packet with its descriptors.
+  void skip() noexcept;
+  /// Returns whether the peer has ended the connection, even if packets wait.
+  bool is_hung_up() const noexcept;
 
  private:
   struct Queued {

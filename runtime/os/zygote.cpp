@@ -147,9 +147,16 @@ Forked Zygote::run() {
     Received received = socket_.receive(buffer);
     if (received.kind == Received::Kind::closed) bury_all();
     if (received.kind == Received::Kind::empty) continue;
-    if (received.size != sizeof(ForkOrder) || received.descriptors.size() != 1) continue;
+    const bool starved = received.kind == Received::Kind::starved;
+    if (starved) socket_.skip();
+    if (received.size != sizeof(ForkOrder) || received.descriptors.size() != (starved ? 0 : 1))
+      continue;
     ForkOrder order;
     std::memcpy(&order, buffer.data(), sizeof order);
+    if (starved) {
+      report({ZygoteEvent::Kind::failed, order.token, 0, EMFILE});
+      continue;
+    }
     Fd socket = std::move(received.descriptors[0]);
     if (!lonely)
       start_by_exec(order, std::move(socket));
@@ -188,7 +195,7 @@ std::vector<ZygoteEvent> ZygoteLink::read(bool& gone) {
       gone = gone || !send_orders();
       return events;
     }
-    if (received.kind == Received::Kind::closed || received.size != sizeof(ZygoteEvent)) {
+    if (received.kind != Received::Kind::packet || received.size != sizeof(ZygoteEvent)) {
       gone = true;
       return events;
     }

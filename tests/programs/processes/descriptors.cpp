@@ -2,9 +2,14 @@
 #include "tests/programs/program.hpp"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <algorithm>
 #include <numeric>
+#include <optional>
+#include <string_view>
+#include <vector>
 
 namespace processes_descriptors {
 namespace {
@@ -139,6 +144,78 @@ const Program own_standard_input{
             });
           },
           argc, argv);
+    }};
+
+/// Opens files until the process may have no more.
+class AllDescriptors {
+ public:
+  AllDescriptors() {
+    rlimit limits{};
+    if (::getrlimit(RLIMIT_NOFILE, &limits) != 0) return;
+    limits.rlim_cur = std::min<rlim_t>(limits.rlim_cur, 512);
+    ::setrlimit(RLIMIT_NOFILE, &limits);
+    for (int fd = 0; (fd = ::open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0;) taken_.push_back(fd);
+  }
+  AllDescriptors(const AllDescriptors&) = delete;
+  AllDescriptors& operator=(const AllDescriptors&) = delete;
+  ~AllDescriptors() {
+    for (const int fd : taken_) ::close(fd);
+  }
+
+ private:
+  std::vector<int> taken_;
+};
+
+int one() {
+  return 1;
+}
+
+/// Returns -1 for an error that names the limit.
+int names_limit(const troupe::Unavailable& error) {
+  return std::string_view(error.what()).find("ulimit -n") != std::string_view::npos ? -1 : -2;
+}
+
+/// Returns the sum of 20 tasks, or names_limit().
+int start_20(Context& ctx) {
+  std::vector<troupe::Ref<int>> ones;
+  for (int i = 0; i < 20; ++i) ones.push_back(ctx.submit<one>());
+  try {
+    int sum = 0;
+    for (const auto& ref : ones) sum += ctx.get(ref);
+    return sum;
+  } catch (const troupe::Unavailable& error) {
+    return names_limit(error);
+  }
+}
+
+struct Hoard {
+  troupe::Task<int> start(troupe::ActorContext& ctx, bool without) {
+    std::optional<AllDescriptors> all;
+    if (without) all.emplace();
+    std::vector<troupe::Ref<int>> ones;
+    for (int i = 0; i < 20; ++i) ones.push_back(ctx.submit<one>());
+    try {
+      int sum = 0;
+      for (const auto& ref : ones) sum += co_await ref;
+      co_return sum;
+    } catch (const troupe::Unavailable& error) {
+      co_return names_limit(error);
+    }
+  }
+};
+
+/// Proves that a process without a free descriptor is told so, and goes on when it has some.
+const Program no_descriptor_is_left{
+    "no_descriptor_is_left", {.expect = "-1 20\n-1 20\n", .seconds = 20}, [](Context& ctx) {
+      int without = 0;
+      {
+        const AllDescriptors all;
+        without = start_20(ctx);
+      }
+      std::cout << without << ' ' << start_20(ctx) << '\n';
+      const auto actor = ctx.spawn<Hoard>();
+      without = ctx.get(actor.call<&Hoard::start>(true));
+      std::cout << without << ' ' << ctx.get(actor.call<&Hoard::start>(false)) << '\n';
     }};
 
 }  // namespace
