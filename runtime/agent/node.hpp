@@ -122,7 +122,9 @@ class Node final : private ReferenceTable::Out,
     std::map<ProcessIndex, std::uint32_t> peers;  ///< with a channel to it → slot in its doorbell
     std::vector<std::uint32_t> sites;  ///< its number of a call site, less 1 → that of accounting_
     std::optional<wire::ResourceDemand> leased;  ///< a worker's lease, as it was told last
-    QuotaWait at_quota;                          ///< its wait for memory beyond its job's quota
+    /// A worker: silent owners of its leases, whose calls it may hand back.
+    std::set<ProcessIndex> asked_about;
+    QuotaWait at_quota;  ///< its wait for memory beyond its job's quota
   };
   /// This node's record of a job, the work of one driver on any node.
   struct Job {
@@ -394,6 +396,8 @@ class Node final : private ReferenceTable::Out,
   // what the tables have decided (node_outcomes.cpp)
   void on_granted(const scheduling::Granted& grant);
   void tell_lease(Process& worker, const scheduling::Granted& grant);
+  void ask(Process& worker, const scheduling::AskWorker& question);
+  void on_lease_returned(const Process& from, LeaseId lease);
   void on_refused(const scheduling::Refused& refused);
   void carry_out_leases();
   void send_notices();

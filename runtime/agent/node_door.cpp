@@ -13,7 +13,7 @@ namespace troupe::agent {
 bool Node::Claims::may_return(ProcessIndex who, LeaseId lease) const {
   const auto holder = node.leases_.holder_of(lease);
   const auto taker = holder ? holder : node.remote_.taker_of(lease);
-  return !taker || *taker == who;
+  return !taker || *taker == who || node.leases_.is_under(who, lease);
 }
 
 /// A process counts a ref for a process or node to which it gives the ref, and takes the count back

@@ -65,10 +65,7 @@ void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
   from.heard = now;
   std::visit(Cases{[&](wire::Hello& m) { on_hello(from, m, descriptors); },
                    [&](wire::RequestLease& m) { on_request_lease(from, m); },
-                   [&](wire::LeaseReturned& m) {
-                     if (!remote_.lease_returned(from.index, m.lease))
-                       leases_.returned(m.lease, now);
-                   },
+                   [&](wire::LeaseReturned& m) { on_lease_returned(from, m.lease); },
                    [&](wire::Blocked&) { leases_.blocked(from.index, now); },
                    [&](wire::Unblocked&) { leases_.unblocked(from.index, now); },
                    [&](wire::Pace& m) {

@@ -25,6 +25,9 @@ void Node::carry_out_leases() {
                          else
                            reclaim(e.owner, e.lease);
                        },
+                       [&](scheduling::AskWorker& e) {
+                         if (Process* worker = find(e.worker); worker != nullptr) ask(*worker, e);
+                       },
                        [&](scheduling::Spilled& e) {
                          Process* owner = find(e.owner);
                          if (owner != nullptr)
@@ -59,13 +62,32 @@ void Node::on_granted(const scheduling::Granted& grant) {
   send(*owner, wire::LeaseGranted{grant.key, grant.lease, grant.worker, grant.gpus});
 }
 
+/// Asks the worker for a lease whose owner is silent. The agent's own leases are never silent.
+void Node::ask(Process& worker, const scheduling::AskWorker& question) {
+  if (question.owner == kSelf) return;
+  worker.asked_about.insert(question.owner);
+  send(worker, wire::LeaseReclaim{question.lease, question.owner});
+}
+
+/// Takes a lease back from its owner, or from its worker in the place of an owner that is silent.
+void Node::on_lease_returned(const Process& from, LeaseId lease) {
+  if (remote_.lease_returned(from.index, lease)) return;
+  const Time now = steady_now();
+  if (leases_.holder_of(lease) == from.index || !leases_.is_under(from.index, lease))
+    leases_.returned(lease, now);
+  else if (leases_.not_in_use(from.index, lease, now))
+    remote_.lease_lost(lease);
+}
+
 /// Tells the worker what its lease reserves, unless that is what it was told last. On a node with
-/// GPUs it is told each time, since the devices may differ.
+/// GPUs it is told each time, since the devices may differ. A worker that may hand back the owner's
+/// calls is told, too.
 void Node::tell_lease(Process& worker, const scheduling::Granted& grant) {
   wire::ResourceDemand demand = wire_demand(grant.demand);
   const bool has_devices = options_.gpus > 0;
-  if (!has_devices && worker.leased == demand) return;
-  send(worker, wire::LeaseGranted{0, 0, grant.worker, grant.gpus, demand, has_devices});
+  const bool was_asked = worker.asked_about.erase(grant.owner) != 0;
+  if (!has_devices && !was_asked && worker.leased == demand) return;
+  send(worker, wire::LeaseGranted{0, 0, grant.owner, grant.gpus, demand, has_devices});
   worker.leased = std::move(demand);
 }
 

@@ -233,6 +233,7 @@ class ClientEngine final : public detail::Engine,
     std::uint64_t started = 0;  ///< highest call begun, from a caller
     std::uint64_t completed = 0;
     bool dead = false;
+    bool refused = false;  ///< the agent took its lease back: calls are handed back
   };
   /// A wait for an object without a thread. A Resume that has not fired is deleted when the
   /// engine ends.
@@ -477,7 +478,11 @@ class ClientEngine final : public detail::Engine,
   void resume(const Resume& resume);
   void give_up_notices();
   void look_again(Entry& entry);
-  void hand_back_unstarted();
+  void hand_back_unstarted() { hand_back(incoming_); }
+  void hand_back(std::deque<std::shared_ptr<Incoming>>& calls);
+  void take_call(const Peer& peer, std::shared_ptr<Incoming> incoming);
+  void leave_silent_holder(const wire::LeaseReclaim& question);
+  void judge_refused();
   void wait_for_work(Guard& guard, const std::function<bool()>& done);
 
   // names of objects (engine_names.cpp)
@@ -540,6 +545,7 @@ class ClientEngine final : public detail::Engine,
   std::vector<wire::ActorUpdate> pending_updates_;
   SchedulingClasses classes_;
   std::deque<std::shared_ptr<Incoming>> incoming_;
+  std::deque<std::shared_ptr<Incoming>> refused_;  ///< calls of refused peers
   std::deque<ActorStart> starts_;
   std::deque<std::function<void()>> resumable_;
   /// Records of the call that ended last, if it was light (see end()). The next drain() frees

@@ -42,6 +42,7 @@ Time ClientEngine::drain(Time now) {
     for (const std::uint32_t slot : slots) drain_slot(slot, now);
     ready_slots_ = std::move(slots);  // reuse its memory
   }
+  if (!refused_.empty()) judge_refused();
   agent_.flush();
   if (now >= next_tick_) {
     next_tick_ = tasks_.tick(now);
@@ -318,11 +319,12 @@ void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
   if (!peer.dead)
     tasks_.worker_died(message.peer, started, error, os::is_end_of_process(message.reason), now);
   if (!peer.dead) actors_.worker_died(message.peer, started, error);
-  std::erase_if(incoming_, [&](const std::shared_ptr<Incoming>& call) {
-    if (call->from != message.peer) return false;
-    drop_refs(call->call);
-    return true;
-  });
+  for (auto* calls : {&incoming_, &refused_})
+    std::erase_if(*calls, [&](const std::shared_ptr<Incoming>& call) {
+      if (call->from != message.peer) return false;
+      drop_refs(call->call);
+      return true;
+    });
   look_away(peer);
   peers_.erase(found);
   if (peer.remote) {  // from here on nothing is written to it
@@ -345,13 +347,17 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
       Cases{[&](wire::PeerDied& m) { on_peer_died(m, now); },
             [&](wire::LeaseGranted& m) {
               if (m.lease != 0) return grant(m, now);
+              if (Peer* caller = find_peer(m.worker)) caller->refused = false;
               if (m.demand) leased_ = *m.demand;
               if (m.demand && !m.has_devices) return;
               gpus_.assign(m.gpus.begin(), m.gpus.end());
               gpus_told_ = true;
             },
             [&](wire::LeaseRefused& m) { tasks_.refused(m.key, Error(Code::infeasible, m.why)); },
-            [&](wire::LeaseReclaim& m) { reclaim(m.lease, now); },
+            [&](wire::LeaseReclaim& m) {
+              if (m.holder == 0) return reclaim(m.lease, now);
+              leave_silent_holder(m);
+            },
             [&](wire::Ready& m) { on_ready(m, payload); },
             [&](wire::StartActor& m) {
               starts_.push_back({std::move(m), Blob(payload.begin(), payload.end())});
@@ -472,14 +478,11 @@ void ClientEngine::agent_gone(const std::string& why) {
 void ClientEngine::on_call_message(Peer& peer, wire::CallMessage& message, BlobView payload,
                                    Time now) {
   std::visit(Cases{[&](wire::Call& m) {
-                     const bool unwanted = blocked_ && m.actor_low == 0;
                      auto incoming = std::allocate_shared<Incoming>(FreeListAllocator<Incoming>());
                      incoming->from = peer.process;
                      incoming->call = std::move(m);
                      incoming->payload = payload;
-                     incoming_.push_back(std::move(incoming));
-                     if (unwanted) hand_back_unstarted();
-                     io_loop_->notify();
+                     take_call(peer, std::move(incoming));
                    },
                    [&](wire::Reply& m) { on_reply(peer.process, m, payload, now); },
                    [&](wire::HandBack& m) {

@@ -147,10 +147,7 @@ bool ClientEngine::take_plain(Peer& peer, BlobView frame, Time now) {
   call.attempt = plain.attempt;
   call.results = plain.results;
   incoming->payload = payload;
-  const bool unwanted = blocked_ && plain.actor_low == 0;
-  incoming_.push_back(std::move(incoming));
-  if (unwanted) hand_back_unstarted();
-  io_loop_->notify();
+  take_call(peer, std::move(incoming));
   return true;
 }
 

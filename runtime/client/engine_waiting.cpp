@@ -84,10 +84,49 @@ bool ClientEngine::block_until(Guard& guard, const std::function<bool()>& done, 
   return false;
 }
 
-void ClientEngine::hand_back_unstarted() {
+/// Takes a call that a peer has sent. A call of a refused peer waits until all that precedes it
+/// has been read: the agent may have granted the peer another lease.
+void ClientEngine::take_call(const Peer& peer, std::shared_ptr<Incoming> incoming) {
+  const bool of_task = incoming->call.actor_low == 0;
+  if (peer.refused && of_task) {
+    refused_.push_back(std::move(incoming));
+    return;
+  }
+  incoming_.push_back(std::move(incoming));
+  if (blocked_ && of_task) hand_back_unstarted();
+  io_loop_->notify();
+}
+
+/// Hands back the calls of peers that are refused. Takes the others.
+void ClientEngine::judge_refused() {
+  std::deque<std::shared_ptr<Incoming>> calls, late;
+  calls.swap(refused_);
+  for (auto& call : calls) {
+    const Peer* peer = peer_of(call->from);
+    if (peer != nullptr && !peer->refused)
+      take_call(*peer, std::move(call));
+    else
+      late.push_back(std::move(call));
+  }
+  hand_back(late);
+}
+
+/// Returns the lease in the place of its silent holder, if nothing runs here. The holder's later
+/// calls are handed back. A worker that runs does not answer.
+void ClientEngine::leave_silent_holder(const wire::LeaseReclaim& question) {
+  Peer* holder = find_peer(question.holder);
+  const bool runs = serving_ || blocked_ || shutdown_ || has_unanswered() || !incoming_.empty() ||
+                    !resumable_.empty();
+  if (holder == nullptr || runs) return;
+  holder->refused = true;
+  tell_agent(wire::LeaseReturned{question.lease});
+}
+
+/// Hands the calls that are not an actor's back to their callers.
+void ClientEngine::hand_back(std::deque<std::shared_ptr<Incoming>>& calls) {
   std::map<ProcessIndex, std::pair<std::uint64_t, std::uint64_t>> ranges;  // caller → first, last
   std::deque<std::shared_ptr<Incoming>> kept;
-  for (auto& incoming : incoming_) {
+  for (auto& incoming : calls) {
     const wire::Call& call = incoming->call;
     if (call.actor_low != 0) {
       kept.push_back(std::move(incoming));
@@ -97,7 +136,7 @@ void ClientEngine::hand_back_unstarted() {
     if (!fresh) at->second.second = call.sequence;
     drop_refs(call);
   }
-  incoming_.swap(kept);
+  calls.swap(kept);
   for (const auto& [caller, range] : ranges)
     if (Peer* peer = peer_of(caller))
       peer->channel.send(writer_.encode(

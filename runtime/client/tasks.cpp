@@ -159,17 +159,28 @@ void TaskManager::argument_failed(Task& task, const Error& error) {
 
 void TaskManager::granted(LeaseKey key, LeaseId id, ProcessIndex worker, Time now) {
   Pool& pool = pools_[key];
+  if (Lease* held = lease_on(worker)) return granted_again(*held, key, pool, id, now);
   auto lease = std::make_unique<Lease>();
   lease->id = id;
   lease->key = key;
   lease->worker = worker;
   lease->since = now;
-  TROUPE_ASSERT(leases_.count(worker) == 0, "a worker is leased once at a time");
   pool.leases.push_back(lease.get());
   leases_.emplace(worker, std::move(lease));
   if (pool.requested > 0) --pool.requested;
   dispatch(key, pool, now);
   give_back_spare(worker);
+}
+
+/// The agent took the worker's last lease back while this process was silent. Its calls come back,
+/// or are answered.
+void TaskManager::granted_again(Lease& lease, LeaseKey key, Pool& pool, LeaseId id, Time now) {
+  TROUPE_ASSERT(lease.reclaimed, "a worker is leased once at a time");
+  if (pool.requested > 0) --pool.requested;
+  if (lease.key != key) return out_.return_lease(id);  // it may still run calls of the other key
+  lease.id = id;
+  lease.reclaimed = false;
+  dispatch(key, pool, now);
 }
 
 void TaskManager::refused(LeaseKey key, const Error& error) {

@@ -225,6 +225,7 @@ class TaskManager {
   };
 
   void dispatch(LeaseKey key, Pool& pool, const LazyTime& now);
+  void granted_again(Lease& lease, LeaseKey key, Pool& pool, LeaseId id, Time now);
   void take_over(Task& task);
   Lease* best_lease(const Pool& pool) const;
   Lease* best_lease_without(Pool& pool, const Task& task) const;

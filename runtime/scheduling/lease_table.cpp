@@ -196,6 +196,28 @@ void LeaseTable::returned(LeaseId id, Time now) {
   pump(now);
 }
 
+bool LeaseTable::is_under(WorkerId worker, LeaseId lease) const {
+  const auto at = leases_.find(lease);
+  return at != leases_.end() && at->second.worker == worker;
+}
+
+bool LeaseTable::not_in_use(WorkerId worker, LeaseId id, Time now) {
+  if (!is_under(worker, id)) return false;
+  const Lease& lease = leases_.at(id);
+  if (!lease.is_late || lease.ending) return false;
+  const OwnerId owner = lease.owner;
+  end_lease(id);
+  for (const LeaseKey key : keys_of(owner)) {
+    const Request& request = *waiting_.find({owner, key});
+    if (request.kind.spilled)
+      refuse(request, "the process that asks is silent");
+    else
+      waiting_.erase({owner, key});
+  }
+  pump(now);
+  return true;
+}
+
 /// Ends a lease. Its worker becomes idle, or is stopped if it was for an actor or its job is
 /// over.
 void LeaseTable::end_lease(LeaseId id) {

@@ -81,6 +81,9 @@ struct LeaseOptions {
   Duration patience = std::chrono::seconds(2);
   /// The least time that a lease is held before it is reclaimed for others.
   Duration min_hold = std::chrono::milliseconds(10);
+  /// How long the owner of a reclaimed lease may be silent until the worker is asked in its place,
+  /// and then the pause between two such questions.
+  Duration silence = std::chrono::seconds(1);
   /// How long a request from another agent waits at least before it is refused because another
   /// node has room.
   Duration spill_wait = std::chrono::milliseconds(50);
@@ -135,14 +138,21 @@ struct ReclaimLease {
   OwnerId owner;
   LeaseId lease;
 };
+/// The owner has not answered ReclaimLease for long. Ask the worker whether it runs anything under
+/// the lease; not_in_use() answers that it does not. Repeated while there is no answer.
+struct AskWorker {
+  WorkerId worker;
+  LeaseId lease;
+  OwnerId owner;
+};
 /// The worker died during the lease, which has ended.
 struct LeaseLost {
   OwnerId owner;
   LeaseId lease;
   WorkerId worker;
 };
-using LeaseEvent =
-    std::variant<StartWorker, StopWorker, Granted, Spilled, Refused, ReclaimLease, LeaseLost>;
+using LeaseEvent = std::variant<StartWorker, StopWorker, Granted, Spilled, Refused, ReclaimLease,
+                                AskWorker, LeaseLost>;
 
 class LeaseTable {
  public:
@@ -167,6 +177,10 @@ class LeaseTable {
   /// The owner returns the lease. Unknown leases are ignored: the lease may have been lost
   /// meanwhile.
   void returned(LeaseId lease, Time now);
+  /// The worker runs nothing under a reclaimed lease, whose owner is silent. The lease ends. The
+  /// owner's requests are dropped, those of another agent are refused: an owner that goes on asks
+  /// again. Returns false, without an effect, when the lease is not such a lease of the worker.
+  bool not_in_use(WorkerId worker, LeaseId lease, Time now);
   /// Drops the owner's requests, ends its leases and stops their workers.
   void owner_died(OwnerId owner, Time now);
 
@@ -211,6 +225,8 @@ class LeaseTable {
   /// Returns the lease's owner; nullopt: the lease is over, or never was.
   std::optional<OwnerId> holder_of(LeaseId lease) const;
   std::size_t worker_count() const noexcept { return workers_.size(); }
+  /// Returns whether the worker runs under the lease.
+  bool is_under(WorkerId worker, LeaseId lease) const;
   /// A worker with a lease.
   struct Busy {
     WorkerId worker;
@@ -254,6 +270,8 @@ class LeaseTable {
     bool ending = false;  ///< its owner died; it lasts until its worker is dead
     bool reclaiming = false;
     Time asked_back{};  ///< with `reclaiming`
+    Time asked{};          ///< when its owner, or since then its worker, was asked for it last
+    bool is_late = false;  ///< its owner has not answered for `silence`
   };
   struct Worker {
     LeaseId lease;
@@ -346,6 +364,8 @@ class LeaseTable {
   }
   void refuse_hopeless(Time now);
   void reclaim_for_waiting(Time now);
+  void reclaim(LeaseId id, Lease& lease, Time now);
+  void ask_workers(Time now);
   const Request* wants_a_lease(const WaitingRequests::Line& line, std::uint64_t from) const;
   void wake_at(Time time);
   void trim_idle();

@@ -39,6 +39,7 @@ void LeaseTable::pump(Time now, const RequestKey* changed) {
   if (changed != nullptr) look_at(*changed, now);
   if (std::exchange(look_at_all_, false)) look_at_spilled(now);
   start_workers(now);
+  ask_workers(now);
   reclaim_for_waiting(now);
   refuse_hopeless(now);
   trim_idle();
@@ -509,7 +510,7 @@ void LeaseTable::reclaim_for_waiting(Time now) {
                    [&](const auto& entry) { return may_be_asked_for(entry.second); }))
     return;
   std::uint64_t asked = 0;
-  for (const auto& [id, lease] : leases_) asked += lease.reclaiming ? 1u : 0u;
+  for (const auto& [id, lease] : leases_) asked += lease.reclaiming && !lease.is_late ? 1u : 0u;
   std::uint64_t wanted = 0;
   for (const auto& [group, lines] : waiting_.groups()) {
     if (group.dedicated) continue;
@@ -536,8 +537,24 @@ void LeaseTable::reclaim_for_waiting(Time now) {
 
 void LeaseTable::reclaim(LeaseId id, Lease& lease, Time now) {
   lease.reclaiming = true;
-  lease.asked_back = now;
+  lease.asked_back = lease.asked = now;
+  wake_at(now + options_.silence);
   emit(ReclaimLease{lease.owner, id});
+}
+
+/// Asks the workers of leases whose owners do not answer. One that runs for long is no answer, so
+/// another lease is reclaimed meanwhile.
+void LeaseTable::ask_workers(Time now) {
+  if (waiting_.empty()) return;
+  for (auto& [id, lease] : leases_) {
+    if (!lease.reclaiming || lease.ending || lease.blocked) continue;
+    if (now >= lease.asked + options_.silence) {
+      lease.is_late = true;
+      lease.asked = now;
+      emit(AskWorker{lease.worker, id, lease.owner});
+    }
+    wake_at(lease.asked + options_.silence);
+  }
 }
 
 /// Returns the first request from this turn on that waits for something that a lease may hold.

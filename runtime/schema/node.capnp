@@ -194,7 +194,11 @@ struct LeaseRefused {
 struct LeaseReclaim {
   # Agent -> process: other processes wait for resources. The process sends no more calls under this lease. It sends
   # LeaseReturned when the calls in flight have ended.
+  #
+  # With a holder: to the worker. The holder does not answer. A worker that runs nothing under the lease answers with
+  # LeaseReturned in the holder's place. It then hands back each call of the holder until LeaseGranted names the holder.
   lease @0 :UInt64;
+  holder @1 :UInt64;
 }
 
 struct LeaseReturned {

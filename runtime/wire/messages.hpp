@@ -201,7 +201,7 @@ struct RequestLease {
   std::uint64_t near_bytes = 0;  ///< how many bytes that node has
 };
 /// Agent -> process. Channel announces the channel to `worker`, before or after this message.
-/// Lease 0: to the worker itself, before a caller has the lease.
+/// Lease 0: to the worker itself, before a caller has the lease. `worker` is then that caller.
 struct LeaseGranted {
   LeaseKey key;
   LeaseId lease;
@@ -216,11 +216,13 @@ struct LeaseRefused {
   std::string why;
 };
 /// Agent -> process: other processes wait for resources. Return the lease as soon as its calls have
-/// ended.
+/// ended. With a holder: to the worker, because the holder is silent. A worker that runs nothing
+/// returns the lease. It then hands back the holder's calls until LeaseGranted names the holder.
 struct LeaseReclaim {
   LeaseId lease;
+  ProcessIndex holder = {};
 };
-/// Process -> agent: the sender no longer uses the lease.
+/// Process -> agent: the sender no longer uses the lease, or nobody uses its worker.
 struct LeaseReturned {
   LeaseId lease;
 };

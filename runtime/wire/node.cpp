@@ -134,9 +134,11 @@ void read(schema::LeaseRefused::Reader in, LeaseRefused& m) {
 
 void write(schema::LeaseReclaim::Builder out, const LeaseReclaim& m) {
   out.setLease(m.lease.value);
+  out.setHolder(m.holder.value);
 }
 void read(schema::LeaseReclaim::Reader in, LeaseReclaim& m) {
   m.lease.value = in.getLease();
+  m.holder.value = in.getHolder();
 }
 
 void write(schema::LeaseReturned::Builder out, const LeaseReturned& m) {

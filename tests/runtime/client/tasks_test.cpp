@@ -200,6 +200,40 @@ TEST_F(Tasks, HandBackOfAReclaimedLeaseReturnsItAndKeepsOrder) {
   EXPECT_EQ(out.sent, (Sent{{6, 1}, {6, 2}, {6, 3}, {6, 4}}));
 }
 
+TEST_F(Tasks, AWorkerThatWasTakenBackAndGrantedAgainKeepsItsCalls) {
+  stream(1, 3);
+  tasks.reclaim(10, at(0ms));  // this process was silent: the agent has ended the lease
+  out.sent.clear();
+  tasks.granted(1, 11, 5, at(0ms));
+  tasks.handed_back(5, 2, 1, at(0ms));
+  EXPECT_TRUE(out.returned.empty());
+  EXPECT_EQ(tasks.live(), 3u);
+  tasks.reclaim(11, at(0ms));
+  tasks.handed_back(5, 2, 4, at(0ms));
+  EXPECT_EQ(out.returned, std::vector<LeaseId>{11});
+  EXPECT_EQ(tasks.queued(), 3u);
+}
+
+TEST_F(Tasks, AWorkerWithCallsOfAnotherKeyIsReturnedAtOnce) {
+  stream(1, 3);
+  tasks.reclaim(10, at(0ms));
+  submit(9, 0, 3, 2);
+  tasks.granted(2, 11, 5, at(0ms));
+  EXPECT_EQ(out.returned, std::vector<LeaseId>{11});
+  EXPECT_EQ(tasks.queued(), 1u);
+}
+
+TEST_F(Tasks, WithoutAWayToWorkersOnlyKeysWithoutALeaseFail) {
+  stream(1, 1);
+  submit(2, 0, 3, 2);
+  submit(3, 1, 3, 2);
+  tasks.refuse_unleased(Error(Code::unavailable, "no descriptor"));
+  EXPECT_EQ(out.failed, std::vector<int>{2});
+  EXPECT_EQ(out.requests.back(), (LeaseRequest{2, 0})) << "the agent need not grant it";
+  submit(4, 0, 3, 2);
+  EXPECT_EQ(out.requests.back(), (LeaseRequest{2, 1})) << "later tasks ask again";
+}
+
 TEST_F(Tasks, ARetryThatEmptiesAReclaimedLeaseReturnsIt) {
   stream(1, 1);
   tasks.reclaim(10, at(0ms));

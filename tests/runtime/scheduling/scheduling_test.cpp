@@ -42,6 +42,18 @@ struct Table : LeaseTable {
     }
     return all;
   }
+  /// Lets time pass until that many such events come at one time, and returns all of that time.
+  template <class Event>
+  std::vector<LeaseEvent> until(std::size_t count) {
+    std::vector<LeaseEvent> events = settle();
+    for (int i = 0; pick<Event>(events).size() != count && i < 100; ++i) {
+      if (const auto due = next_deadline()) now = std::max(now, *due);
+      on_timer(now);
+      events = settle();
+    }
+    EXPECT_EQ(pick<Event>(events).size(), count);
+    return events;
+  }
   WorkerId last_worker;
 };
 
@@ -160,6 +172,49 @@ TEST(Leases, IdleLeasesAreReclaimedWhenOthersWait) {
   EXPECT_TRUE(pick<ReclaimLease>(table.settle()).empty());  // the lease is reclaimed once only
   table.returned(held.lease, table.now);
   EXPECT_EQ(pick<Granted>(table.settle())[0].owner, OwnerId{2});
+}
+
+TEST(Leases, WhatASilentOwnerDoesNotUseGoesToOthers) {
+  Table table(options(2, 2));
+  table.request(1, 1, demand(1), 2, table.now);
+  const auto held = pick<Granted>(table.settle());
+  ASSERT_EQ(held.size(), 2u);
+  table.now += 1s;
+  table.request(2, 1, demand(1), 1, table.now);
+  ASSERT_EQ(pick<ReclaimLease>(table.settle()).size(), 1u);
+  EXPECT_FALSE(table.not_in_use(held[0].worker, held[0].lease, table.now)) << "nobody has asked";
+  auto events = table.until<AskWorker>(1);
+  EXPECT_EQ(pick<AskWorker>(events).at(0).worker, held[0].worker);
+  EXPECT_EQ(pick<AskWorker>(events).at(0).owner, OwnerId{1});
+  EXPECT_EQ(pick<ReclaimLease>(events).size(), 1u) << "the first one's worker may run for long";
+  events = table.until<AskWorker>(2);
+  EXPECT_LE(table.now, Time{} + 4s);
+  table.request(1, 2, demand(1), 100, table.now);
+  table.settle();
+  EXPECT_FALSE(table.not_in_use(held[0].worker, held[1].lease, table.now)) << "not its own";
+  EXPECT_TRUE(table.not_in_use(held[1].worker, held[1].lease, table.now));
+  EXPECT_EQ(pick<Granted>(table.settle()).at(0).owner, OwnerId{2});
+  EXPECT_EQ(table.wanted(1, 2), 0u) << "it asks again when it goes on";
+  EXPECT_FALSE(table.not_in_use(held[1].worker, held[1].lease, table.now)) << "it is over";
+  table.returned(held[1].lease, table.now);  // the late answer of the owner
+  table.request(1, 2, demand(1), 100, table.now);
+  table.returned(held[0].lease, table.now);
+  EXPECT_EQ(pick<Granted>(table.settle()).at(0).owner, OwnerId{1});
+  EXPECT_FALSE(table.broken_invariant());
+}
+
+TEST(Leases, ASilentProcessOfAnotherNodeIsRefused) {
+  Table table(options(1, 1));
+  const RequestKind spilled{.spilled = true, .dedicated = false, .job = 0};
+  table.request(1, 1, demand(1), 2, table.now, spilled);
+  const auto held = pick<Granted>(table.settle()).at(0);
+  table.request(2, 1, demand(1), 1, table.now);
+  table.until<AskWorker>(1);
+  ASSERT_TRUE(table.not_in_use(held.worker, held.lease, table.now));
+  const auto events = table.settle();
+  ASSERT_EQ(pick<Refused>(events).size(), 1u) << "its agent asks again, here or elsewhere";
+  EXPECT_EQ(pick<Refused>(events)[0].count, 1u);
+  EXPECT_EQ(pick<Granted>(events).at(0).owner, OwnerId{2});
 }
 
 TEST(Leases, OwnersTakeTurns) {

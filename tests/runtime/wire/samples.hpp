@@ -83,7 +83,7 @@ void each(F& f, LeaseRefused& m) {
 }
 template <class F>
 void each(F& f, LeaseReclaim& m) {
-  f("lease", m.lease);
+  f("lease", m.lease), f("holder", m.holder);
 }
 template <class F>
 void each(F& f, LeaseReturned& m) {

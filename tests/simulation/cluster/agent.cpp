@@ -586,6 +586,8 @@ void Agent::carry_out_leases() {
                            remote_.spilled(e.owner, e.key, e.node, agent::wire_demand(e.demand),
                                            owner->job);
                        },
+                       // Processes of this world are never silent and alive.
+                       [&](scheduling::AskWorker&) {},
                        [&](scheduling::LeaseLost& e) { remote_.lease_lost(e.lease); }},
                  event);
 }
