@@ -74,7 +74,8 @@ TROUPE_API void enter(int& argc, char** argv);
 /// protocol.
 ///
 /// Destruction drops tasks that were not awaited, lets actors end (actor.hpp), and ends all
-/// processes that the session started. Remaining Refs become useless but harmless. It blocks until
+/// processes that the session started. Remaining Refs and Contexts become useless but harmless:
+/// their calls, and those of threads that wait, end in Unavailable. It blocks until
 /// that is done: usually for milliseconds, at most 2 s for calls to actors that do not end, and 3 s
 /// more for actors that do not end.
 class TROUPE_API Session {

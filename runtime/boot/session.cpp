@@ -9,6 +9,7 @@
 #include "troupe/runtime/boot/local_cluster.hpp"
 #include "troupe/runtime/boot/take_role.hpp"
 #include "troupe/runtime/client/engine.hpp"
+#include "troupe/runtime/client/session_engine.hpp"
 #include "troupe/runtime/client/worker.hpp"
 #include "troupe/runtime/net/keys.hpp"
 #include "troupe/runtime/os/cluster_file.hpp"
@@ -195,6 +196,7 @@ struct Session::State {
   Fd agent_pidfd;
   std::unique_ptr<boot::LocalCluster> cluster;  ///< what the session started otherwise, or null
   std::unique_ptr<client::ClientEngine> engine;
+  client::SessionEngine* front = nullptr;  ///< the engine for Contexts; it outlives this
   const int throwing = std::uncaught_exceptions();
 
   void start_node(const SessionOptions& options);
@@ -205,7 +207,9 @@ struct Session::State {
 
   ~State() {
     // When an exception leaves the program's body and destroys the session, the job has failed.
+    if (front != nullptr) front->refuse();
     if (engine) engine->finish(std::uncaught_exceptions() != throwing);
+    if (front != nullptr) front->close();
     engine.reset();  // closes the socket: a private agent takes its node down and ends
     cluster.reset();
     end_agent();
@@ -228,6 +232,7 @@ void Session::State::attach(Fd socket, wire::Hello hello) {
   start.kind = wire::ProcessKind::driver;
   start.hello = std::move(hello);
   engine = std::make_unique<client::ClientEngine>(std::move(start));
+  front = &client::SessionEngine::open(*engine);
 }
 
 void Session::State::start_node(const SessionOptions& options) {
@@ -373,7 +378,7 @@ Session::~Session() {
 }
 
 Context Session::context() {
-  return Context(*state_->engine);
+  return Context(*state_->front);
 }
 
 namespace {

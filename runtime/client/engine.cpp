@@ -2,6 +2,7 @@
 
 #include "troupe/runtime/base/version.hpp"
 #include "troupe/runtime/client/failed_tell.hpp"
+#include "troupe/runtime/client/session_engine.hpp"
 #include "troupe/runtime/engine/registry.hpp"
 #include "troupe/runtime/wire/peer.hpp"
 
@@ -908,11 +909,13 @@ void delete_later(client::Entry* entry) noexcept {
 }
 
 Engine* current_engine() noexcept {
+  if (Engine* front = client::SessionEngine::current()) return front;
   return client::ClientEngine::current();
 }
 
 void release(ObjectEntry* entry) noexcept {
   auto* record = static_cast<client::Entry*>(entry);
+  const client::SessionEngine::Visit visit = client::SessionEngine::visit();
   auto* engine = client::ClientEngine::current();
   if (engine != nullptr && engine->in_fork()) return;  // the count belongs to the parent process
   if (engine != nullptr && !engine->is_foreign(*record))

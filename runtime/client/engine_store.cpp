@@ -35,8 +35,9 @@ struct Opened {
 
 class StoreBuilding final : public detail::Building {
  public:
-  StoreBuilding(ClientEngine& engine, std::size_t size, detail::CallSite at)
-      : engine_(engine), room_(engine.make_room(size, at)) {}
+  StoreBuilding(ClientEngine& engine, std::shared_ptr<objectstore::Client> store, std::size_t size,
+                detail::CallSite at)
+      : engine_(engine), store_(std::move(store)), room_(engine.make_room(size, at)) {}
   std::span<std::byte> bytes() override { return room_.bytes(); }
   detail::ObjectHandle seal(std::span<const detail::ObjectHandle> refs,
                             const detail::Replication& how) override {
@@ -45,6 +46,7 @@ class StoreBuilding final : public detail::Building {
 
  private:
   ClientEngine& engine_;
+  const std::shared_ptr<objectstore::Client> store_;  ///< a Builder may outlive the session
   ValueRoom room_;
 };
 
@@ -387,7 +389,7 @@ detail::ObjectHandle ClientEngine::put(BlobView bytes, std::span<const detail::O
 }
 
 std::unique_ptr<detail::Building> ClientEngine::create(std::size_t size, detail::CallSite at) {
-  return std::make_unique<StoreBuilding>(*this, size, at);
+  return std::make_unique<StoreBuilding>(*this, store_, size, at);
 }
 
 bool ClientEngine::fetch_reader(bool is_segment, std::uint64_t id, Error& error) {
