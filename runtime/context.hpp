@@ -172,8 +172,9 @@ class Context : public detail::Verbs<Context, detail::Purpose::any>, public deta
   }
   /// Returns a copy of the value, a new one at each call.
   ///
-  /// Blocking: until the value is there. A worker returns its CPU to the agent meanwhile. A timeout
-  /// of zero does not wait.
+  /// Blocking: until the value is there. A worker returns its CPU to the agent meanwhile. On a
+  /// thread that the task has started it does so only while the task's own thread waits too, in a
+  /// call of troupe or of the system, such as a join. A timeout of zero does not wait.
   /// Errors: throws the Error in which the work ended, or TimedOut; after TimedOut the work goes
   /// on. For an actor's result it throws ActorUnavailable instead of TimedOut if no message comes
   /// from the actor's node and the node is not known to be dead. The call then goes on when the

@@ -30,6 +30,7 @@
 #include "troupe/runtime/client/wakeup_coalescer.hpp"
 #include "troupe/runtime/engine/engine.hpp"
 #include "troupe/runtime/os/local_socket.hpp"
+#include "troupe/runtime/os/thread_watch.hpp"
 #include "troupe/runtime/ring/channel.hpp"
 #include "troupe/runtime/wire/messages.hpp"
 #include "troupe/runtime/wire/plain.hpp"
@@ -144,8 +145,8 @@ class ClientEngine final : public detail::Engine,
 
   // --- for the worker's loop ---
   /// Waits for the next thing to do and fills one of the arguments: a call, an actor to become,
-  /// or a coroutine to resume. Gives the worker's CPU back while all its runs wait. Returns when this thread last had to wait (IoLoop::waited_until),
-  /// or nullopt when the process must end.
+  /// or a coroutine to resume. Gives the worker's CPU back while all its runs wait. Returns when
+  /// this thread last had to wait (IoLoop::waited_until), or nullopt when the process must end.
   std::optional<Time> next_work(std::shared_ptr<Incoming>& call, std::optional<ActorStart>& actor,
                                 std::function<void()>& resume);
   /// Sends the last result of a call: a value without refs of at most kInlineValue bytes. A call
@@ -436,6 +437,7 @@ class ClientEngine final : public detail::Engine,
   bool block_until(Guard& guard, const std::function<bool()>& done, Time deadline, Time now = {});
   void idle_until(Guard& guard, const std::function<bool()>& done, Time deadline, Duration grace,
                   Time now = {});
+  void idle_beside(Guard& guard, const std::function<bool()>& done, Time deadline, Duration grace);
   /// Takes the lock. Throws in a fork, where the thread that held the lock does not exist.
   Guard guard() {
     mark_.expect_own();
@@ -589,7 +591,9 @@ class ClientEngine final : public detail::Engine,
   DescriptorLack lack_;  ///< of the packet that comes next over the socket
   std::atomic<bool> stopping_{false};
   bool awaits_end_of_job_ = false;  ///< stop() waits for the end of the job
-  bool blocked_ = false;            ///< a worker that has told the agent Blocked
+  std::uint32_t blocked_ = 0;       ///< of a worker: reasons why it has told the agent Blocked
+  const os::ThreadWatch executor_;  ///< of a worker: the thread that runs its calls
+  bool executor_waits_ = false;     ///< it is in idle_until()
   SuspendedRuns suspended_runs_;
   InPlaceRunner* in_place_ = nullptr;  ///< set in a worker
   bool runs_here_ = false;             ///< a task runs in place

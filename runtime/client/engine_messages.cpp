@@ -592,9 +592,9 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
     go_on = has_work();
   }
   if (shutdown_) [[unlikely]] {
-    if (!blocked_ && !over()) {  // they may need the very CPU that this worker holds
+    if (blocked_ == 0 && !over()) {  // they may need the very CPU that this worker holds
       hand_back_unstarted();
-      blocked_ = true;
+      ++blocked_;
       tell_agent(wire::Blocked{});
     }
     if (!has_work()) io_loop_->wait(lock, [&] { return over() || has_work(); }, Time::max());

@@ -6,6 +6,7 @@
 
 #include <sched.h>
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace troupe::client {
@@ -17,44 +18,84 @@ using namespace std::chrono_literals;
 constexpr Duration kBlockGrace = 100us;
 /// How long a wait that is over waits for the agent's reason.
 constexpr Duration kReasonComes = 200ms;
+/// The longest interval between two looks at what the executor does.
+constexpr Duration kLookAtExecutor = 10ms;
 
 }  // namespace
 
-/// While it lives, the worker has given its CPU back to the agent and its unstarted calls to
+/// While one lives, the worker has given its CPU back to the agent and its unstarted calls to
 /// their callers (RUN-5).
 class Blocking {
  public:
   explicit Blocking(ClientEngine& engine) : engine_(engine) {
     engine_.tasks_.recall_claimed();
     engine_.hand_back_unstarted();
-    engine_.blocked_ = true;
-    engine_.tell_agent(wire::Blocked{});
+    if (engine_.blocked_++ == 0) engine_.tell_agent(wire::Blocked{});
   }
   ~Blocking() {
-    engine_.blocked_ = false;
-    engine_.tell_agent(wire::Unblocked{});
+    if (--engine_.blocked_ == 0) engine_.tell_agent(wire::Unblocked{});
   }
+  Blocking(const Blocking&) = delete;
+  Blocking& operator=(const Blocking&) = delete;
 
  private:
   ClientEngine& engine_;
 };
 
-/// Waits as IoLoop::wait() does. A worker that waits longer than `grace` gives its CPU and its
-/// unstarted calls back meanwhile, since the awaited work may need them.
+/// The executor is in idle_until() while it lives.
+class ExecutorWaits {
+ public:
+  explicit ExecutorWaits(bool& waits) noexcept : waits_(waits) { waits_ = true; }
+  ~ExecutorWaits() { waits_ = false; }
+  ExecutorWaits(const ExecutorWaits&) = delete;
+  ExecutorWaits& operator=(const ExecutorWaits&) = delete;
+
+ private:
+  bool& waits_;
+};
+
+/// Waits as IoLoop::wait() does. A worker whose executor waits longer than `grace` gives its CPU
+/// and its unstarted calls back meanwhile, since the awaited work may need them.
 void ClientEngine::idle_until(Guard& guard, const std::function<bool()>& done, Time deadline,
                               Duration grace, Time now) {
-  if (kind_ != wire::ProcessKind::worker || blocked_) {
+  if (kind_ != wire::ProcessKind::worker) {
     tasks_.recall_claimed();
     io_loop_->wait(guard, done, deadline, now);
     return;
   }
+  if (!executor_.is_this_thread()) return idle_beside(guard, done, deadline, grace);
   const Time begun = steady_now();
   const Time patient_until = std::min(deadline, deadline_after(begun, grace));
+  const ExecutorWaits waits(executor_waits_);
   if (!io_loop_->wait(guard, done, patient_until) && patient_until < deadline && !stopping_) {
     const Blocking blocking(*this);
     io_loop_->wait(guard, done, deadline);
   }
   waited_ns_.fetch_add((steady_now() - begun).count(), std::memory_order_relaxed);
+}
+
+/// Waits on a thread of user code beside the executor, to which the CPU belongs. The CPU goes back
+/// while a call runs and waits, probably for this thread, or while an actor has no call to run.
+void ClientEngine::idle_beside(Guard& guard, const std::function<bool()>& done, Time deadline,
+                               Duration grace) {
+  Duration pause = grace;
+  os::ThreadWatch::Look last;
+  std::optional<Blocking> blocking;
+  while (!stopping_) {
+    const Time until = std::min(deadline, deadline_after(steady_now(), pause));
+    if (io_loop_->wait(guard, done, until) || until == deadline) return;
+    unlock_and_collect(guard);  // the executor may wait for the lock
+    const bool call_waits = executor_.waited_since(last);
+    guard.lock();
+    const bool unused = serving_ ? call_waits : static_cast<bool>(loopback_.actor());
+    if (!unused || executor_waits_)
+      blocking.reset();
+    else if (!blocking)
+      blocking.emplace(*this);
+    // A call that has waited is left out of the Pace report.
+    if (blocking) waited_ns_.fetch_add(1, std::memory_order_relaxed);
+    pause = std::min(2 * pause, kLookAtExecutor);
+  }
 }
 
 /// Waits on the worker's own thread, which runs nothing now.
@@ -93,7 +134,7 @@ void ClientEngine::take_call(const Peer& peer, std::shared_ptr<Incoming> incomin
     return;
   }
   incoming_.push_back(std::move(incoming));
-  if (blocked_ && of_task) hand_back_unstarted();
+  if (blocked_ != 0 && of_task) hand_back_unstarted();
   io_loop_->notify();
 }
 
@@ -115,7 +156,7 @@ void ClientEngine::judge_refused() {
 /// calls are handed back. A worker that runs does not answer.
 void ClientEngine::leave_silent_holder(const wire::LeaseReclaim& question) {
   Peer* holder = find_peer(question.holder);
-  const bool runs = serving_ || blocked_ || shutdown_ || has_unanswered() || !incoming_.empty() ||
+  const bool runs = serving_ || blocked_ != 0 || shutdown_ || has_unanswered() || !incoming_.empty() ||
                     !resumable_.empty();
   if (holder == nullptr || runs) return;
   holder->refused = true;

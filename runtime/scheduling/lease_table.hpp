@@ -364,7 +364,6 @@ class LeaseTable {
   }
   void refuse_hopeless(Time now);
   void reclaim_for_waiting(Time now);
-  void reclaim(LeaseId id, Lease& lease, Time now);
   void ask_workers(Time now);
   const Request* wants_a_lease(const WaitingRequests::Line& line, std::uint64_t from) const;
   void wake_at(Time time);
