@@ -156,8 +156,8 @@ void ClientEngine::judge_refused() {
 /// calls are handed back. A worker that runs does not answer.
 void ClientEngine::leave_silent_holder(const wire::LeaseReclaim& question) {
   Peer* holder = find_peer(question.holder);
-  const bool runs = serving_ || blocked_ != 0 || shutdown_ || has_unanswered() || !incoming_.empty() ||
-                    !resumable_.empty();
+  const bool runs = serving_ || blocked_ != 0 || shutdown_ || has_unanswered() ||
+                    !incoming_.empty() || !resumable_.empty();
   if (holder == nullptr || runs) return;
   holder->refused = true;
   tell_agent(wire::LeaseReturned{question.lease});

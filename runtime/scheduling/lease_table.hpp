@@ -269,7 +269,7 @@ class LeaseTable {
     bool blocked = false;
     bool ending = false;  ///< its owner died; it lasts until its worker is dead
     bool reclaiming = false;
-    Time asked_back{};  ///< with `reclaiming`
+    Time asked_back{};     ///< with `reclaiming`
     Time asked{};          ///< when its owner, or since then its worker, was asked for it last
     bool is_late = false;  ///< its owner has not answered for `silence`
   };
