@@ -15,8 +15,8 @@
 ///    alive as a handle does.
 ///  * Told to end, it runs the calls that it was sent and those that it told itself, then its
 ///    destructor. Messages that the destructor sends are delivered. Exit handlers and destructors
-///    of static objects follow, for 2 s at most (session.hpp). After 10 s its process is killed, and
-///    the resources that it reserved are free.
+///    of static objects follow, for 2 s at most (session.hpp). After 10 s its process is killed,
+///    and the resources that it reserved are free.
 ///  * With its job. The driver waits at most 2 s for calls that it has made. Then its handles go,
 ///    and actors end one after the other, first those that no other process holds. Actors that hold
 ///    each other end together. After 3 s all that are left are killed, and the session is over. A

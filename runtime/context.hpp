@@ -143,7 +143,8 @@ class AsCompleted {
 };
 
 /// A cheap handle (one pointer) to this process's runtime: copy it freely. May be shared by threads
-/// and used from any of them. After run(), or the Session that gave it, its calls throw Unavailable.
+/// and used from any of them. After run(), or the Session that gave it, its calls throw
+/// Unavailable.
 class Context : public detail::Verbs<Context, detail::Purpose::any>, public detail::With<Context> {
  public:
   explicit Context(detail::Engine& engine) noexcept : engine_(&engine) {}

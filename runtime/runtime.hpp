@@ -50,10 +50,10 @@
 ///
 /// Threads
 ///   A Context may be copied and used by any thread of its process. A thread may go on after the
-///   task that started it, and after the session: its calls then throw Unavailable. A task holds its
-///   CPU while its own thread runs, also if another thread of it waits; so join such a thread, and
-///   do not poll for its end. A Ref is thread-safe like a shared_ptr. Actor methods and coroutines run on their own executor, one at a time. Only code
-///   that holds a Context may block.
+///   task that started it, and after the session: its calls then throw Unavailable. A task holds
+///   its CPU while its own thread runs, also if another thread of it waits: join such a thread, and
+///   never spin for its end. A Ref is thread-safe like a shared_ptr. Actor methods and coroutines
+///   run on their own executor, one at a time. Only code that holds a Context may block.
 ///
 /// Entry (session.hpp)
 ///   `troupe::run(argc, argv, body)` in main. Worker processes run the same executable and enter it

@@ -103,7 +103,7 @@ std::atomic<Log*> Log::made_{nullptr};
 Log* Log::mine() noexcept {
   Log* known = made_.load(std::memory_order_acquire);
   if (known != nullptr && known->owner_ == getpid()) return known;
-  // After fork(), the parent's log stays as it is: a thread that is not here may have held its lock.
+  // After fork(), the parent's log stays as it is: a thread that is not here may hold its lock.
   auto* fresh = new (std::nothrow) Log;
   if (fresh == nullptr) return nullptr;
   if (made_.compare_exchange_strong(known, fresh, std::memory_order_acq_rel)) return fresh;

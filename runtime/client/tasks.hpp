@@ -85,8 +85,9 @@ class TaskManager {
   static constexpr std::uint32_t kPoison = 3;
   /// The number of unused keys whose pools are kept, with their estimates of run times.
   static constexpr std::size_t kUnusedKeys = 32;
-  /// The interval after which an open lease request is repeated, while keys are few. A grant is dropped when its
-  /// worker dies before this process has its channel, and the agent does not repeat it.
+  /// The interval after which an open lease request is repeated, while keys are few. A
+  /// grant is dropped when its worker dies before this process has its channel, and the agent does
+  /// not repeat it.
   static constexpr Duration kAskAgain = std::chrono::milliseconds(100);
   /// The effects of inputs. The TaskManager calls these while it handles an input; they must not
   /// call back into it.

@@ -27,8 +27,8 @@ struct WaitPath {
 /// The most calls that a path follows.
 inline constexpr std::size_t kMostSteps = 1000;
 
-/// Follows the entry to the call at the head of its path. `is_unbegun`: whether that worker is known
-/// not to have begun the task. Under the engine's lock.
+/// Follows the entry to the call at the head of its path. `is_unbegun`: whether that worker is
+/// known not to have begun the task. Under the engine's lock.
 WaitPath wait_path(const Entry& entry, const TaskManager& tasks, const ActorCalls& actors,
                    const std::function<bool(ProcessIndex, const Task&)>& is_unbegun);
 

@@ -1,7 +1,7 @@
 /// The Store in one plain file, usually a memfd: for control of a cluster that ends with its
 /// launcher.
 ///
-///     Fd file(memfd_create("control", MFD_CLOEXEC));      // the launcher, which sends it to control
+///     Fd file(memfd_create("control", MFD_CLOEXEC));    // the launcher, which sends it to control
 ///     auto path = "/proc/self/fd/" + std::to_string(file.get());
 ///     auto store = open_file_store(path, {});       // control, and the next one after its death
 ///

@@ -69,7 +69,8 @@ class Server {
   const std::string& door() const noexcept;
 
   /// Serves until the launcher closes its end of `until`. At the launcher's first byte all nodes
-  /// are told that the cluster ends. Errors: that of a failed commit; the server then serves nothing more.
+  /// are told that the cluster ends. Errors: that of a failed commit; the server then serves
+  /// nothing more.
   Result<void> run(int until);
 
   /// Accepts joins with this token (its public half) from now on. Call it on the thread of run(),

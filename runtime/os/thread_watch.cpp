@@ -18,13 +18,7 @@ bool names_a_wait(const char* begin, const char* end) noexcept {
   if (*begin == 'r') return false;
   long call = 0;
   std::from_chars(begin, end, call);
-  switch (call) {
-    case -1:  // a page fault
-    case SYS_clock_nanosleep:
-    case SYS_nanosleep:
-    case SYS_sched_yield: return false;
-    default: return true;
-  }
+  return call != -1 && call != SYS_sched_yield;  // -1: a page fault
 }
 
 }  // namespace

@@ -19,12 +19,13 @@ class ThreadWatch {
   struct Look {
     Time at{};
     Duration computed{};   ///< the thread's CPU time
-    bool waiting = false;  ///< it was in a system call that waits for something else
+    bool waiting = false;  ///< it was in a system call that may wait
   };
   ThreadWatch() noexcept;
   bool is_this_thread() const noexcept;
   /// Cost: some microseconds. Where the kernel does not say what the thread does, it counts as
-  /// waiting. A thread that sleeps for a time does not wait for anything: it counts as computing.
+  /// waiting. A thread that sleeps waits, since it may look at a flag of another thread now and
+  /// then. One that yields computes.
   Look look() const noexcept;
   /// Returns whether the thread has mostly waited since `last`, and sets `last` to now.
   bool waited_since(Look& last) const noexcept;

@@ -1,4 +1,5 @@
-// Tests LogLines: the bound of the queue, the number of lost lines, and floods that become one line.
+// Tests LogLines: the bound of the queue, the number of lost lines, and floods that become one
+// line.
 #include "troupe/runtime/base/log_lines.hpp"
 
 #include <gtest/gtest.h>

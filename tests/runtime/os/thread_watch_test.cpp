@@ -32,7 +32,18 @@ TEST(ThreadWatch, SeesAWait) {
   EXPECT_TRUE(waits);
 }
 
-TEST(ThreadWatch, TakesAComputingOrSleepingThreadForBusy) {
+TEST(ThreadWatch, SeesThatAThreadSleeps) {
+  const ThreadWatch watch;
+  std::atomic<bool> over{false};
+  bool waits = false;
+  std::thread other([&] { waits = ever_waits(watch, over); });
+  for (int i = 0; i < 100 && !waits; ++i) std::this_thread::sleep_for(1ms);
+  over = true;
+  other.join();
+  EXPECT_TRUE(waits);
+}
+
+TEST(ThreadWatch, TakesAComputingThreadForBusy) {
   const ThreadWatch watch;
   std::atomic<bool> over{false};
   bool waits = true;
@@ -40,7 +51,6 @@ TEST(ThreadWatch, TakesAComputingOrSleepingThreadForBusy) {
   const Time end = steady_now() + 50ms;
   while (steady_now() < end) {
   }
-  std::this_thread::sleep_for(50ms);
   over = true;
   other.join();
   EXPECT_FALSE(waits);
