@@ -7,6 +7,7 @@
 #include "troupe/runtime/os/orphans.hpp"
 
 #include "troupe/runtime/agent/agent.hpp"
+#include "troupe/runtime/os/process_title.hpp"
 #include "troupe/runtime/os/role.hpp"
 #include "troupe/runtime/wire/values.hpp"
 
@@ -109,6 +110,7 @@ int run_member(Fd launcher) {
   try {
     os::AgentConfig config = os::receive_agent_config(socket, 10s).value();
     name = config.name;
+    os::show_title("troupe: agent " + name);
     NodeOptions options;
     static_cast<os::NodeOffer&>(options) = static_cast<const os::NodeOffer&>(config);
     if (config.without_slots)

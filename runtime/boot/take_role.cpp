@@ -6,10 +6,12 @@
 #include "troupe/runtime/os/early_output.hpp"
 #include "troupe/runtime/os/oom_score.hpp"
 #include "troupe/runtime/os/orphans.hpp"
+#include "troupe/runtime/os/process_title.hpp"
 #include "troupe/runtime/os/role.hpp"
 #include "troupe/runtime/os/signals.hpp"
 
 #include <csignal>
+#include <string>
 #include <utility>
 
 namespace troupe::boot {
@@ -21,6 +23,7 @@ __attribute__((constructor)) void take_role() {
   os::Inherited& mine = os::inherited();
   if (mine.role == os::Role::driver) return;
   fill_standard_descriptors();
+  os::show_title(std::string("troupe: ") + os::name_of(mine.role));
   if (mine.role == os::Role::zygote || mine.role == os::Role::worker) {
     os::adopt_orphans();
     os::raise_oom_score();

@@ -4,6 +4,7 @@
 #include "troupe/runtime/client/failed_tell.hpp"
 #include "troupe/runtime/client/session_engine.hpp"
 #include "troupe/runtime/engine/registry.hpp"
+#include "troupe/runtime/os/process_title.hpp"
 #include "troupe/runtime/wire/peer.hpp"
 
 #include <poll.h>
@@ -202,6 +203,9 @@ void ClientEngine::be_welcomed(const wire::Welcome& welcome, std::vector<Fd> des
   agent_.close_fd();
   agent_slot_ = welcome.my_slot;
   node_ = welcome.node;
+  if (kind_ == wire::ProcessKind::worker)
+    os::show_title("troupe: worker " + welcome.node_name + " job " +
+                   welcome.job.str().substr(0, 8));
   node_name_ = welcome.node_name;
   process_ = welcome.process;
   std::uint64_t high = 0, unused = 0;

@@ -43,9 +43,7 @@ int note_library(dl_phdr_info* info, std::size_t, void* closure) {
   return 0;
 }
 
-}  // namespace
-
-std::vector<std::string> own_arguments() {
+std::vector<std::string> read_arguments() {
   std::vector<std::string> arguments;
   const Fd file = make_fd(open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC));
   std::string all;
@@ -60,6 +58,13 @@ std::vector<std::string> own_arguments() {
   }
   if (arguments.empty()) arguments.emplace_back("troupe");
   return arguments;
+}
+
+}  // namespace
+
+std::vector<std::string> own_arguments() {
+  static const auto* arguments = new std::vector<std::string>(read_arguments());
+  return *arguments;
 }
 
 Result<OwnProgram> own_program() {

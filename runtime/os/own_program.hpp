@@ -24,7 +24,7 @@ struct OwnProgram {
 /// start), InvalidArgument (over 64 libraries or 4,096 arguments, or 24 KiB of them all).
 Result<OwnProgram> own_program();
 
-/// Returns this process's arguments as the kernel has them; never empty.
+/// Returns this process's arguments as the kernel had them at the first call; never empty.
 std::vector<std::string> own_arguments();
 
 }  // namespace troupe::os

@@ -32,17 +32,6 @@ constexpr const char* kExited = "exited with code ";
 constexpr const char* kOutOfMemory = "out of memory: ";
 constexpr const char* kOutOfReach = "out of reach: ";
 
-const char* name_of(Role role) {
-  switch (role) {
-    case Role::driver: return "driver";
-    case Role::agent: return "agent";
-    case Role::control: return "control";
-    case Role::zygote: return "zygote";
-    case Role::worker: return "worker";
-  }
-  return "driver";
-}
-
 bool is_our_socket(int fd) {
   int type = 0;
   socklen_t size = sizeof type;
@@ -121,6 +110,17 @@ class SpawnSignals {
 };
 
 }  // namespace
+
+const char* name_of(Role role) noexcept {
+  switch (role) {
+    case Role::driver: return "driver";
+    case Role::agent: return "agent";
+    case Role::control: return "control";
+    case Role::zygote: return "zygote";
+    case Role::worker: return "worker";
+  }
+  return "driver";
+}
 
 Inherited& inherited() {
   static Inherited* role = new Inherited(read_role());

@@ -22,6 +22,9 @@ namespace troupe::os {
 
 enum class Role { driver, agent, control, zygote, worker };
 
+/// Returns "driver", "agent" and so on.
+const char* name_of(Role role) noexcept;
+
 struct Inherited {
   Role role = Role::driver;
   Fd socket;
