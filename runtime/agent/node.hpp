@@ -420,7 +420,6 @@ class Node final : private ReferenceTable::Out,
   bool is_zygote(pid_t pid) const;
   void end_orphans();
   void go_down(const std::string& why);
-  void end_with_cluster(const std::string& why);
   void serve_lineage(const scheduling::Granted& grant);
 
   // jobs (node_jobs.cpp)
@@ -444,6 +443,7 @@ class Node final : private ReferenceTable::Out,
 
   // the cluster (node_cluster.cpp)
   void join(os::AgentConfig config);
+  void end_with_cluster(const std::string& why);
   void report(Time now);
   void leave();
   std::set<NodeId> watched_nodes() const;

@@ -1,7 +1,6 @@
 /// Whether the agent's next packet waits because this process has no file descriptor left for it.
 /// The program may close files at any time, and nothing tells this process. So the packet is looked
-/// at again and again. What waits for it ends in an error once the lack has lasted kPatience. A
-/// plain state machine.
+/// at again and again. What waits for it ends in an error once the lack has lasted kPatience.
 ///
 ///     lack.met(now);                               // the packet found no descriptor
 ///     if (lack.is_lasting(now)) end_what_waits(DescriptorLack::error());

@@ -292,7 +292,6 @@ class ClientEngine final : public detail::Engine,
 
   // incoming (engine_messages.cpp)
   void drain_socket();
-  void lacks_descriptors(BlobView packet, Time now);
   void drain_slot(std::uint32_t slot, Time now);
   void drain_agent(Time now);
   void drain_peer(Peer& peer, Time now);
@@ -387,6 +386,7 @@ class ClientEngine final : public detail::Engine,
   void take_over(const wire::KeptCall& message, BlobView payload);
 
   // shared memory (engine_store.cpp)
+  void lacks_descriptors(BlobView packet, Time now);
   void attach_store(const wire::StoreTables& tables, std::vector<Fd> descriptors);
   void on_extent(const wire::GiveExtent& message, std::vector<Fd> descriptors);
   void on_reader(const wire::GiveReader& message, std::vector<Fd> descriptors);
@@ -437,7 +437,6 @@ class ClientEngine final : public detail::Engine,
   bool block_until(Guard& guard, const std::function<bool()>& done, Time deadline, Time now = {});
   void idle_until(Guard& guard, const std::function<bool()>& done, Time deadline, Duration grace,
                   Time now = {});
-  void idle_beside(Guard& guard, const std::function<bool()>& done, Time deadline, Duration grace);
   /// Takes the lock. Throws in a fork, where the thread that held the lock does not exist.
   Guard guard() {
     mark_.expect_own();
@@ -473,6 +472,7 @@ class ClientEngine final : public detail::Engine,
   void wake_late(ProcessIndex caller) noexcept;
 
   // waiting (engine_waiting.cpp)
+  void idle_beside(Guard& guard, const std::function<bool()>& done, Time deadline, Duration grace);
   bool is_own_call(const Entry& entry) const;
   Error overdue(Guard& lock, const Entry& entry, Duration timeout);
   std::string why_waits(Guard& lock, const Entry& entry);

@@ -31,7 +31,9 @@ struct Play {
 /// Runs until the launcher's end of the socket is closed.
 [[noreturn]] void serve(int socket, bool deaf) {
   char byte;
-  while (deaf || recv(socket, &byte, 1, 0) > 0) pause();
+  while (deaf) pause();
+  while (recv(socket, &byte, 1, 0) > 0) {
+  }
   _exit(0);
 }
 
