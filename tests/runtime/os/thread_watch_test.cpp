@@ -35,7 +35,7 @@ TEST(ThreadWatch, SeesAWait) {
 TEST(ThreadWatch, SeesThatAThreadSleeps) {
   const ThreadWatch watch;
   std::atomic<bool> over{false};
-  bool waits = false;
+  std::atomic<bool> waits{false};
   std::thread other([&] { waits = ever_waits(watch, over); });
   for (int i = 0; i < 100 && !waits; ++i) std::this_thread::sleep_for(1ms);
   over = true;
