@@ -59,6 +59,17 @@ std::string CallLog::difference() const {
   return {};
 }
 
+namespace {
+
+std::string difference_of(int first, const std::string& its_call, int other,
+                          const std::string& other_call) {
+  return "rank " + std::to_string(first) + " called " + its_call + " while rank " +
+         std::to_string(other) + " called " + other_call +
+         ": every rank must make the same calls in the same order";
+}
+
+}  // namespace
+
 std::string CallLog::difference_at(std::uint64_t number) const {
   std::string first;
   for (int rank = 0, of_first = 0; rank < arena_->size(); ++rank) {
@@ -67,9 +78,7 @@ std::string CallLog::difference_at(std::uint64_t number) const {
       first = name;
       of_first = rank;
     } else if (!name.empty() && name != first) {
-      return "rank " + std::to_string(of_first) + " called " + first + " while rank " +
-             std::to_string(rank) + " called " + name +
-             ": every rank must make the same calls in the same order";
+      return difference_of(of_first, first, rank, name);
     }
   }
   return {};

@@ -18,10 +18,8 @@ namespace {
 
 using namespace std::chrono_literals;
 using programs::Program;
-using troupe::Actor;
 using troupe::ActorOptions;
 using troupe::Context;
-using troupe::Ref;
 
 int twice(int x) {
   return 2 * x;
