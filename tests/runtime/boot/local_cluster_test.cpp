@@ -31,9 +31,8 @@ struct Play {
 /// Runs until the launcher's end of the socket is closed.
 [[noreturn]] void serve(int socket, bool deaf) {
   char byte;
-  while (deaf) pause();
-  while (recv(socket, &byte, 1, 0) > 0) {
-  }
+  while (deaf || recv(socket, &byte, 1, 0) > 0)
+    if (deaf) pause();
   _exit(0);
 }
 
