@@ -64,9 +64,8 @@ class ActorCalls {
   /// and stays the caller's.
   void submit(std::unique_ptr<ActorCall>&& call);
   /// Returns the worker that would get a call whose arguments are ready, or 0: also when
-  /// check_room() would throw. The caller may
-  /// then write the call to that worker's ring itself. It must report that with sent() before any
-  /// other input. Memory for sent() is reserved here.
+  /// check_room() would throw. The caller may then write the call to that worker's ring itself. It
+  /// must report that with sent() before any other input. Memory for sent() is reserved here.
   ProcessIndex open_way(ActorId actor);
   void sent(std::unique_ptr<ActorCall> call) noexcept;
   void argument_ready(ActorCall& call);

@@ -1,11 +1,13 @@
 // Proves that a run that waits in a coroutine leaves its CPU to the work that it waits for.
 #include "tests/programs/program.hpp"
 
+#include <chrono>
 #include <string>
 
 namespace tasks_coroutines {
 namespace {
 
+using namespace std::chrono_literals;
 using programs::Program;
 using troupe::ActorContext;
 using troupe::Context;
@@ -63,6 +65,38 @@ void wait_in_actors(Context& ctx) {
 /// Proves the same of methods of actors that have all CPUs, also where an actor calls itself.
 const Program methods{
     "methods_await_tasks_of_their_own", {.expect = "all\n", .seconds = 20}, wait_in_actors};
+
+class OnDevice {
+ public:
+  troupe::Task<int> wait() {
+    co_await open_;
+    co_return 1;
+  }
+  void open() { open_.set(); }
+  int begun() const { return 1; }
+
+ private:
+  troupe::AsyncEvent open_;
+};
+
+int keep_device(int& argc, char** argv) {
+  troupe::enter(argc, argv);
+  troupe::Session session({.cpus = 2, .gpus = 1});
+  Context ctx = session.context();
+  auto actor = ctx.with({.gpus = 1}).spawn<OnDevice>();
+  const Ref<int> waits = actor.call<&OnDevice::wait>();
+  ctx.get(actor.call<&OnDevice::begun>());
+  const Ref<int> other = ctx.with({.gpus = 1}).submit<twice>(1);
+  std::cout << (ctx.try_get(other, 300ms).ok() ? "shared" : "kept") << std::endl;
+  actor.tell<&OnDevice::open>();
+  std::cout << ctx.get(waits) << '\n';
+  actor = {};
+  std::cout << ctx.get(other, 8s) << '\n';
+  return 0;
+}
+/// Proves that an actor keeps its device while its call waits in a coroutine. No GPU takes part.
+const Program device{
+    "an_actor_that_waits_keeps_its_device", {.expect = "kept\n1\n2\n", .nodes = 1}, keep_device};
 
 }  // namespace
 }  // namespace tasks_coroutines
