@@ -18,6 +18,7 @@ foreach(room runtime objectstore actors kernels train tune)
   endif()
   if(TROUPE_SUBSET)
     list(FILTER headers INCLUDE REGEX "^(runtime/(base/|version\\.hpp)|kernels/|actors/(actors\\.hpp$|collective/)|${TROUPE_TRAIN_CORE_HEADERS})")
+    list(FILTER headers EXCLUDE REGEX "^actors/collective/tcp/")   # it needs OpenSSL
   endif()
   foreach(header IN LISTS headers)
     get_filename_component(folder ${header} DIRECTORY)

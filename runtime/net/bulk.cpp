@@ -1,6 +1,7 @@
 #include "troupe/runtime/net/bulk.hpp"
 
-#include <openssl/evp.h>
+#include "troupe/runtime/base/sealing/sealing.hpp"
+
 #include <poll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -13,8 +14,7 @@ namespace troupe::net {
 namespace {
 
 constexpr std::size_t kHeaderSize = 40;
-constexpr std::size_t kTagSize = 16;
-constexpr std::size_t kNonceSize = 12;
+constexpr std::size_t kTagSize = kSealTag;
 
 void put_u64(std::byte* at, std::uint64_t value) noexcept {
   for (int i = 0; i < 8; ++i) at[i] = static_cast<std::byte>(value >> (8 * i));
@@ -108,55 +108,6 @@ Result<void> write_all(int fd, iovec* parts, int count, Time by) {
   return {};
 }
 
-unsigned char* raw(std::byte* bytes) noexcept {
-  return reinterpret_cast<unsigned char*>(bytes);
-}
-const unsigned char* raw(const std::byte* bytes) noexcept {
-  return reinterpret_cast<const unsigned char*>(bytes);
-}
-
-/// AES-256-GCM with a counted nonce; the key is inside the context, which OpenSSL wipes.
-class Cipher {
- public:
-  Cipher(const BulkKey& key, bool encrypt) : context_(EVP_CIPHER_CTX_new()) {
-    const bool good =
-        context_ != nullptr && EVP_CipherInit_ex(context_, EVP_aes_256_gcm(), nullptr,
-                                                 raw(key.data()), nullptr, encrypt ? 1 : 0) == 1;
-    TROUPE_ASSERT(good, "this OpenSSL cannot do AES-256-GCM");
-  }
-  ~Cipher() { EVP_CIPHER_CTX_free(context_); }
-  Cipher(const Cipher&) = delete;
-  Cipher& operator=(const Cipher&) = delete;
-
-  void begin(const std::byte (&header)[kHeaderSize]) {
-    TROUPE_ASSERT(count_ + 1 != 0, "a bulk key has served its last frame");
-    std::byte nonce[kNonceSize] = {};
-    put_u64(nonce + 4, count_++);
-    int ignored = 0;
-    EVP_CipherInit_ex(context_, nullptr, nullptr, nullptr, raw(nonce), -1);
-    EVP_CipherUpdate(context_, nullptr, &ignored, raw(header), kHeaderSize);
-  }
-  void update(const std::byte* in, std::byte* out, std::size_t size) {
-    int written = 0;
-    EVP_CipherUpdate(context_, raw(out), &written, raw(in), static_cast<int>(size));
-  }
-  void seal(std::byte (&tag)[kTagSize]) {
-    int written = 0;
-    EVP_CipherFinal_ex(context_, nullptr, &written);
-    EVP_CIPHER_CTX_ctrl(context_, EVP_CTRL_GCM_GET_TAG, kTagSize, tag);
-  }
-  bool open(std::byte (&tag)[kTagSize]) {
-    int written = 0;
-    unsigned char rest[16];
-    EVP_CIPHER_CTX_ctrl(context_, EVP_CTRL_GCM_SET_TAG, kTagSize, tag);
-    return EVP_CipherFinal_ex(context_, rest, &written) == 1;
-  }
-
- private:
-  EVP_CIPHER_CTX* context_;
-  std::uint64_t count_ = 0;
-};
-
 }  // namespace
 
 Result<BulkKey> fresh_bulk_key() {
@@ -168,11 +119,12 @@ Result<BulkKey> fresh_bulk_key() {
 
 struct BulkSender::Impl {
   int fd;
-  Cipher cipher;
+  FrameCipher cipher;
   std::vector<std::byte> sealed;
 };
 
-BulkSender::BulkSender(int fd, BulkKey key) : impl_(new Impl{fd, Cipher(key, true), {}}) {}
+BulkSender::BulkSender(int fd, BulkKey key)
+    : impl_(new Impl{fd, FrameCipher(key, FrameCipher::Use::seal), {}}) {}
 BulkSender::~BulkSender() = default;
 BulkSender::BulkSender(BulkSender&&) noexcept = default;
 
@@ -208,7 +160,7 @@ Result<void> BulkSender::send_object(ObjectId object, BlobView bytes, Time by) {
 
 struct BulkReceiver::Impl {
   int fd;
-  Cipher cipher;
+  FrameCipher cipher;
   Time first_by;
   std::vector<std::byte> sealed{};
   std::byte head[kHeaderSize] = {};
@@ -241,7 +193,7 @@ struct BulkReceiver::Impl {
 };
 
 BulkReceiver::BulkReceiver(int fd, BulkKey key, Time first_by)
-    : impl_(new Impl{fd, Cipher(key, false), first_by}) {}
+    : impl_(new Impl{fd, FrameCipher(key, FrameCipher::Use::open), first_by}) {}
 BulkReceiver::~BulkReceiver() = default;
 BulkReceiver::BulkReceiver(BulkReceiver&&) noexcept = default;
 

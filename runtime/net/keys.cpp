@@ -3,7 +3,6 @@
 #include "troupe/runtime/base/fd.hpp"
 
 #include <fcntl.h>
-#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -119,13 +118,6 @@ std::array<std::byte, kChecksumSize> checksum(const std::vector<std::byte>& data
 }
 
 }  // namespace
-
-bool equal_in_constant_time(const void* a, const void* b, std::size_t size) noexcept {
-  return CRYPTO_memcmp(a, b, size) == 0;
-}
-void wipe(void* data, std::size_t size) noexcept {
-  OPENSSL_cleanse(data, size);
-}
 
 std::string PublicKey::str() const {
   std::string text(64, '0');

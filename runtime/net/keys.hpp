@@ -8,6 +8,7 @@
 #pragma once
 
 #include "troupe/runtime/base/result.hpp"
+#include "troupe/runtime/base/secret.hpp"
 
 #include <array>
 #include <chrono>
@@ -19,43 +20,9 @@
 
 namespace troupe::net {
 
-/// Compares two ranges in a time that depends on their size alone.
-bool equal_in_constant_time(const void* a, const void* b, std::size_t size) noexcept;
-/// Overwrites memory in a way that the compiler cannot remove.
-void wipe(void* data, std::size_t size) noexcept;
-
-/// N secret bytes; move-only, wiped when moved from and when destroyed.
-template <std::size_t N>
-class Secret {
- public:
-  Secret() noexcept = default;
-  Secret(Secret&& other) noexcept : bytes_(other.bytes_) { other.clear(); }
-  Secret& operator=(Secret&& other) noexcept {
-    if (this != &other) {
-      bytes_ = other.bytes_;
-      other.clear();
-    }
-    return *this;
-  }
-  ~Secret() { clear(); }
-
-  std::byte* data() noexcept { return bytes_.data(); }
-  const std::byte* data() const noexcept { return bytes_.data(); }
-  static constexpr std::size_t size() noexcept { return N; }
-  /// Makes an explicit copy, for the rare case that needs one.
-  Secret copy() const noexcept {
-    Secret other;
-    other.bytes_ = bytes_;
-    return other;
-  }
-  void clear() noexcept { wipe(bytes_.data(), N); }
-  friend bool operator==(const Secret& a, const Secret& b) noexcept {
-    return equal_in_constant_time(a.data(), b.data(), N);
-  }
-
- private:
-  std::array<std::byte, N> bytes_{};
-};
+using troupe::equal_in_constant_time;
+using troupe::Secret;
+using troupe::wipe;
 
 using ClusterKey = Secret<32>;
 using SecretKey = Secret<32>;
