@@ -214,7 +214,7 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key, Progress p
     throw NoSpace(
         Code::no_space,
         "the group has had all the splits that it was made for: make it with more of them "
-        "(ShmOptions::splits, LocalOptions::splits)");
+        "(ShmOptions, NodesOptions or LocalOptions::splits)");
   return color < 0 ? nullptr : join_split(done, progress);
 }
 

@@ -1,5 +1,5 @@
 /// Collective operations of a group of ranks: one interface, several back ends (local/: threads of
-/// one process; shm/: processes of one node).
+/// one process; shm/: processes of one node; nodes/: processes of several nodes).
 ///
 ///     communicator.all_reduce(model.gradients(), Reduce::mean).wait();   // every rank calls it
 ///     communicator.broadcast(model.parameters(), /*root=*/0).wait();
@@ -15,7 +15,8 @@
 ///  COLL-3  Every wait ends, in the result or in an error. After an error the group, the group that
 ///          it was split from and all of their splits are over for all ranks: make a new one. The
 ///          rank that finds the fault records it for all ranks. So all end with the same code and
-///          text, which names the missing ranks and how far each rank has come.
+///          text, which names the missing ranks and how far each rank has come. Ranks on different
+///          nodes have one code and one named rank; their texts may differ.
 ///  COLL-6  The operations of a communicator run in the order of the calls. Only those of one
 ///          group() run side by side.
 ///

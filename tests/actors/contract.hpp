@@ -3,6 +3,7 @@
 /// tests in NCCL's place, and queues of the host; neither NCCL nor a GPU takes part.
 #pragma once
 
+#include "tests/actors/nodes_group.hpp"
 #include "tests/device/nccl_group.hpp"
 #include "troupe/actors/collective/local/local.hpp"
 #include "troupe/actors/collective/shm/shm.hpp"
@@ -22,6 +23,7 @@ struct BackEnd {
   Progress progress;
   Group (*make)(int size, Bytes slot, Duration timeout, Progress progress);
   bool ordered = true;  ///< COLL-2, and the rules for 16-bit numbers and NaNs
+  bool spread = false;  ///< over nodes: each node finds a fault by itself, and texts may differ
 };
 
 inline Group make_local(int size, Bytes slot, Duration timeout, Progress progress) {
@@ -41,13 +43,23 @@ inline Group make_nccl(int size, Bytes slot, Duration timeout, Progress progress
   return group;
 }
 
-inline const auto kBackEnds = testing::Values(BackEnd{"local", Progress::caller, make_local},
-                                              BackEnd{"shm", Progress::caller, make_shm},
-                                              BackEnd{"local_thread", Progress::thread, make_local},
-                                              BackEnd{"shm_thread", Progress::thread, make_shm},
-                                              BackEnd{"nccl", Progress::caller, make_nccl, false});
+template <std::vector<int> (*ranks_on)(int)>
+Group make_nodes(int size, Bytes slot, Duration timeout, Progress progress) {
+  return nodes_group(ranks_on(size), {.slot = slot, .timeout = timeout, .progress = progress});
+}
+
+inline const auto kBackEnds = testing::Values(
+    BackEnd{"local", Progress::caller, make_local}, BackEnd{"shm", Progress::caller, make_shm},
+    BackEnd{"local_thread", Progress::thread, make_local},
+    BackEnd{"shm_thread", Progress::thread, make_shm},
+    BackEnd{"nccl", Progress::caller, make_nccl, false},
+    BackEnd{"one_a_node", Progress::caller, make_nodes<one_a_node>, true, true},
+    BackEnd{"two_a_node", Progress::caller, make_nodes<two_a_node>, true, true},
+    BackEnd{"all_but_one", Progress::thread, make_nodes<all_but_one>, true, true});
 inline const auto kThreadedBackEnds = testing::Values(
-    BackEnd{"local", Progress::thread, make_local}, BackEnd{"shm", Progress::thread, make_shm});
+    BackEnd{"local", Progress::thread, make_local}, BackEnd{"shm", Progress::thread, make_shm},
+    BackEnd{"one_a_node", Progress::thread, make_nodes<one_a_node>, true, true},
+    BackEnd{"two_a_node", Progress::thread, make_nodes<two_a_node>, true, true});
 inline std::string name_of_back_end(const testing::TestParamInfo<BackEnd>& info) {
   return info.param.name;
 }

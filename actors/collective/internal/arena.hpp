@@ -53,6 +53,8 @@ struct alignas(128) RankLine {
   std::uint64_t pid_namespace;
   std::atomic<std::uint64_t> progress;  ///< number of its operation << 8 | its kind << 1 | inside
   Announcement announcements[2];
+  /// Until when this rank waits for another node, in ns of steady_now(); 0: it does not.
+  std::atomic<std::int64_t> away_until;
   /// Used in the line of the group's first rank, and written by all of its ranks: the last phase
   /// that all have met << 32 | the rank that ended the group + 1, or 0 if none has.
   alignas(128) std::atomic<std::uint64_t> fate;
@@ -84,7 +86,7 @@ static_assert(sizeof(Fifo) == 128);
 
 struct alignas(128) Header {
   static constexpr std::uint64_t kMagic = 0x6c6c6f6375657274;  // "treucoll" as bytes
-  static constexpr std::uint32_t kVersion = 6;
+  static constexpr std::uint32_t kVersion = 7;
   std::uint64_t magic;
   std::uint32_t version;
   std::uint32_t size;
@@ -157,5 +159,8 @@ class Arena {
   void* base_;
   Shape shape_;  // a copy: the header may be changed by other ranks
 };
+
+/// Maps the memory of create_shm_group() for a rank. Throws InvalidArgument as join_shm_group().
+std::shared_ptr<Arena> open_shm_arena(const Fd& memory, int rank, std::uint64_t generation);
 
 }  // namespace troupe::collective::internal

@@ -59,16 +59,12 @@ std::string CallLog::difference() const {
   return {};
 }
 
-namespace {
-
 std::string difference_of(int first, const std::string& its_call, int other,
                           const std::string& other_call) {
   return "rank " + std::to_string(first) + " called " + its_call + " while rank " +
          std::to_string(other) + " called " + other_call +
          ": every rank must make the same calls in the same order";
 }
-
-}  // namespace
 
 std::string CallLog::difference_at(std::uint64_t number) const {
   std::string first;
@@ -78,7 +74,7 @@ std::string CallLog::difference_at(std::uint64_t number) const {
       first = name;
       of_first = rank;
     } else if (!name.empty() && name != first) {
-      return difference_of(of_first, first, rank, name);
+      return difference_of(first_ + of_first, first, first_ + rank, name);
     }
   }
   return {};

@@ -22,6 +22,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
+/// How much longer than itself others wait for a rank that waits for another node.
+constexpr Duration kLongerForAHead = std::chrono::seconds(2);
+
 constexpr auto kLastKind = OperationKind::group;
 
 /// Announcement::part of a phase in which ranks agree on an operation of their devices.
@@ -31,11 +34,6 @@ constexpr std::uint8_t kOnDevice = 255;
 /// wrapped.
 bool reached(std::uint32_t a, std::uint32_t b) noexcept {
   return static_cast<std::int32_t>(a - b) >= 0;
-}
-
-/// Returns the value of RankLine::progress.
-std::uint64_t progress_word(OperationKind kind, std::uint64_t sequence, bool inside) noexcept {
-  return sequence << 8 | static_cast<std::uint64_t>(kind) << 1 | static_cast<std::uint64_t>(inside);
 }
 
 /// The two halves of RankLine::fate: the phase, and the rank that ended the group or -1.
@@ -79,14 +77,27 @@ bool is_stopped(int pid) noexcept {
 
 }  // namespace
 
+std::uint64_t progress_word(OperationKind kind, std::uint64_t sequence, bool inside) noexcept {
+  return sequence << 8 | static_cast<std::uint64_t>(kind) << 1 | static_cast<std::uint64_t>(inside);
+}
+
+void take_progress(std::uint64_t word, RankProgress& one) noexcept {
+  one.sequence = word >> 8;
+  one.kind = static_cast<OperationKind>(
+      std::min<std::uint64_t>(word >> 1 & 0x7f, static_cast<std::uint64_t>(kLastKind)));
+  one.inside = (word & 1) != 0;
+}
+
 ArenaCommunicator::ArenaCommunicator(std::shared_ptr<Arena> arena, Seats seats, int rank,
                                      const How& how)
     : Communicator(rank, static_cast<int>(seats.members.size()), how.timeout),
       arena_(std::move(arena)),
       seats_(std::move(seats)),
-      calls_(*arena_, self(), size() == arena_->size()),
+      calls_(*arena_, self(), size() == arena_->size() && !how.numbers.part, how.numbers.whole),
       watch_processes_(how.watch_processes),
       link_(how.link),
+      numbers_(how.numbers),
+      watcher_(how.watcher),
       pid_namespace_(how.watch_processes ? pid_namespace() : 0),
       processes_(static_cast<std::size_t>(size())) {
   RankLine& mine = line(rank);
@@ -178,10 +189,12 @@ void ArenaCommunicator::abort(std::string_view reason) noexcept {
   reason.copy(cut, sizeof cut - 1);
   char verdict[300];
   if (seats_.lane == 0)
-    std::snprintf(verdict, sizeof verdict, "rank %d ended the group: %s", rank(), cut);
+    std::snprintf(verdict, sizeof verdict, "rank %d ended the group: %s", numbers_.first + rank(),
+                  cut);
   else
     std::snprintf(verdict, sizeof verdict,
-                  "rank %d of a split (%d of the whole) ended the group: %s", rank(), self(), cut);
+                  "rank %d of a split (%d of the whole) ended the group: %s",
+                  numbers_.first + rank(), numbers_.whole + self(), cut);
   end_group(Code::cancelled, verdict, 0, Ending::given_up);
 }
 
@@ -213,31 +226,54 @@ void ArenaCommunicator::settle() {
   }
 }
 
-Error ArenaCommunicator::error_of(OperationKind kind, std::uint64_t sequence) noexcept {
+ArenaCommunicator::Ended ArenaCommunicator::ended() noexcept {
   adopt(0);
   // Another process may have written a wrong word into shared memory: clamp the rank.
   const int by = ended_by(fate().load(std::memory_order_acquire));
   const Verdict& said = arena_->verdict(seats_.lane, std::clamp(by, 0, arena_->size() - 1));
-  const std::string verdict(said.text, ::strnlen(said.text, sizeof said.text));
-  Code code = Code::cancelled;
-  for (const Code known : {Code::timed_out, Code::worker_died, Code::invalid_argument})
-    if (said.code == static_cast<std::uint16_t>(known)) code = known;
-  if (said.ending == Ending::calls) return {code, verdict, Outcome::unknown};
-  return {code, describe(kind, sequence, rank(), size()) + ": " + verdict, Outcome::unknown};
+  Ended how{Code::cancelled, said.ending,
+            std::string(said.text, ::strnlen(said.text, sizeof said.text))};
+  for (const Code known :
+       {Code::timed_out, Code::worker_died, Code::invalid_argument, Code::unavailable})
+    if (said.code == static_cast<std::uint16_t>(known)) how.code = known;
+  return how;
+}
+
+void ArenaCommunicator::end_with(const Ended& how) noexcept {
+  end_group(how.code, how.text, 0, how.ending);
+}
+
+Error ArenaCommunicator::error_of(OperationKind kind, std::uint64_t sequence) noexcept {
+  const Ended how = ended();
+  if (how.ending == Ending::calls) return {how.code, how.text, Outcome::unknown};
+  return {how.code, describe(kind, sequence) + ": " + how.text, Outcome::unknown};
 }
 
 void ArenaCommunicator::throw_aborted() {
   raise(error_of(kind_, operations_));
 }
 
-std::string ArenaCommunicator::describe(OperationKind kind, std::uint64_t sequence, int rank,
-                                        int size) {
+std::string ArenaCommunicator::describe(OperationKind kind, std::uint64_t sequence) const {
+  const int ranks = numbers_.size == 0 ? size() : numbers_.size;
   return std::string(name_of(kind)) + " #" + std::to_string(sequence) + " on rank " +
-         std::to_string(rank) + " of " + std::to_string(size);
+         std::to_string(numbers_.first + rank()) + " of " + std::to_string(ranks);
+}
+
+std::string ArenaCommunicator::progress_text() const {
+  return text_of(watcher_ == nullptr ? progress() : watcher_->whole_progress());
+}
+
+void ArenaCommunicator::set_away(Time until) noexcept {
+  line(rank()).away_until.store(until.time_since_epoch().count(), std::memory_order_release);
+}
+
+Time ArenaCommunicator::limit_for(int other, Time limit) const noexcept {
+  const Time away(Duration(line(other).away_until.load(std::memory_order_acquire)));
+  return away == Time{} ? limit : std::max(limit, deadline_after(away, kLongerForAHead));
 }
 
 void ArenaCommunicator::end(Code code, const std::string& why) noexcept {
-  end_group(code, why + "; " + text_of(progress()), 0);
+  end_group(code, why + "; " + progress_text(), 0);
 }
 
 bool ArenaCommunicator::end_if_dead() {
@@ -253,8 +289,9 @@ std::string ArenaCommunicator::death_of(int other) const {
 }
 
 std::string ArenaCommunicator::name_of_rank(int rank) const {
-  std::string name = "rank " + std::to_string(rank);
-  if (seats_.lane != 0) name += " of a split (" + std::to_string(at(rank)) + " of the whole)";
+  std::string name = "rank " + std::to_string(numbers_.first + rank);
+  if (seats_.lane != 0)
+    name += " of a split (" + std::to_string(numbers_.whole + at(rank)) + " of the whole)";
   return name;
 }
 
@@ -263,12 +300,12 @@ Time ArenaCommunicator::deadline_from(Time now) const noexcept {
 }
 
 void ArenaCommunicator::fail_phase(Code code, const std::string& why) {
-  end_group(code, why + "; " + text_of(progress()), phase_);
+  end_group(code, why + "; " + progress_text(), phase_);
   if (!is_met()) throw_aborted();
 }
 
 void ArenaCommunicator::fail(Code code, const std::string& why) {
-  end_group(code, why + "; " + text_of(progress()), 0);
+  end_group(code, why + "; " + progress_text(), 0);
   throw_aborted();
 }
 
@@ -299,11 +336,7 @@ std::vector<RankProgress> ArenaCommunicator::progress() const {
     const std::uint32_t state = its.state.load(std::memory_order_acquire);
     if (state != joined && state != left) continue;
     one.state = state == left ? RankProgress::State::left : RankProgress::State::joined;
-    const std::uint64_t word = its.progress.load(std::memory_order_acquire);
-    one.sequence = word >> 8;
-    one.kind = static_cast<OperationKind>(
-        std::min<std::uint64_t>(word >> 1 & 0x7f, static_cast<std::uint64_t>(kLastKind)));
-    one.inside = (word & 1) != 0;
+    take_progress(its.progress.load(std::memory_order_acquire), one);
     if (!shares_pids(its)) continue;
     one.pid = its.pid;
     one.stopped = state == joined && is_stopped(its.pid);
@@ -393,7 +426,7 @@ void ArenaCommunicator::wait_for(int other, Time deadline) {
   while (true) {
     its.sleepers.fetch_add(1, std::memory_order_seq_cst);
     const std::uint32_t seen = its.published.load(std::memory_order_seq_cst);
-    const Duration left = std::min(deadline, current_->must_end()) - steady_now();
+    const Duration left = limit_for(other, std::min(deadline, current_->must_end())) - steady_now();
     const bool parks = !reached(seen, phase_) && left > Duration::zero() && !is_over();
     if (parks) park(its.published, seen, std::min(left, kSlice));
     its.sleepers.fetch_sub(1, std::memory_order_seq_cst);
@@ -402,8 +435,9 @@ void ArenaCommunicator::wait_for(int other, Time deadline) {
     if (has_ended() && !is_met()) throw_aborted();
     check_calls(phase_);
     check();
+    if (watcher_ != nullptr) watcher_->idle(other);
     const Time limit = std::min(deadline, current_->must_end());
-    if (steady_now() >= limit && !arrived(other)) fail_late(limit);
+    if (steady_now() >= limit_for(other, limit) && !arrived(other)) fail_late(limit);
   }
 }
 
@@ -412,6 +446,7 @@ void ArenaCommunicator::await_input() {
   if (after.has_happened()) return;
   const Time start = steady_now();
   while (!after.wait(std::min(steady_now() + kSlice, deadline_from(start)))) {
+    if (watcher_ != nullptr) watcher_->idle(rank());
     if (is_over()) throw_aborted();
     if (steady_now() < deadline_from(start)) continue;
     fail(Code::timed_out, "the input of " + name_of_rank(rank()) + " was not ready" +
@@ -460,20 +495,25 @@ void ArenaCommunicator::compare() {
   check_calls(0);
   // The announcement of most ranks is right; between equal numbers, that of the lowest rank.
   Announcement right = mine;
-  int most = 0;
+  int most = 0, first = 0;
   for (int r = 0; r < size(); ++r) {
     int count = 0;
     for (int other = 0; other < size(); ++other) count += said(other) == said(r) ? 1 : 0;
     if (count <= most) continue;
     right = said(r);
     most = count;
+    first = r;
   }
   std::string wrong;
   for (int r = 0; r < size(); ++r)
-    if (!(said(r) == right)) wrong += (wrong.empty() ? "rank " : ", rank ") + std::to_string(r);
-  end_group(
-      Code::invalid_argument,
-      wrong + " made another call or gave another size than the others; " + text_of(progress()), 0);
+    if (!(said(r) == right))
+      wrong += (wrong.empty() ? "rank " : ", rank ") + std::to_string(numbers_.first + r);
+  // Two ranks of a larger group cannot tell which of them is right.
+  const bool is_part = numbers_.size > size() && 2 * most <= size();
+  end_group(Code::invalid_argument,
+            wrong + " made another call or gave another size than " +
+                (is_part ? name_of_rank(first) : "the others") + "; " + progress_text(),
+            0);
   throw_aborted();
 }
 

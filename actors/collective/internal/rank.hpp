@@ -20,6 +20,29 @@ struct Seats {
   std::vector<int> members;  ///< ranks of the arena, index = rank of the group
 };
 
+/// How texts number the ranks of a group that is one node's part of a group over several nodes.
+struct Numbers {
+  int first = 0;      ///< the number of the first rank
+  int size = 0;       ///< ranks of the group over all nodes; 0: those of this group
+  int whole = 0;      ///< the number that rank 0 of the arena has in the whole
+  bool part = false;  ///< the group does not have all ranks of the whole
+};
+
+/// What a group over several nodes does while a rank waits for others of its node.
+class Watcher {
+ public:
+  virtual ~Watcher() = default;
+  /// Is called every 50 ms, on the waiting thread. `rank` is the first that has not come, or this
+  /// one, whose input is not ready.
+  virtual void idle(int rank) noexcept = 0;
+  /// Returns the progress of all nodes' ranks.
+  virtual std::vector<RankProgress> whole_progress() const = 0;
+};
+
+/// Return the value of RankLine::progress, and put one into RankProgress.
+std::uint64_t progress_word(OperationKind kind, std::uint64_t sequence, bool inside) noexcept;
+void take_progress(std::uint64_t word, RankProgress& one) noexcept;
+
 class ArenaCommunicator final : public Communicator {
  public:
   /// How a rank joins.
@@ -28,6 +51,8 @@ class ArenaCommunicator final : public Communicator {
     bool watch_processes = false;  ///< check while waiting whether other ranks' processes are dead
     Progress progress = Progress::caller;
     SimulatedLink link = {};
+    Numbers numbers = {};
+    Watcher* watcher = nullptr;  ///< outlives the communicator
   };
   /// Joins as `rank`. Throws InvalidArgument when it is taken.
   ArenaCommunicator(std::shared_ptr<Arena> arena, Seats seats, int rank, const How& how);
@@ -63,6 +88,37 @@ class ArenaCommunicator final : public Communicator {
   int rank_of_whole() const noexcept { return self(); }
   std::string late_words(Time limit, const Operation& operation) const;
 
+  // For groups over several nodes, of which this group is one node's part.
+  /// Begins an operation: counts it, records the progress, and waits for its input.
+  void begin(const Operation& operation);
+  /// Records the end of the operation in the rank's progress.
+  void finish() noexcept { note_progress(false); }
+  /// Steps 2 and 3 of a phase; the rank's slot is written. offset and part tell phases apart.
+  void meet(std::uint64_t offset, std::uint8_t part = 0);
+  /// Return the slot that this rank may write before it meets the others, and that of a rank in the
+  /// phase that was met last.
+  std::byte* my_slot() noexcept { return arena_->slot(seats_.lane, self(), phase_ + 1); }
+  std::byte* slot_of(int other) noexcept { return arena_->slot(seats_.lane, at(other), phase_); }
+  /// Says until when this rank waits for another node, so that others wait longer for it. Time{}:
+  /// it does not.
+  void set_away(Time until) noexcept;
+  /// Ends the group and throws when ranks of this node have made different calls.
+  void check_calls() { check_calls(0); }
+  /// The error of a group that is over, as its text says it on every rank.
+  struct Ended {
+    Code code = Code::cancelled;
+    Ending ending = Ending::fault;
+    std::string text;
+  };
+  /// Precondition: is_over(). Any thread.
+  Ended ended() noexcept;
+  /// Ends the group with a text as it is, unless it has ended. Any thread.
+  void end_with(const Ended& how) noexcept;
+  /// Ends the group and throws the error that ended it.
+  [[noreturn]] void fail(Code code, const std::string& why);
+  /// Precondition: is_over().
+  [[noreturn]] void throw_aborted();
+
  private:
   // operations.cpp
   void all_reduce(const Operation& operation);
@@ -73,8 +129,6 @@ class ArenaCommunicator final : public Communicator {
   void broadcast(const Operation& operation);
   void split(Operation& operation);
   std::vector<const std::byte*> slots_at(std::uint64_t first);
-  std::byte* my_slot() noexcept { return arena_->slot(seats_.lane, self(), phase_ + 1); }
-  std::byte* slot_of(int other) noexcept { return arena_->slot(seats_.lane, at(other), phase_); }
 
   // transfers.cpp
   class Stream;
@@ -97,10 +151,6 @@ class ArenaCommunicator final : public Communicator {
   void move(const std::vector<Transfers::One>& messages);
 
   // rank.cpp
-  /// Begins an operation: counts it, records the progress, and waits for its input.
-  void begin(const Operation& operation);
-  /// Steps 2 and 3 of a phase; the rank's slot is written. offset and part tell phases apart.
-  void meet(std::uint64_t offset, std::uint8_t part = 0);
   /// Waits for Terms::after of the operation.
   void await_input();
   void simulate_link() const;
@@ -136,11 +186,13 @@ class ArenaCommunicator final : public Communicator {
   /// Ends the group and throws the error that ended it. Returns if all ranks have met in this phase
   /// meanwhile.
   void fail_phase(Code code, const std::string& why);
-  /// Ends the group and throws the error that ended it, also if all ranks have met.
-  [[noreturn]] void fail(Code code, const std::string& why);
-  [[noreturn]] void throw_aborted();
   void note_progress(bool inside) noexcept;
-  static std::string describe(OperationKind kind, std::uint64_t sequence, int rank, int size);
+  std::string describe(OperationKind kind, std::uint64_t sequence) const;
+  /// Returns the progress of all ranks as a text, also of those on other nodes.
+  std::string progress_text() const;
+  /// Returns until when this rank waits for the other one: longer than `limit` when that one waits
+  /// for another node.
+  Time limit_for(int other, Time limit) const noexcept;
   Time deadline_from(Time now) const noexcept;
 
   int at(int rank) const noexcept { return seats_.members[static_cast<std::size_t>(rank)]; }
@@ -158,6 +210,8 @@ class ArenaCommunicator final : public Communicator {
   std::mutex saying_;                   // guards this rank's Verdict: abort() is for any thread
   bool watch_processes_;
   SimulatedLink link_;
+  Numbers numbers_;
+  Watcher* watcher_;
   std::uint64_t pid_namespace_ = 0;
   std::mutex looking_;                   // guards processes_
   std::vector<Fd> processes_;            // pidfd per rank, opened when first needed

@@ -84,6 +84,83 @@ void blocks(std::byte* out, const Parts& parts, std::uint64_t count) {
   }
 }
 
+/// What reduce_running() and reduce_last() are given.
+struct Step {
+  std::byte* out;
+  const std::byte* before;  ///< null: none
+  const Parts& parts;
+  std::uint64_t count;
+  int ranks;  ///< of the whole reduction; 0: this step is not the last one
+};
+
+/// One step: `Out` is how results are stored, `divides` whether they are divided by the ranks.
+template <Reduce reduce, class Storage, class Out, bool divides>
+void step_blocks(const Step& s) {
+  using Sum = typename Storage::Sum;
+  const Sum factor = divides ? static_cast<Sum>(Sum{1} / static_cast<Sum>(s.ranks)) : Sum{1};
+  const std::size_t all = s.parts.size();
+  const std::byte* const* parts = s.parts.data();
+  const auto add_and_store = [&](std::uint64_t i, auto width) {
+    constexpr std::uint64_t n = decltype(width)::value;
+    Sum total[n];
+    std::size_t p = 0;
+    if (s.before != nullptr) {
+      for (std::uint64_t j = 0; j < n; ++j)
+        total[j] = Plain<Sum>::load(s.before + (i + j) * sizeof(Sum));
+    } else {
+      for (std::uint64_t j = 0; j < n; ++j)
+        total[j] = Storage::load(parts[0] + (i + j) * Storage::size);
+      p = 1;
+    }
+    for (; p < all; ++p) {
+      const std::byte* const part = parts[p] + i * Storage::size;
+      for (std::uint64_t j = 0; j < n; ++j)
+        total[j] = combined<reduce>(total[j], Storage::load(part + j * Storage::size));
+    }
+    for (std::uint64_t j = 0; j < n; ++j) {
+      if constexpr (divides) total[j] = static_cast<Sum>(total[j] * factor);
+      Out::store(s.out + (i + j) * Out::size, total[j]);
+    }
+  };
+  std::uint64_t i = 0;
+  for (; i + kWidth <= s.count; i += kWidth)
+    add_and_store(i, std::integral_constant<std::uint64_t, kWidth>());
+  for (; i < s.count; ++i) add_and_store(i, std::integral_constant<std::uint64_t, 1>());
+}
+
+template <Reduce reduce, class Storage>
+void step_with(const Step& s) {
+  using Running = Plain<typename Storage::Sum>;
+  if (s.ranks == 0)
+    step_blocks<reduce == Reduce::mean ? Reduce::sum : reduce, Storage, Running, false>(s);
+  else
+    step_blocks<reduce == Reduce::mean ? Reduce::sum : reduce, Storage, Storage,
+                reduce == Reduce::mean>(s);
+}
+
+template <class Storage, class Added = Storage>
+void step_of_type(Reduce reduce, const Step& s) {
+  switch (reduce) {
+    case Reduce::sum: step_with<Reduce::sum, Added>(s); break;
+    case Reduce::mean: step_with<Reduce::mean, Added>(s); break;
+    case Reduce::max: step_with<Reduce::max, Storage>(s); break;
+    case Reduce::min: step_with<Reduce::min, Storage>(s); break;
+  }
+}
+
+void make_step(DType type, Reduce reduce, const Step& s) {
+  using kernels::from_bf16, kernels::from_f16, kernels::to_bf16, kernels::to_f16;
+  switch (type) {
+    case DType::f32: step_of_type<Plain<float>>(reduce, s); break;
+    case DType::f64: step_of_type<Plain<double>>(reduce, s); break;
+    case DType::bf16: step_of_type<Half<from_bf16, to_bf16>>(reduce, s); break;
+    case DType::f16: step_of_type<Half<from_f16, to_f16>>(reduce, s); break;
+    case DType::i32: step_of_type<Plain<std::int32_t>, Plain<std::uint32_t>>(reduce, s); break;
+    case DType::i64: step_of_type<Plain<std::int64_t>, Plain<std::uint64_t>>(reduce, s); break;
+    case DType::u8: step_of_type<Plain<std::uint8_t>>(reduce, s); break;
+  }
+}
+
 /// Reduces with one storage type. `Added` is the type for sums: for integers the unsigned one,
 /// whose sums wrap without undefined behaviour.
 template <class Storage, class Added = Storage>
@@ -114,6 +191,21 @@ void reduce_parts(DType type, Reduce reduce, std::byte* out, const Parts& parts,
       break;
     case DType::u8: of_type<Plain<std::uint8_t>>(reduce, out, parts, count); break;
   }
+}
+
+std::uint64_t running_bytes(DType type) noexcept {
+  if (type == DType::bf16 || type == DType::f16) return sizeof(float);
+  return static_cast<std::uint64_t>(kernels::size_of(type));
+}
+
+void reduce_running(DType type, Reduce reduce, std::byte* running, const std::byte* before,
+                    const Parts& parts, std::uint64_t count) {
+  make_step(type, reduce, {running, before, parts, count, 0});
+}
+
+void reduce_last(DType type, Reduce reduce, std::byte* out, const std::byte* before,
+                 const Parts& parts, std::uint64_t count, int ranks) {
+  make_step(type, reduce, {out, before, parts, count, ranks});
 }
 
 }  // namespace troupe::collective::internal

@@ -147,6 +147,7 @@ void ArenaCommunicator::check_peers(const std::vector<Stream>& streams, Time dea
     if (gone) fail(Code::cancelled, name_of_rank(peer) + " left the group");
     if (dead) fail(Code::worker_died, death_of(peer));
   }
+  if (watcher_ != nullptr) watcher_->idle(streams.front().what().peer);
   const Time limit = std::min(deadline, current_->must_end());
   if (steady_now() < limit || can_any(streams)) return;
   std::string late;

@@ -78,15 +78,23 @@ Fd create_shm_group(const ShmOptions& options) {
   return memory;
 }
 
+std::shared_ptr<internal::Arena> internal::open_shm_arena(const Fd& memory, int rank,
+                                                          std::uint64_t generation) {
+  return Arena::of_memfd(memory, check_memory(memory, rank, generation));
+}
+
 std::unique_ptr<Communicator> join_shm_group(const Fd& memory, int rank, std::uint64_t generation,
                                              Duration timeout, Progress progress) {
-  const internal::Shape shape = check_memory(memory, rank, generation);
+  std::shared_ptr<internal::Arena> arena = internal::open_shm_arena(memory, rank, generation);
   internal::Seats seats;
-  seats.members.resize(static_cast<std::size_t>(shape.size));
+  seats.members.resize(static_cast<std::size_t>(arena->size()));
   std::iota(seats.members.begin(), seats.members.end(), 0);
-  return std::make_unique<internal::ArenaCommunicator>(
-      internal::Arena::of_memfd(memory, shape), std::move(seats), rank,
-      internal::ArenaCommunicator::How{timeout, true, progress});
+  internal::ArenaCommunicator::How how;
+  how.timeout = timeout;
+  how.watch_processes = true;
+  how.progress = progress;
+  return std::make_unique<internal::ArenaCommunicator>(std::move(arena), std::move(seats), rank,
+                                                       how);
 }
 
 }  // namespace troupe::collective
