@@ -5,6 +5,7 @@
 #include "troupe/runtime/scheduling/internal/choose.hpp"
 
 #include <algorithm>
+#include <span>
 #include <tuple>
 
 namespace troupe::scheduling {
@@ -15,8 +16,7 @@ constexpr std::size_t kMemory = 1;
 constexpr std::size_t kFixed = 2;
 
 /// Overwrites the amounts in `into`, whose custom names must already be those of the table.
-void write_amounts(const std::vector<std::int64_t>& amounts, std::size_t gpu_base,
-                   Resources& into) {
+void write_amounts(std::span<const std::int64_t> amounts, std::size_t gpu_base, Resources& into) {
   into.cpus = amounts[kCpu];
   into.memory = amounts[kMemory];
   for (std::size_t i = 0; i < into.custom.size(); ++i) into.custom[i].second = amounts[kFixed + i];
@@ -29,7 +29,8 @@ void write_amounts(const std::vector<std::int64_t>& amounts, std::size_t gpu_bas
 LeaseTable::LeaseTable(LeaseOptions options, NodeId self)
     : options_(std::move(options)), self_(self) {
   normalize(options_.total);
-  total_ = {options_.total.cpus, options_.total.memory};
+  total_.push_back(options_.total.cpus);
+  total_.push_back(options_.total.memory);
   for (const auto& [name, amount] : options_.total.custom) {
     custom_names_.push_back(name);
     total_.push_back(amount);
@@ -44,6 +45,7 @@ LeaseTable::LeaseTable(LeaseOptions options, NodeId self)
   row.labels = options_.labels;
   row.total = row.free = resources_of(total_);
   view_.update(std::move(row));
+  refresh_free();
   refresh_view();
 }
 
@@ -51,7 +53,8 @@ LeaseTable::LeaseTable(LeaseOptions options, NodeId self)
 
 std::optional<LeaseTable::Amounts> LeaseTable::amounts_for(const Resources& need,
                                                            const Amounts& free) const {
-  Amounts amounts(total_.size(), 0);
+  Amounts amounts;
+  amounts.resize(total_.size());
   amounts[kCpu] = need.cpus;
   amounts[kMemory] = need.memory;
   for (const auto& [name, amount] : need.custom) {
@@ -61,8 +64,7 @@ std::optional<LeaseTable::Amounts> LeaseTable::amounts_for(const Resources& need
     amounts[kFixed + static_cast<std::size_t>(at - custom_names_.begin())] += amount;
   }
   if (need.gpus > 0) {
-    const std::vector<Amount> devices(free.begin() + static_cast<std::ptrdiff_t>(gpu_base_),
-                                      free.end());
+    const std::vector<Amount> devices(free.begin() + gpu_base_, free.end());
     const auto chosen = choose_gpus(devices, need.gpus);
     if (chosen.empty()) return std::nullopt;
     for (const std::int32_t device : chosen)
@@ -92,7 +94,8 @@ Resources LeaseTable::resources_of(const Amounts& amounts) const {
 
 bool LeaseTable::in_debt() const {
   return std::any_of(leases_.begin(), leases_.end(), [](const auto& entry) {
-    return !entry.second.blocked && entry.second.taken != entry.second.need;
+    const Lease& lease = entry.second;
+    return !lease.blocked && !std::ranges::equal(lease.taken, lease.need);
   });
 }
 
@@ -112,10 +115,16 @@ void LeaseTable::release(Lease& lease) {
   for (std::size_t i = 0; i < free_.size(); ++i) free_[i] += std::exchange(lease.taken[i], 0);
 }
 
-void LeaseTable::refresh_view() {
+/// Brings what a grant changes in this node's row up to date.
+void LeaseTable::refresh_free() {
   NodeView& row = *view_.find(self_);
   write_amounts(free_, gpu_base_, row.free);
-  row.gpu_free.assign(free_.begin() + static_cast<std::ptrdiff_t>(gpu_base_), free_.end());
+  row.gpu_free.assign(free_.begin() + gpu_base_, free_.end());
+}
+
+/// Does so for the rest of the row.
+void LeaseTable::refresh_view() {
+  NodeView& row = *view_.find(self_);
   row.accepts = !draining_ && !in_debt();
   row.slow = slow_;
   row.most_actors = most_actors();
@@ -135,6 +144,8 @@ void LeaseTable::request(OwnerId owner, LeaseKey key, const ResourceDemand& dema
   normalize(normal.need);
   const Reach reach = reach_of(normal, kind);
   waiting_.put(name, std::move(normal), backlog, kind, reach, now);
+  if (const auto worker = workers_.find(owner); worker != workers_.end())
+    if (worker->second.lease == 0) worker->second.asked = now;
   spilled_here_ += kind.spilled ? 1 : 0;
   pump(now, &name);
 }
@@ -189,6 +200,8 @@ void LeaseTable::returned(LeaseId id, Time now) {
   const auto at = leases_.find(id);
   if (at == leases_.end() || at->second.ending) return;
   const Lease& lease = at->second;
+  if (const auto worker = workers_.find(lease.owner); worker != workers_.end())
+    if (worker->second.asked) worker->second.asked = now;
   if (!lease.dedicated)
     run_times_.add({lease.owner, lease.key},
                    now - (lease.reclaiming ? lease.asked_back : lease.since));
@@ -334,84 +347,6 @@ void LeaseTable::unblocked(WorkerId id, Time now) {
   if (!lease.blocked) return;
   lease.blocked = false;
   pump(now);
-}
-
-std::optional<WorkerId> LeaseTable::idle_worker(bool dedicated, JobNumber job) const {
-  for (const auto& [id, worker] : workers_)
-    if (worker.lease == 0 && !worker.stopping && worker.dedicated == dedicated && worker.job == job)
-      return id;
-  return std::nullopt;
-}
-
-std::uint32_t LeaseTable::starting_pool(JobNumber job) const {
-  const auto at = starting_.find(job);
-  return at == starting_.end() ? 0 : at->second.pool;
-}
-
-std::uint32_t LeaseTable::starting_pool() const {
-  std::uint32_t count = 0;
-  for (const auto& [job, starting] : starting_) count += starting.pool;
-  return count;
-}
-
-std::uint32_t LeaseTable::unblocked_pool_workers() const {
-  std::uint32_t count = starting_pool();
-  for (const auto& [id, worker] : workers_)
-    if (!worker.dedicated && !worker.stopping)
-      count += worker.lease == 0 || !leases_.at(worker.lease).blocked ? 1u : 0u;
-  return count;
-}
-
-std::uint32_t LeaseTable::running_pool_workers(std::optional<JobNumber> job) const {
-  std::uint32_t count = 0, small = 0;
-  for (const auto& [number, starting] : starting_)
-    if (!job || number == *job) count += starting.pool;
-  for (const auto& [id, worker] : workers_) {
-    if (worker.dedicated || worker.stopping || (job && worker.job != *job)) continue;
-    if (worker.lease == 0) {
-      ++count;
-      continue;
-    }
-    const Lease& lease = leases_.at(worker.lease);
-    if (lease.blocked) continue;
-    ++count;
-    small += lease.need[kCpu] < kUnit ? 1u : 0u;
-  }
-  // Workers for less than a CPU take no place. The bound is for demands that take nothing at all.
-  return job ? count : count - std::min(small, kSmallPerPlace * options_.max_workers);
-}
-
-// --- places among jobs -------------------------------------------------------------------------
-
-bool LeaseTable::may_displace(const Request& request, JobNumber held, Time now) {
-  const JobNumber job = request.kind.job;
-  if (held == job) return false;
-  if (waiting_.wanted(held, false) == 0) return true;
-  const std::uint32_t mine = running_pool_workers(job);
-  if (running_pool_workers(held) > mine + 1) return true;
-  if (mine > 0) return false;
-  if (now >= request.since + options_.patience) return true;
-  wake_at(request.since + options_.patience);
-  return false;
-}
-
-void LeaseTable::make_place(const Request& request, Time now) {
-  const JobNumber job = request.kind.job;
-  if (request.kind.dedicated || starting_pool(job) >= waiting_.wanted(job, false)) return;
-  if (running_pool_workers() < options_.max_workers) return;
-  for (auto& [id, worker] : workers_) {
-    if (worker.lease != 0 || worker.stopping || worker.dedicated) continue;
-    if (!may_displace(request, worker.job, now)) continue;
-    return stop(id, worker, "another job needs its place");
-  }
-}
-
-/// Returns whether the request can use a place or a worker after a lease of a worker of job
-/// `held` has been returned.
-bool LeaseTable::may_start_or_displace(const Request& request, JobNumber held, Time now) {
-  const JobNumber job = request.kind.job;
-  return held == job || starting_pool(job) > 0 || idle_worker(false, job) ||
-         running_pool_workers() < options_.max_workers || may_displace(request, held, now);
 }
 
 // --- cluster -----------------------------------------------------------------------------------

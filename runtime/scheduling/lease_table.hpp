@@ -36,10 +36,12 @@
 /// A worker belongs to one job for life and serves only that job's requests. When all places are
 /// taken, an idle worker is stopped for a job that lacks one, under one of three conditions: its
 /// own job has no request; its job has at least two workers more than the other; or the other job
-/// has had no worker for `patience`.
+/// has had no worker for `patience`. A worker that runs nothing and still asks for leases has
+/// threads that a task left there. It counts as used, and yields only to the last condition.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/base/small_vector.hpp"
 #include "troupe/runtime/scheduling/policy.hpp"
 #include "troupe/runtime/scheduling/reservation.hpp"
 #include "troupe/runtime/scheduling/shortage.hpp"
@@ -49,7 +51,6 @@
 #include <deque>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -255,8 +256,9 @@ class LeaseTable {
 
  private:
   static constexpr std::uint32_t kSmallPerPlace = 15;
-  /// Flat amounts: cpus, memory, custom in order of names, then one entry per GPU.
-  using Amounts = std::vector<std::int64_t>;
+  /// Flat amounts: cpus, memory, custom in order of names, then one entry per GPU. There is room
+  /// for eight GPUs without an allocation.
+  using Amounts = detail::SmallVector<std::int64_t, 10>;
   using Request = WaitingRequest;
   using Group = WaitingRequests::Group;
   struct Lease {
@@ -279,6 +281,8 @@ class LeaseTable {
     bool dedicated = false;
     bool stopping = false;
     bool job_over = false;  ///< it stops when its lease ends
+    /// When it last asked for leases, or had one, although it ran nothing.
+    std::optional<Time> asked{};
   };
   /// The workers of a job whose start has not been answered.
   struct Starting {
@@ -291,15 +295,15 @@ class LeaseTable {
   void look_at_spilled(Time now);
   void refuse(const Request& request, std::string why);
   void refuse_infeasible(Time now);
-  void serve_waiting(Time now);
+  void serve_waiting(Time now, const RequestKey* changed);
   std::uint64_t serve_from(std::uint64_t turn, Time now);
   /// What a search for the next request to serve looks for.
   struct Search {
     Need here, elsewhere;  ///< free on this node; at most on one other node
     bool is_open = false;  ///< this node grants now
     bool has_others = false;
-    std::set<Group> idle;   ///< groups with an idle worker
-    std::set<Group> asked;  ///< groups for which a place was asked for
+    std::vector<Group> idle;   ///< groups with an idle worker, sorted
+    std::vector<Group> asked;  ///< groups for which a place was asked for, sorted
     bool may_displace = false;
   };
   void look_around(Search& search) const;
@@ -367,7 +371,8 @@ class LeaseTable {
   void ask_workers(Time now);
   const Request* wants_a_lease(const WaitingRequests::Line& line, std::uint64_t from) const;
   void wake_at(Time time);
-  void trim_idle();
+  void trim_idle(Time now);
+  bool submits(WorkerId id, Worker& worker, Time now);
   void settle_debts();
   void end_lease(LeaseId id);
   void release(Lease& lease);
@@ -376,6 +381,7 @@ class LeaseTable {
   std::vector<std::int32_t> gpus_of(const Amounts& need) const;
   Resources resources_of(const Amounts& amounts) const;
   bool in_debt() const;
+  void refresh_free();
   void refresh_view();
   template <class Event>
   void emit(Event event) {

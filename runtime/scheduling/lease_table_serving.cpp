@@ -18,12 +18,6 @@ constexpr int kTrials = 20;
 constexpr Duration kLookOn = std::chrono::milliseconds(5);
 /// How many leases may wait for workers that are not there yet.
 constexpr std::size_t kMostLacking = 1024;
-/// Workers that take no place start that much faster than other extra ones.
-constexpr int kSmallStartsFaster = 5;
-
-Need amounts_of(const Resources& resources) {
-  return {resources.cpus, resources.gpus, resources.memory};
-}
 
 }  // namespace
 
@@ -34,15 +28,16 @@ void LeaseTable::pump(Time now, const RequestKey* changed) {
   deadline_.reset();
   trust_again(now);
   settle_debts();
+  refresh_free();
   refresh_view();
-  serve_waiting(now);
+  serve_waiting(now, changed);
   if (changed != nullptr) look_at(*changed, now);
   if (std::exchange(look_at_all_, false)) look_at_spilled(now);
   start_workers(now);
   ask_workers(now);
   reclaim_for_waiting(now);
   refuse_hopeless(now);
-  trim_idle();
+  trim_idle(now);
   waiting_.tidy();
   refresh_view();
   check();
@@ -65,13 +60,17 @@ void LeaseTable::look_at_spilled(Time now) {
 
 // --- the order of service
 
-void LeaseTable::serve_waiting(Time now) {
+void LeaseTable::serve_waiting(Time now, const RequestKey* changed) {
   find_reserver(now);
   if (waiting_.empty()) {
     serve_on_at_ = start_on_at_ = 0;
     return;
   }
   refuse_infeasible(now);
+  if (changed != nullptr && waiting_.wanted() == 1 && waiting_.find(*changed) != nullptr) {
+    serve_on_at_ = 0;
+    return;  // look_at() comes for the only one
+  }
   const std::uint64_t stopped = serve_from(0, now);
   serve_on_at_ = stopped == 0 ? 0 : serve_from(std::max(serve_on_at_, stopped), now);
   if (serve_on_at_ != 0) wake_at(now + kLookOn);
@@ -89,11 +88,16 @@ std::uint64_t LeaseTable::serve_from(std::uint64_t turn, Time now) {
     const Group group{next->kind.job, next->kind.dedicated};
     const Served served = serve(*next, now);
     if (served == Served::yes) {
+      if (waiting_.empty()) return 0;
       find_reserver(now);
       look_around(search);
       continue;
     }
-    if (served == Served::needs_worker && search.asked.insert(group).second) make_place(*next, now);
+    const auto asked = std::ranges::lower_bound(search.asked, group);
+    if (served == Served::needs_worker && (asked == search.asked.end() || *asked != group)) {
+      search.asked.insert(asked, group);
+      make_place(*next, now);
+    }
     --looks;
   }
   return 0;
@@ -103,30 +107,35 @@ void LeaseTable::look_around(Search& search) const {
   search.has_others = false;
   for (const NodeView& node : view_.nodes) {
     if (node.id == self_) {
-      search.here = amounts_of(node.free);
+      search.here = need_of(node.free);
       search.is_open = node.accepts;
     } else if (node.accepts) {
-      const Need free = amounts_of(node.free);
+      const Need free = need_of(node.free);
       search.elsewhere = search.has_others ? most(search.elsewhere, free) : free;
       search.has_others = true;
     }
   }
   search.idle.clear();
   for (const auto& [id, worker] : workers_)
-    if (worker.lease == 0 && !worker.stopping) search.idle.insert({worker.job, worker.dedicated});
+    if (worker.lease == 0 && !worker.stopping)
+      search.idle.push_back({worker.job, worker.dedicated});
+  std::ranges::sort(search.idle);
   search.may_displace = !search.idle.empty() && running_pool_workers() >= options_.max_workers;
 }
 
 /// Returns the first request from this turn on that may be served, by its amounts.
 LeaseTable::Request* LeaseTable::next_to_serve(const Search& search, std::uint64_t from) const {
   Request* next = nullptr;
+  const auto holds = [](const std::vector<Group>& groups, const Group& group) {
+    return std::ranges::binary_search(groups, group);
+  };
   const auto consider = [&](const WaitingRequests::Line& line, const Need& bound) {
     Request* found = first_not_held(line, bound, from);
     if (found != nullptr && (next == nullptr || found->turn < next->turn)) next = found;
   };
   for (const auto& [group, lines] : waiting_.groups()) {
-    const bool asks = search.may_displace && !group.dedicated && !search.asked.contains(group);
-    if (search.is_open && (asks || search.idle.contains(group))) consider(lines.here, search.here);
+    const bool asks = search.may_displace && !group.dedicated && !holds(search.asked, group);
+    if (search.is_open && (asks || holds(search.idle, group))) consider(lines.here, search.here);
     if (!search.has_others || group.dedicated) continue;
     consider(lines.here, search.elsewhere);
     consider(lines.away, search.elsewhere);
@@ -266,7 +275,7 @@ LeaseTable::Served LeaseTable::grant_here(Request& request, Time now) {
   emit(Granted{lease.owner, lease.key, id, *worker, gpus_of(*amounts), request.demand});
   leases_.emplace(id, std::move(lease));
   waiting_.served(request, now);
-  refresh_view();
+  refresh_free();
   return Served::yes;
 }
 
@@ -314,7 +323,7 @@ bool LeaseTable::is_placed_here(const Request& request) const {
 /// Starts workers for the requests whose resources are free but that lack a worker: one for each
 /// request in turn, then the rest.
 void LeaseTable::start_workers(Time now) {
-  if (draining_ || in_debt() || waiting_.empty()) return;
+  if (waiting_.empty() || !self_view().accepts) return;
   const std::uint32_t running = running_pool_workers();
   Lacking lacking;
   lacking.left = free_;
@@ -342,7 +351,7 @@ std::uint64_t LeaseTable::find_lacking(Lacking& lacking, std::uint64_t turn) con
   int looks = kLooks;
   while (lacking.all < kMostLacking) {
     const bool pool = lacking.pool.size() < lacking.most_pool;
-    const Request* next = next_here(amounts_of(resources_of(lacking.left)), turn, pool, true);
+    const Request* next = next_here(need_of(resources_of(lacking.left)), turn, pool, true);
     if (next == nullptr) return 0;
     if (looks == 0) return next->turn;
     turn = next->turn + 1;
@@ -363,107 +372,6 @@ std::uint64_t LeaseTable::find_lacking(Lacking& lacking, std::uint64_t turn) con
     if (lacking.all == before) --looks;
   }
   return 0;
-}
-
-/// Starts pool workers for these jobs, in order. Blocked workers and those of small demands do
-/// not count against max_workers. Once there are that many processes, further ones start at a
-/// limited rate: a deep chain of blocked tasks grows steadily instead of at once.
-void LeaseTable::start_pool_workers(const std::vector<JobNumber>& needed, Time now) {
-  if (needed.empty()) return;
-  std::uint32_t running = running_pool_workers();
-  auto processes = static_cast<std::uint32_t>(std::count_if(
-      workers_.begin(), workers_.end(), [](const auto& entry) { return !entry.second.dedicated; }));
-  std::map<JobNumber, std::uint32_t> on_their_way;
-  for (const auto& [job, starting] : starting_) {
-    processes += starting.pool;
-    on_their_way[job] = starting.pool;
-  }
-  for (const JobNumber job : needed) {
-    if (std::uint32_t& coming = on_their_way[job]; coming > 0) {
-      --coming;
-      continue;
-    }
-    if (running >= options_.max_workers || !may_start_another(now)) return;
-    if (processes >= options_.max_workers) {
-      if (now < next_extra_start_) return wake_at(next_extra_start_);
-      next_extra_start_ = now + options_.extra_worker_interval;
-    }
-    ++starting_[job].pool;
-    ++running;
-    ++processes;
-    emit(StartWorker{false, job});
-  }
-}
-
-/// Starts a worker for a demand of less than a CPU although all places are taken: one at a time.
-void LeaseTable::start_small_worker(Time now) {
-  if (starting_pool() != 0 || running_pool_workers() < options_.max_workers) return;
-  if (unblocked_pool_workers() >= (kSmallPerPlace + 1) * options_.max_workers) return;
-  Need small = amounts_of(self_view().free);
-  small.cpus = std::min(small.cpus, kUnit - 1);
-  const Request* next = next_here(small, 0, true, false);
-  for (int looks = kLooks; next != nullptr; next = next_here(small, next->turn + 1, true, false)) {
-    if (is_placed_here(*next) && !is_held(*next)) break;
-    if (--looks == 0) return;
-  }
-  if (next == nullptr) return;
-  if (now < no_start_before_) return wake_at(no_start_before_);
-  if (now < next_extra_start_) return wake_at(next_extra_start_);
-  if (!may_start_another(now)) return;
-  next_extra_start_ = now + options_.extra_worker_interval / kSmallStartsFaster;
-  ++starting_[next->kind.job].pool;
-  emit(StartWorker{false, next->kind.job});
-}
-
-std::uint32_t LeaseTable::processes(bool dedicated) const {
-  auto count = static_cast<std::uint32_t>(std::count_if(
-      workers_.begin(), workers_.end(),
-      [dedicated](const auto& entry) { return entry.second.dedicated == dedicated; }));
-  for (const auto& [job, starting] : starting_)
-    count += dedicated ? starting.dedicated : starting.pool;
-  return count;
-}
-
-/// Returns the number of actors for which this node has processes. Other workers may have taken
-/// more than those that are kept for them.
-std::uint32_t LeaseTable::most_actors() const {
-  const std::uint32_t others = std::max(options_.kept_processes, processes(false));
-  return options_.max_processes - std::min(options_.max_processes, others);
-}
-
-/// Returns whether one more process may start that is no actor's. Notes a shortage when
-/// max_processes is reached.
-bool LeaseTable::may_start_another(Time now) {
-  const std::uint32_t count = processes(false) + processes(true);
-  if (count < options_.max_processes) return true;
-  shortage_.met(now, "the node runs " + std::to_string(count) +
-                         " workers and actors, and has room for no more: " +
-                         options_.process_limit + "; let go of actors, or use more nodes");
-  return false;
-}
-
-/// The same for the process of an actor.
-bool LeaseTable::may_start_actor(Time now) {
-  const std::uint32_t actors = processes(true), others = processes(false);
-  const bool room = actors < most_actors();
-  full_house_.look(now, !room && !is_one_ending());
-  if (room) return true;
-  const std::string beside =
-      options_.kept_processes > others
-          ? " actors, keeps room for " + std::to_string(options_.kept_processes) + " tasks"
-          : " actors and " + std::to_string(others) + " other workers";
-  shortage_for_actors_.met(now, "the node runs " + std::to_string(actors) + beside +
-                                    ", and has room for no more actors: " + options_.process_limit +
-                                    "; let go of actors, or use more nodes");
-  return false;
-}
-
-/// Returns whether a worker is about to end.
-bool LeaseTable::is_one_ending() const {
-  return std::any_of(workers_.begin(), workers_.end(), [this](const auto& entry) {
-    const Worker& worker = entry.second;
-    return worker.stopping || (worker.lease != 0 && leases_.at(worker.lease).ending);
-  });
 }
 
 /// Refuses requests that wait in vain for a process: no process has come or gone for
@@ -571,29 +479,6 @@ const LeaseTable::Request* LeaseTable::wants_a_lease(const WaitingRequests::Line
     if (--looks == 0) return nullptr;
   }
   return nullptr;
-}
-
-/// Stops idle workers beyond max_workers, which blocked chains leave behind. Also stops idle
-/// dedicated workers whose actors ended before they began; the job's end may have come while they
-/// waited.
-void LeaseTable::trim_idle() {
-  std::uint32_t running = running_pool_workers();
-  std::map<JobNumber, std::uint64_t> awaited;  // number of actors that wait, by job
-  for (auto& [id, worker] : workers_) {
-    if (worker.lease != 0 || worker.stopping) continue;
-    if (!worker.dedicated) {
-      if (running <= options_.max_workers) continue;
-      --running;
-      stop(id, worker, "more workers than the node needs");
-      continue;
-    }
-    std::uint64_t& left =
-        awaited.try_emplace(worker.job, waiting_.wanted(worker.job, true)).first->second;
-    if (left > 0)
-      --left;
-    else
-      stop(id, worker, "no actor waits for it any more");
-  }
 }
 
 }  // namespace troupe::scheduling

@@ -4,13 +4,6 @@
 #include <vector>
 
 namespace troupe::scheduling {
-namespace {
-
-Need need_of(const ResourceDemand& demand) {
-  return {demand.need.cpus, demand.need.gpus, demand.need.memory};
-}
-
-}  // namespace
 
 bool takes_nothing(const ResourceDemand& demand) {
   const Resources& need = demand.need;
@@ -19,8 +12,7 @@ bool takes_nothing(const ResourceDemand& demand) {
                      [](const auto& one) { return one.second == 0; });
 }
 
-WaitingRequests::Line& WaitingRequests::line_of(const WaitingRequest& request) {
-  Lines& lines = groups_[{request.kind.job, request.kind.dedicated}];
+WaitingRequests::Line& WaitingRequests::line_of(const WaitingRequest& request, Lines& lines) {
   switch (request.reach) {
     case Reach::here: return lines.here;
     case Reach::away: return lines.away;
@@ -30,37 +22,44 @@ WaitingRequests::Line& WaitingRequests::line_of(const WaitingRequest& request) {
 }
 
 void WaitingRequests::enter(WaitingRequest& request) {
-  line_of(request).add(request, request.turn, need_of(request.demand));
-  groups_.at({request.kind.job, request.kind.dedicated}).wanted += request.count;
+  Lines& lines = groups_[{request.kind.job, request.kind.dedicated}];
+  line_of(request, lines).add(request, request.turn, need_of(request.demand.need));
+  lines.wanted += request.count;
   wanted_ += request.count;
 }
 
 void WaitingRequests::leave(WaitingRequest& request) {
-  line_of(request).erase(request.turn);
-  groups_.at({request.kind.job, request.kind.dedicated}).wanted -= request.count;
+  Lines& lines = groups_.at({request.kind.job, request.kind.dedicated});
+  line_of(request, lines).erase(request.turn);
+  lines.wanted -= request.count;
   wanted_ -= request.count;
 }
 
 WaitingRequest& WaitingRequests::put(const RequestKey& key, ResourceDemand demand,
                                      std::uint32_t count, RequestKind kind, Reach reach, Time now) {
-  const auto [at, is_new] = requests_.try_emplace(key);
+  auto at = requests_.lower_bound(key);
+  const bool is_new = at == requests_.end() || at->first != key;
+  if (is_new && spare_) {
+    spare_.key() = key;
+    at = requests_.insert(at, std::move(spare_));
+  } else if (is_new) {
+    at = requests_.try_emplace(at, key);
+  }
   WaitingRequest& request = at->second;
   const bool stays = !is_new && request.kind.job == kind.job &&
                      request.kind.dedicated == kind.dedicated && request.reach == reach;
-  if (stays) {
-    Lines& lines = groups_.at({kind.job, kind.dedicated});
-    lines.wanted += std::uint64_t{count} - request.count;
-    wanted_ += std::uint64_t{count} - request.count;
-  } else if (!is_new) {
-    leave(request);
-  }
+  if (!is_new && !stays) leave(request);
+  const std::uint64_t more = std::uint64_t{count} - request.count;  // with `stays`
   request.key = key;
   request.demand = std::move(demand);
   request.count = count;
   request.kind = kind;
   request.reach = reach;
   if (stays) {
-    line_of(request).change(request.turn, need_of(request.demand));
+    Lines& lines = groups_.at({kind.job, kind.dedicated});
+    lines.wanted += more;
+    wanted_ += more;
+    line_of(request, lines).change(request.turn, need_of(request.demand.need));
     return request;
   }
   request.turn = next_turn_++;
@@ -70,18 +69,19 @@ WaitingRequest& WaitingRequests::put(const RequestKey& key, ResourceDemand deman
 }
 
 void WaitingRequests::erase(const RequestKey& key) {
-  const auto at = requests_.find(key);
-  if (at == requests_.end()) return;
-  leave(at->second);
-  requests_.erase(at);
+  if (const auto at = requests_.find(key); at != requests_.end()) {
+    leave(at->second);
+    erase(at);
+  }
+}
+
+void WaitingRequests::erase(Requests::iterator at) {
+  spare_ = requests_.extract(at);
 }
 
 void WaitingRequests::served(WaitingRequest& request, Time now) {
   leave(request);
-  if (--request.count == 0) {
-    requests_.erase(RequestKey(request.key));
-    return;
-  }
+  if (--request.count == 0) return erase(requests_.find(request.key));
   request.turn = next_turn_++;
   request.since = now;
   enter(request);
@@ -99,7 +99,7 @@ void WaitingRequests::line_up() {
   for (WaitingRequest* request : all) enter(*request);
 }
 
-void WaitingRequests::tidy() {
+void WaitingRequests::forget_empty_groups() {
   std::erase_if(groups_, [](const auto& entry) {
     const Lines& lines = entry.second;
     return lines.here.size() + lines.away.size() + lines.nowhere.size() == 0;

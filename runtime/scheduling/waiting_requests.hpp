@@ -13,6 +13,7 @@
 #include "troupe/runtime/scheduling/waiting_line.hpp"
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <utility>
@@ -82,8 +83,11 @@ class WaitingRequests {
     }
     if (changed) line_up();
   }
-  /// Forgets groups without requests. Ends references to the others' lines.
-  void tidy();
+  /// Forgets groups without requests when there are many groups. A few are kept, since most come
+  /// again. Ends references to the groups' lines.
+  void tidy() {
+    if (groups_.size() > kKeptGroups) forget_empty_groups();
+  }
 
   WaitingRequest* find(const RequestKey& key);
   const WaitingRequest* find(const RequestKey& key) const;
@@ -95,17 +99,26 @@ class WaitingRequests {
   bool empty() const noexcept { return requests_.empty(); }
 
  private:
-  Line& line_of(const WaitingRequest& request);
+  static constexpr std::size_t kKeptGroups = 8;
+  void forget_empty_groups();
+  static Line& line_of(const WaitingRequest& request, Lines& lines);
   void enter(WaitingRequest& request);
   void leave(WaitingRequest& request);
   void line_up();
 
-  std::map<RequestKey, WaitingRequest> requests_;
+  using Requests = std::map<RequestKey, WaitingRequest>;
+  void erase(Requests::iterator at);
+
+  Requests requests_;
+  Requests::node_type spare_;  ///< of the last request that was erased
   std::map<Group, Lines> groups_;
   std::uint64_t next_turn_ = 1;
   std::uint64_t wanted_ = 0;
 };
 
+inline Need need_of(const Resources& resources) {
+  return {resources.cpus, resources.gpus, resources.memory};
+}
 /// Returns whether the demand takes no resource from anybody.
 bool takes_nothing(const ResourceDemand& demand);
 

@@ -54,7 +54,7 @@ struct Table : LeaseTable {
     EXPECT_EQ(pick<Event>(events).size(), count);
     return events;
   }
-  WorkerId last_worker;
+  WorkerId last_worker = WorkerId::of(1000);  ///< no process is a worker and an owner by chance
 };
 
 LeaseOptions options(double cpus, std::uint32_t max_workers, double gpus = 0) {
@@ -588,6 +588,20 @@ TEST(LeaseJobs, TwoBusyJobsEvenOutAndThenKeepTheirWorkers) {
   EXPECT_EQ(now_running[1], 2);
   EXPECT_EQ(now_running[2], 2);
   EXPECT_EQ(stops, stops_before) << "workers are stopped and started without end";
+}
+
+TEST(LeaseJobs, AWorkerThatAsksForLeasesItselfIsStoppedLast) {
+  Table table(options(1, 1));
+  table.request(10, 1, demand(1), 1, table.now);
+  const Granted first = pick<Granted>(table.settle()).at(0);
+  table.blocked(first.worker, table.now);
+  table.request(11, 1, demand(1), 1, table.now);
+  const Granted second = pick<Granted>(table.until<Granted>(1)).at(0);
+  table.request(first.worker, 1, demand(1), 1, table.now);
+  table.returned(first.lease, table.now);  // two workers are there now, and one place
+  EXPECT_TRUE(pick<StopWorker>(table.settle()).empty());
+  table.returned(second.lease, table.now);
+  EXPECT_EQ(pick<StopWorker>(table.settle()).at(0).worker, second.worker);
 }
 
 TEST(LeaseJobs, OnePlaceGoesFromJobToJobByPatience) {
