@@ -21,6 +21,8 @@ namespace troupe::client {
 namespace {
 
 std::atomic<ClientEngine*> g_engine{nullptr};
+/// The same while no SessionEngine stands before it. A release then needs no visit.
+std::atomic<ClientEngine*> g_unvisited{nullptr};
 
 using namespace std::chrono_literals;
 
@@ -103,6 +105,10 @@ ClientEngine* ClientEngine::current() noexcept {
   return g_engine.load(std::memory_order_acquire);
 }
 
+void ClientEngine::gets_visits() noexcept {
+  g_unvisited.store(nullptr, std::memory_order_seq_cst);
+}
+
 ClientEngine::ClientEngine(Start start)
     : kind_(start.kind),
       lineage_(static_cast<Lineage::Out&>(*this), lineage_limit_of(start.kind)),
@@ -130,6 +136,7 @@ void ClientEngine::begin(const Start& start) {
   tell_agent(wire::StoreAttached{});  // from here on the agent may lease a worker out
   unpins_->engine.store(this, std::memory_order_seq_cst);
   g_engine.store(this, std::memory_order_seq_cst);
+  g_unvisited.store(this, std::memory_order_seq_cst);
 }
 
 ClientEngine::~ClientEngine() {
@@ -257,6 +264,7 @@ void ClientEngine::stop() {
   const Guard lock = guard();
   drop_spent();
   end_following();
+  g_unvisited.store(nullptr, std::memory_order_seq_cst);
   g_engine.store(nullptr, std::memory_order_seq_cst);
   give_up_notices();  // after g_engine is null, since callbacks ask for it
 }
@@ -685,6 +693,9 @@ std::vector<detail::NodeInfo> ClientEngine::nodes() {
     info.workers = static_cast<int>(row.workers);
     for (const auto& [name, amount] : row.resources)
       info.resources.emplace_back(name, plain(amount));
+    info.draining = row.draining;
+    info.suspect = row.suspect;
+    info.address = row.address;
     rows.push_back(std::move(info));
   }
   return rows;
@@ -869,7 +880,9 @@ void ClientEngine::recall(ProcessIndex worker) {
 }
 bool ClientEngine::may_come_back(ProcessIndex worker, std::uint64_t sequence) {
   const Peer* peer = peer_of(worker);
-  return peer != nullptr && !peer->remote && peer->channel.peer_progress().started < sequence;
+  if (peer == nullptr || peer->remote) return false;
+  const bool is_own = worker == process_;
+  return (is_own ? peer->started : peer->channel.peer_progress().started) < sequence;
 }
 void ClientEngine::fail(Task& task, const Error& reason) {
   Error error = located(reason, task.call, task.request.get(), static_cast<int>(task.attempt));
@@ -917,8 +930,8 @@ Engine* current_engine() noexcept {
   return client::ClientEngine::current();
 }
 
-void release(ObjectEntry* entry) noexcept {
-  auto* record = static_cast<client::Entry*>(entry);
+/// Kept out of release(), which needs nothing of it in a worker.
+[[gnu::noinline]] void release_in_session(client::Entry* record) noexcept {
   const client::SessionEngine::Visit visit = client::SessionEngine::visit();
   auto* engine = client::ClientEngine::current();
   if (engine != nullptr && engine->in_fork()) return;  // the count belongs to the parent process
@@ -926,6 +939,13 @@ void release(ObjectEntry* entry) noexcept {
     engine->release(record);
   else
     delete_later(record);
+}
+
+void release(ObjectEntry* entry) noexcept {
+  auto* record = static_cast<client::Entry*>(entry);
+  auto* engine = client::g_unvisited.load(std::memory_order_acquire);
+  if (engine == nullptr || engine->is_foreign(*record)) return release_in_session(record);
+  if (!engine->in_fork()) engine->release(record);
 }
 
 constexpr EngineHooks kHooks{.current = &current_engine, .release = &release};

@@ -29,6 +29,7 @@
 #include "troupe/runtime/client/values.hpp"
 #include "troupe/runtime/client/wakeup_coalescer.hpp"
 #include "troupe/runtime/engine/engine.hpp"
+#include "troupe/runtime/os/library_threads.hpp"
 #include "troupe/runtime/os/local_socket.hpp"
 #include "troupe/runtime/os/thread_watch.hpp"
 #include "troupe/runtime/ring/channel.hpp"
@@ -98,6 +99,8 @@ class ClientEngine final : public detail::Engine,
 
   /// The engine of this process, or nullptr.
   static ClientEngine* current() noexcept;
+  /// From here on a SessionEngine stands before the engine, and a release of a handle visits it.
+  static void gets_visits() noexcept;
 
   /// Ends a driver's job. Waits until its calls to actors have been answered, kLastCalls at most,
   /// then until its actors have ended, kJobEnds at most; then calls stop(). `failed`: an error
@@ -144,6 +147,8 @@ class ClientEngine final : public detail::Engine,
   bool stop_requested() override { return stopping_.load(std::memory_order_relaxed); }
 
   // --- for the worker's loop ---
+  /// The worker's thread applies them before each run.
+  os::LibraryThreads& library_threads() noexcept { return library_threads_; }
   /// Waits for the next thing to do and fills one of the arguments: a call, an actor to become,
   /// or a coroutine to resume. Gives the worker's CPU back while all its runs wait. Returns when
   /// this thread last had to wait (IoLoop::waited_until), or nullopt when the process must end.
@@ -235,6 +240,10 @@ class ClientEngine final : public detail::Engine,
     std::uint64_t completed = 0;
     bool dead = false;
     bool refused = false;  ///< the agent took its lease back: calls are handed back
+    /// The far end of a channel of this process to itself, which it has when it leases itself.
+    /// Frames arrive here. All are sent and counted at the other end, since the numbers of calls
+    /// must differ.
+    bool far_end = false;
   };
   /// A wait for an object without a thread. A Resume that has not fired is deleted when the
   /// engine ends.
@@ -482,6 +491,7 @@ class ClientEngine final : public detail::Engine,
   void look_again(Entry& entry);
   void hand_back_unstarted() { hand_back(incoming_); }
   void hand_back(std::deque<std::shared_ptr<Incoming>>& calls);
+  bool would_wait(ProcessIndex from) const noexcept;
   void take_call(const Peer& peer, std::shared_ptr<Incoming> incoming);
   void leave_silent_holder(const wire::LeaseReclaim& question);
   void judge_refused();
@@ -574,6 +584,7 @@ class ClientEngine final : public detail::Engine,
   std::optional<wire::ResourceDemand>
       /// The demand that this worker's lease reserves, once the agent has said it.
       leased_;
+  os::LibraryThreads library_threads_;
   std::vector<std::uint32_t> ready_slots_;
   wire::FrameWriter writer_;
   wire::PlainFrame plain_;   ///< scratch

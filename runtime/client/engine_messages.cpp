@@ -5,6 +5,7 @@
 #include "troupe/runtime/client/failed_tell.hpp"
 #include "troupe/runtime/client/visible_devices.hpp"
 #include "troupe/runtime/os/role.hpp"
+#include "troupe/runtime/scheduling/resources.hpp"
 #include "troupe/runtime/wire/cases.hpp"
 #include "troupe/runtime/wire/peer.hpp"
 
@@ -117,6 +118,7 @@ void ClientEngine::drain_peer(Peer& peer, Time now) {
     tasks_.writable(peer.process, now);
     actors_.writable(peer.process);
   }
+  Peer* const sends = peer.far_end ? nullptr : &peer;
   std::size_t size = 0;
   for (;;) {
     switch (peer.channel.receive(frame_.data(), size)) {
@@ -128,7 +130,8 @@ void ClientEngine::drain_peer(Peer& peer, Time now) {
         return;
       case ring::Pop::frame: break;
     }
-    heard_ = last_peer_ = &peer;
+    heard_ = &peer;
+    last_peer_ = sends;
     if (take_plain(peer, BlobView(frame_.data(), size), now)) continue;
     auto decoded = wire::decode_call(BlobView(frame_.data(), size));
     if (!decoded) {
@@ -233,7 +236,7 @@ void ClientEngine::on_channel(const wire::Channel& message, std::vector<Fd> desc
       ring::Channel(std::move(*memory), static_cast<int>(message.side),
                     std::make_shared<ring::Doorbell>(std::move(*bell)), message.peer_slot);
   peer->channel.close_fd();
-  peers_[message.peer] = peer.get();
+  peer->far_end = !peers_.try_emplace(message.peer, peer.get()).second;
   slots_[message.my_slot] = std::move(peer);
   const Time now = steady_now();
   drain_slot(message.my_slot, now);  // frames may have come before the slot was known
@@ -349,6 +352,8 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
               if (m.lease != 0) return grant(m, now);
               if (Peer* caller = find_peer(m.worker)) caller->refused = false;
               if (m.demand) leased_ = *m.demand;
+              if (m.demand)
+                library_threads_.want(static_cast<double>(m.demand->cpus) / scheduling::kUnit);
               if (m.demand && !m.has_devices) return;
               gpus_.assign(m.gpus.begin(), m.gpus.end());
               gpus_told_ = true;

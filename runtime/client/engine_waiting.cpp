@@ -126,6 +126,14 @@ bool ClientEngine::block_until(Guard& guard, const std::function<bool()>& done, 
   return false;
 }
 
+/// Returns whether a call of that process would wait here, while the CPU is given back. It would not
+/// when the executor is free, although a thread beside it has not noticed that yet. Handed back,
+/// the call of an owner with nothing else in flight would come again at once, and a call of this
+/// process for ever, under the lock. So own calls also stay while the worker ends.
+bool ClientEngine::would_wait(ProcessIndex from) const noexcept {
+  return blocked_ != 0 && (serving_ || executor_waits_ || (shutdown_ && from != process_));
+}
+
 /// Takes a call that a peer has sent. A call of a refused peer waits until all that precedes it
 /// has been read: the agent may have granted the peer another lease.
 void ClientEngine::take_call(const Peer& peer, std::shared_ptr<Incoming> incoming) {
@@ -134,8 +142,9 @@ void ClientEngine::take_call(const Peer& peer, std::shared_ptr<Incoming> incomin
     refused_.push_back(std::move(incoming));
     return;
   }
+  const ProcessIndex from = incoming->from;
   incoming_.push_back(std::move(incoming));
-  if (blocked_ != 0 && of_task) hand_back_unstarted();
+  if (of_task && would_wait(from)) hand_back_unstarted();
   io_loop_->notify();
 }
 
@@ -159,7 +168,8 @@ void ClientEngine::leave_silent_holder(const wire::LeaseReclaim& question) {
   Peer* holder = find_peer(question.holder);
   const bool runs = serving_ || blocked_ != 0 || shutdown_ || has_unanswered() ||
                     !incoming_.empty() || !resumable_.empty();
-  if (holder == nullptr || runs) return;
+  // A holder that is this process answers for itself.
+  if (holder == nullptr || question.holder == process_ || runs) return;
   holder->refused = true;
   tell_agent(wire::LeaseReturned{question.lease});
 }

@@ -1,5 +1,7 @@
 #include "troupe/runtime/client/session_engine.hpp"
 
+#include "troupe/runtime/client/engine.hpp"
+
 #include <utility>
 
 namespace troupe::client {
@@ -47,6 +49,7 @@ class SessionEngine::Building final : public detail::Building {
 SessionEngine& SessionEngine::open(detail::Engine& engine) {
   auto* front = new SessionEngine(engine);
   g_session.store(front, std::memory_order_seq_cst);
+  ClientEngine::gets_visits();
   // A Context may name it for as long as the process lives.
   static auto* const all = new std::vector<SessionEngine*>;  // keeps them reachable
   all->push_back(front);

@@ -158,6 +158,7 @@ class Worker {
       const std::optional<Time> waited = engine_.next_work(call, start, resume);
       if (!waited) break;
       free_since_ = std::max(free_since_, *waited);
+      engine_.library_threads().apply();
       if (call) run(call);
       if (resume) resume();
       if (start) become(*start);

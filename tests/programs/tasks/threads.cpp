@@ -67,6 +67,10 @@ void leaves_threads(Context& ctx) {
 /// Proves that a thread goes on with calls after its task has returned.
 const Program left{
     "threads_that_outlive_a_task", {.expect = "1\n", .nodes = 1}, on_cpus<2, leaves_threads>};
+/// Proves so where the worker of the threads is the only one: it leases itself for them.
+const Program left_alone{"threads_that_outlive_a_task_on_one_cpu",
+                         {.expect = "1\n", .nodes = 1},
+                         on_cpus<1, leaves_threads>};
 
 struct Span {
   std::chrono::nanoseconds begin{}, end{};

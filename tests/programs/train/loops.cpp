@@ -202,16 +202,18 @@ const programs::Program a_lost_object_is_a_restart{
     }};
 
 void does_nothing(train::Worker&) {}
-/// Proves that workers which fit on no node are infeasible at once.
+/// Proves that workers are infeasible at once where all nodes together have too few CPUs.
 const programs::Program more_cpus_than_a_node_has{
     "more_cpus_than_a_node_has",
     {.expect = "infeasible\ninfeasible\n", .seconds = 15},
     [](troupe::Context& ctx) {
       double most = 0;
-      for (const auto& node : ctx.cluster().nodes) most = std::max(most, node.cpus);
-      for (const int workers : {2, 1}) try {
-          train::fit<does_nothing>(
-              ctx, {.workers = workers, .max_restarts = 5, .cpus_per_worker = most + workers % 2});
+      const auto nodes = ctx.cluster().nodes;
+      for (const auto& node : nodes) most = std::max(most, node.cpus);
+      for (const int workers : {static_cast<int>(nodes.size()) + 1, 1}) try {
+          train::fit<does_nothing>(ctx, {.workers = workers,
+                                         .max_restarts = 5,
+                                         .cpus_per_worker = workers > 1 ? most : most + 1});
         } catch (const troupe::Infeasible&) {
           std::cout << "infeasible" << std::endl;
         }

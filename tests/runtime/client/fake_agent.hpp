@@ -70,6 +70,13 @@ class FakeAgent {
               {memory.fd(), bell_.memory_fd(), bell_.event_fd()});
     peers_[peer].channel = ring::Channel(std::move(memory), 0, engine_bell_, slot);
   }
+  // Opens a channel between the engine and itself, as for a worker that leases itself.
+  void connect_to_itself() {
+    auto memory = ring::ChannelMemory::create().value();
+    for (const std::uint32_t side : {0u, 1u})
+      send_with(wire::Channel{kProcess, side, 100 + side, 101 - side},
+                {memory.fd(), engine_bell_->memory_fd(), engine_bell_->event_fd()});
+  }
   void send_broken_channel(ProcessIndex peer) { send_with(wire::Channel{peer, 1, 2, 2}, {}); }
   void peer_says(ProcessIndex peer, const wire::CallMessage& message, BlobView payload = {}) {
     ASSERT_TRUE(peers_.at(peer).channel.send(writer_.encode(message), payload));
