@@ -232,6 +232,7 @@ void Node::loop() {
       report(steady_now());
       tell_pace(steady_now());
       keep_in_touch(steady_now());
+      leave_if_drained(steady_now());
       network_->flush(steady_now());
     }
     if (over_) break;
@@ -283,8 +284,9 @@ Time Node::next_deadline() const {
   if (local_listener_ && local_listener_->opens_at() > steady_now())
     until = std::min(until, local_listener_->opens_at());
   if (network_) {
-    until = std::min({until, network_->next_deadline(), transfers_->next_deadline(),
-                      programs_->next_deadline(), reporting_.next_deadline()});
+    until = std::min({until, draining_.next_deadline(), network_->next_deadline(),
+                      transfers_->next_deadline(), programs_->next_deadline(),
+                      reporting_.next_deadline()});
   }
   return until;
 }

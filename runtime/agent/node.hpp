@@ -18,6 +18,7 @@
 #include "troupe/runtime/agent/copy_plan.hpp"
 #include "troupe/runtime/agent/deferred_frees.hpp"
 #include "troupe/runtime/agent/doorbell_slots.hpp"
+#include "troupe/runtime/agent/draining.hpp"
 #include "troupe/runtime/agent/ending_workers.hpp"
 #include "troupe/runtime/agent/in_flight_refs.hpp"
 #include "troupe/runtime/agent/lineage_cache.hpp"
@@ -444,6 +445,7 @@ class Node final : private ReferenceTable::Out,
   // the cluster (node_cluster.cpp)
   void join(os::AgentConfig config);
   void end_with_cluster(const std::string& why);
+  void leave_if_drained(Time now);
   void report(Time now);
   void leave();
   std::set<NodeId> watched_nodes() const;
@@ -603,6 +605,7 @@ class Node final : private ReferenceTable::Out,
   std::map<JobId, JobNumber> job_numbers_;
   JobNumber next_job_;
   EndingWorkers ending_workers_;
+  Draining draining_;
   std::vector<EndingZygote> ending_zygotes_;
   Time orphans_due_ = Time::max();  ///< when end_orphans() looks for children of dead zygotes
   std::map<std::uint64_t, JobNumber> waiting_lives_;  ///< that have no worker yet

@@ -24,14 +24,6 @@ constexpr Duration kTouchInterval = std::chrono::seconds(1);
 constexpr std::size_t kWatched = 3;  ///< nodes to which a connection is kept in any case
 constexpr Duration kFarewell = std::chrono::milliseconds(200);
 
-/// Returns the host of an address: "10.0.0.1" of "tcp://10.0.0.1:*".
-std::string host_of(const std::string& address) {
-  const auto begin = address.find("//");
-  const auto end = address.rfind(':');
-  if (begin == std::string::npos || end == std::string::npos || end < begin + 2) return "127.0.0.1";
-  return address.substr(begin + 2, end - begin - 2);
-}
-
 /// Returns the folder in which programs of jobs are kept, also from one cluster to the next.
 std::string cache_folder() {
   if (const char* folder = std::getenv("XDG_CACHE_HOME"); folder != nullptr && *folder == '/')
@@ -109,6 +101,16 @@ void Node::end_with_cluster(const std::string& why) {
   over_why_.clear();
 }
 
+/// Ends a node that drains, once nothing needs it or its time is over.
+void Node::leave_if_drained(Time now) {
+  if (!draining_.is_on()) return;
+  const bool has_driver = std::any_of(processes_.begin(), processes_.end(), [](const auto& entry) {
+    return entry.second->kind == wire::ProcessKind::driver && entry.second->introduced;
+  });
+  const bool is_empty = leases_.lease_count() == 0 && actors_.hosted() == 0 && !has_driver;
+  if (draining_.is_over(is_empty, now)) end_with_cluster("the node was drained");
+}
+
 // --- control
 
 void Node::on_control(control::FromControl& message) {
@@ -126,7 +128,10 @@ void Node::on_control(control::FromControl& message) {
                    [&](control::JobInfo& m) { on_job_info(m); },
                    [&](control::JobEnded& m) { end_job(m.job, m.why); },
                    [&](control::ClusterEnds& m) { end_with_cluster(m.why); },
-                   [&](control::DrainNode&) { leases_.set_draining(true, steady_now()); },
+                   [&](control::DrainNode& m) {
+                     leases_.set_draining(true, steady_now());
+                     draining_.begin(m.within, steady_now());
+                   },
                    [&](control::ListReply& m) { answer_inquiry(message, m.request); },
                    [&](control::KvReply& m) { answer_inquiry(message, m.request); },
                    [&](control::NamedObject& m) { on_named_object(message, m); },

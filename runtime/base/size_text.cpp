@@ -1,6 +1,7 @@
 #include "troupe/runtime/base/size_text.hpp"
 
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 #include <string>
 #include <utility>
@@ -37,6 +38,23 @@ std::optional<double> parse_amount(std::string_view text) {
   if (parsed.ec != std::errc{} || parsed.ptr != end || !(value >= 0) || value > 1e6)
     return std::nullopt;
   return value;
+}
+
+std::optional<Duration> parse_duration(std::string_view text) {
+  static constexpr std::pair<std::string_view, double> kUnits[] = {
+      {"ms", 1e6}, {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}};
+  double value = 0;
+  const char* const begin = text.data();
+  const char* const end = begin + text.size();
+  const auto parsed = std::from_chars(begin, end, value);
+  if (parsed.ec != std::errc{} || !(value >= 0 && value <= 1e9)) return std::nullopt;
+  const std::string_view unit(parsed.ptr, static_cast<std::size_t>(end - parsed.ptr));
+  for (const auto& [name, nanoseconds] : kUnits) {
+    if (unit != name) continue;
+    if (value * nanoseconds > 9e18) return std::nullopt;
+    return Duration(std::llround(value * nanoseconds));
+  }
+  return std::nullopt;
 }
 
 std::optional<std::pair<std::string_view, std::string_view>> parse_pair(std::string_view text) {

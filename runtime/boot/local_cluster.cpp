@@ -510,7 +510,7 @@ void LocalCluster::Supervisor::agent_ended(std::size_t index, const std::string&
   if (os::is_good_end(how))
     return tell({ClusterEvent::Kind::agent_left, id,
                  "the agent of " + name + " (process " + std::to_string(agents_[index].pid) +
-                     ") has left: the cluster was ended at its head"});
+                     ") has left: it was drained, or the cluster was ended at its head"});
   tell({ClusterEvent::Kind::agent_died, id,
         "the agent of " + name + " (process " + std::to_string(agents_[index].pid) + ") " + how +
             ": the node is gone with its workers and the objects that only it had"});

@@ -29,7 +29,7 @@ struct ClusterEvent {
     control_restarted,
     control_lost,  ///< it died again and again, and is not started any more
     agent_died,
-    agent_left,  ///< in good order: the cluster was ended at its head
+    agent_left,  ///< in good order: it was drained, or the cluster was ended at its head
   } kind = Kind::agent_died;
   NodeId node;       ///< of the agent
   std::string text;  ///< a sentence: which process, how it ended, what that means

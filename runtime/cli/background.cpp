@@ -51,6 +51,7 @@ std::vector<std::string> up_arguments(const UpRequest& request, int tell) {
   for (const auto& text : request.resources) give("--resource", text);
   give("--file", request.file);
   give("--listen", request.listen);
+  give("--grace", request.grace);
   if (request.join_tokens > 0) give("--join-tokens", std::to_string(request.join_tokens));
   if (!request.join.empty()) give("--join", "-");
   return arguments;
@@ -148,7 +149,7 @@ void make_log(const std::string& path) {
         Error(Code::out_of_disk, "the log " + path + " cannot be made: " + std::strerror(errno))};
 }
 
-/// Ends the launcher and waits for it. All that it started ends with it.
+/// Ends the launcher, at once also when SIGTERM would drain its node, and waits for it. All that it started ends with it.
 void end_launcher(const Target& target) {
   const auto failed = [&](Code code, const std::string& why) {
     throw Failure{Exit::failed, Error(code, "the cluster of " + target.path + " " + why)};
@@ -161,7 +162,7 @@ void end_launcher(const Target& target) {
     throw Failure{Exit::unreachable,
                   Error(Code::unavailable, "the cluster of " + target.path + " has ended already")};
   }
-  if (syscall(SYS_pidfd_send_signal, launcher.get(), SIGTERM, nullptr, 0) != 0)
+  if (syscall(SYS_pidfd_send_signal, launcher.get(), SIGINT, nullptr, 0) != 0)
     failed(Code::unavailable, std::string("cannot be ended: ") + std::strerror(errno));
   pollfd entry{launcher.get(), POLLIN, 0};
   const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(kStops).count();

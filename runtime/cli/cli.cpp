@@ -31,8 +31,10 @@ struct CommandLine {
   double leak_after = 60;
   DoctorRequest doctor_request;
   PlanRequest plan_request;
+  CheckpointRequest checkpoint_request;
   bool head = false, all = false, verbose = false;
-  std::string name;  ///< of an object
+  std::string name;            ///< of an object or node
+  std::string within = "10m";  ///< of a drain
   std::function<Exit()> verb;
   bool starts = false;  ///< the verb starts a cluster
 
@@ -46,6 +48,7 @@ struct CommandLine {
   void add_others();
   void add_doctor();
   void add_train();
+  void add_checkpoint();
 };
 
 CLI::App* CommandLine::add(CLI::App& to, const char* name, const char* what, const char* example,
@@ -96,6 +99,7 @@ void CommandLine::add_up() {
   sub->add_option("--tell", up_request.tell)->group("");  // for 'start'
   sub->add_option("--join", up_request.join)->group("");
   sub->add_option("--log", up_request.log)->group("");
+  sub->add_option("--grace", up_request.grace)->group("");
   sub->callback([this] {
     starts = true;
     verb = [this] { return up(up_request); };
@@ -111,8 +115,13 @@ void CommandLine::add_start() {
                    "the token that the head gave: one node here joins it; - reads it from stdin");
   role->require_option(1);
   add_cluster(*sub);
+  sub->add_option("--grace", up_request.grace,
+                  "SIGTERM drains the node that joins: it leaves when it is empty, after this time "
+                  "anyway, like 60s");
   sub->callback([this] {
     starts = true;
+    if (head && !up_request.grace.empty())
+      throw CLI::ValidationError("--grace", "is for a node that joins with --address TOKEN");
     if (head && up_request.join_tokens == 0) up_request.join_tokens = 1;
     verb = [this] { return start(up_request); };
   });
@@ -161,6 +170,15 @@ void CommandLine::add_others() {
           "troupe forget weights", [this] { return forget(request, name); });
   add_target(*forgets);
   forgets->add_option("NAME", name, "as in 'troupe list names'")->required();
+  CLI::App* drains = add(
+      app, "drain",
+      "take a node out: it gets nothing new, and leaves when its tasks, actors and drivers have "
+      "ended",
+      "troupe drain node-2 --within 60s", [this] { return drain(request, name, within); });
+  add_target(*drains);
+  drains->add_option("NODE", name, "name or id as in 'troupe list nodes'")->required();
+  drains->add_option("--within", within, "after this time it leaves anyway, like 60s or 5m")
+      ->capture_default_str();
   CLI::App* used =
       add(app, "memory", "what the memory of each node is used for, and what may leak",
           "troupe memory --leak-after 30", [this] { return memory(request, leak_after); });
@@ -183,6 +201,29 @@ void CommandLine::add_doctor() {
   sub->add_option("--to", doctor_request.to,
                   "a new folder for what can be saved; without it nothing is written");
   sub->add_flag("--json", doctor_request.json, "one JSON document on stdout");
+}
+
+void CommandLine::add_checkpoint() {
+  CLI::App* checkpoint = add(app, "checkpoint", "about checkpoints in a folder",
+                             "troupe checkpoint inspect /runs/gpt", nullptr);
+  checkpoint->require_subcommand(1);
+  CheckpointRequest& r = checkpoint_request;
+  CLI::App* inspect =
+      add(*checkpoint, "inspect", "step, tensors, bytes, layout, and whether it is complete",
+          "troupe checkpoint inspect /runs/gpt/step-00000100",
+          [this] { return inspect_checkpoint(checkpoint_request); });
+  inspect->add_option("path", r.path, "a run's folder, a checkpoint's, or a file")->required();
+  inspect->add_flag("--json", r.json, "one JSON document on stdout, nothing else there");
+  CLI::App* consolidate =
+      add(*checkpoint, "consolidate", "write the weights as one safetensors file",
+          "troupe checkpoint consolidate /runs/gpt --to gpt.safetensors",
+          [this] { return consolidate_checkpoint(checkpoint_request); });
+  consolidate
+      ->add_option("path", r.path,
+                   "a checkpoint's folder, or a run's: then the newest complete one")
+      ->required();
+  consolidate->add_option("--to", r.to, "the file; replaced if it is there")->required();
+  consolidate->add_flag("--all", r.all, "the optimizer's moments too");
 }
 
 void CommandLine::add_train() {
@@ -236,6 +277,7 @@ CommandLine::CommandLine() {
   add_others();
   add_doctor();
   add_train();
+  add_checkpoint();
 }
 
 Exit exit_of(const Error& error, bool starts) {

@@ -130,6 +130,15 @@ Result<std::optional<control::ObjectName>> Observer::forget(const std::string& n
   return std::optional(std::move(reply->what));
 }
 
+Result<void> Observer::drain(NodeId node, Duration within, Duration limit) {
+  control::DrainRequest request;
+  request.node = node;
+  request.within = within;
+  auto message = ask_control(request, steady_now() + limit);
+  if (!message) return message.error();
+  return {};
+}
+
 Result<wire::MemoryReport> Observer::memory(NodeId node, Duration limit) {
   wire::Inquire question;
   question.about = wire::Inquire::About::memory;

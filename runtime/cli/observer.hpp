@@ -30,6 +30,8 @@ class Observer {
   /// Returns what the memory of a node is used for. Zero: the node of this door. Error: Unavailable
   /// when that node cannot be reached.
   Result<wire::MemoryReport> memory(NodeId node, Duration limit = std::chrono::seconds(5));
+  /// Drains a node, which leaves within this time. Returns when control has recorded it.
+  Result<void> drain(NodeId node, Duration within, Duration limit = std::chrono::seconds(5));
   const std::string& node_name() const noexcept { return node_name_; }
 
  private:

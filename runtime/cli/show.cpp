@@ -279,6 +279,10 @@ wire::MemoryReport Asked::memory(NodeId node) {
   return std::move(*report);
 }
 
+void Asked::drain(NodeId node, Duration within) {
+  if (const auto done = observer_.drain(node, within); !done) raise(named(target, done.error()));
+}
+
 Exit list(const Request& request, Table table) {
   Asked asked(request);
   if (table == Table::nodes) {

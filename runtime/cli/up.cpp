@@ -1,4 +1,5 @@
 /// The verb `troupe up`: starts a cluster and stays until a signal or the cluster's end.
+#include "troupe/runtime/base/deadline.hpp"
 #include "troupe/runtime/base/json.hpp"
 #include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/base/size_text.hpp"
@@ -228,6 +229,45 @@ struct Watch {
   }
 };
 
+/// Waits for a signal or the end of all nodes. Returns whether a signal came.
+bool await_end(const Fd& signals, const Watch& watch, Time until) {
+  for (;;) {
+    const Duration left = time_left(until, steady_now());
+    const auto wait = std::chrono::ceil<std::chrono::milliseconds>(
+        std::min<Duration>(left, std::chrono::hours(1)));
+    pollfd entries[2] = {{signals.get(), POLLIN, 0}, {watch.lost.get(), POLLIN, 0}};
+    const int ready = poll(entries, 2, static_cast<int>(wait.count()));
+    if (ready > 0) return entries[0].revents != 0;
+    if (ready == 0 && steady_now() >= until) return false;
+  }
+}
+
+/// Stays until the cluster's nodes here are to end. With --grace, the first SIGTERM drains the node,
+/// and another signal ends it at once. Returns whether a signal came.
+bool stay(const UpRequest& request, boot::LocalCluster& cluster, const Fd& signals,
+          const Watch& watch) {
+  if (!await_end(signals, watch, Time::max())) return false;
+  signalfd_siginfo signal{};
+  if (request.grace.empty() || read(signals.get(), &signal, sizeof signal) != sizeof signal ||
+      signal.ssi_signo != SIGTERM)
+    return true;
+  const Duration grace = duration_of("--grace", request.grace);
+  const boot::LocalNode node = cluster.nodes().front();
+  auto observer = Observer::connect(node.socket_name);
+  const Result<void> drains =
+      observer ? observer->drain(node.id, grace) : Result<void>(observer.error());
+  if (!drains) {
+    log_line("SIGTERM: the node cannot be drained and ends at once: %s",
+             drains.error().message().c_str());
+    return true;
+  }
+  log_line("SIGTERM: %s drains; it leaves in %s at the latest", node.name.c_str(),
+           request.grace.c_str());
+  constexpr std::chrono::seconds kLeaves{5};  // longer than the node needs after its deadline
+  static_cast<void>(await_end(signals, watch, deadline_after(steady_now(), grace + kLeaves)));
+  return true;
+}
+
 }  // namespace
 
 std::string up_text(const std::string& id, std::uint32_t nodes, const std::string& path) {
@@ -246,6 +286,7 @@ Exit up(const UpRequest& request) {
   prctl(PR_SET_DUMPABLE, 0);
   std::signal(SIGPIPE, SIG_IGN);  // the reader of stderr may be gone
   const Fd signals = end_signals();
+  if (!request.grace.empty()) duration_of("--grace", request.grace);  // before anything starts
   auto options = options_of(request);
   if (request.file.empty())
     if (auto folder = os::make_cluster_folder(); !folder)
@@ -257,10 +298,8 @@ Exit up(const UpRequest& request) {
   const std::string path = request.file.empty() ? default_file(request, *cluster) : request.file;
   const Posted posted(path, file_of(*cluster));
   announce(request, *cluster, path);
-  pollfd entries[2] = {{signals.get(), POLLIN, 0}, {watch.lost.get(), POLLIN, 0}};
-  while (poll(entries, 2, -1) < 0 && errno == EINTR) {
-  }
-  const bool ended = entries[0].revents != 0 || watch.in_good_order;
+  const bool told = stay(request, *cluster, signals, watch);
+  const bool ended = told || watch.in_good_order;
   if (!ended) log_line("every node is gone; the cluster ends");
   cluster.reset();
   if (ended && !request.log.empty()) unlink(request.log.c_str());

@@ -38,6 +38,8 @@ struct UpRequest {
   /// of stdin.
   std::string join;
   std::vector<std::string> labels, resources;  ///< name=value
+  /// With `join`: SIGTERM drains the node, which leaves within this time. Empty: it ends at once.
+  std::string grace;
   std::string file;  ///< path of the cluster file; empty: one in the default folder
   bool json = false;
   /// Set by start() for its background process: the descriptor that gets the JSON document in place
@@ -74,6 +76,14 @@ struct PlanRequest {
   bool json = false;
 };
 
+/// The options of `checkpoint inspect` and `checkpoint consolidate`.
+struct CheckpointRequest {
+  std::string path;  ///< a run's folder, a checkpoint's, or a file
+  std::string to;    ///< the file to write
+  bool all = false;  ///< moments too
+  bool json = false;
+};
+
 enum class Table { nodes, actors, jobs, names };
 
 /// Starts the cluster and stays until a signal ends it (ok) or it is lost (failed).
@@ -96,6 +106,14 @@ Exit list_objects(const Request& request, std::uint32_t limit, double leak_after
 Exit forget(const Request& request, const std::string& name);
 /// Shows which layouts of a model fit into a memory. Returns failed when none does.
 Exit plan_training(const PlanRequest& request);
+/// Drains the node of this name and waits until it has left, at most `within` and 10 s. Throws
+/// TimedOut (failed) then.
+Exit drain(const Request& request, const std::string& node, const std::string& within);
+/// Shows what a checkpoint or a file has, and reads all of it. Returns failed when nothing there is
+/// complete.
+Exit inspect_checkpoint(const CheckpointRequest& request);
+/// Writes one file with the tensors of a checkpoint.
+Exit consolidate_checkpoint(const CheckpointRequest& request);
 /// Replaces this process by the program, with TROUPE_ADDRESS set. Returns only by an Error.
 Exit run_program(const Request& request, const std::vector<std::string>& command);
 
@@ -115,6 +133,7 @@ class Asked {
   explicit Asked(const Request& request);
   control::ListReply list(control::ListRequest::What what);
   wire::MemoryReport memory(NodeId node);
+  void drain(NodeId node, Duration within);
   std::optional<control::ObjectName> forget(const std::string& name);
   const std::string& node_name() const { return observer_.node_name(); }
   const Target target;
@@ -132,6 +151,8 @@ inline constexpr const char* kTokenAfter =
 
 /// Returns a size like "512MiB" in bytes. Throws InvalidArgument naming the flag.
 std::uint64_t bytes_of(const std::string& flag, const std::string& text);
+/// Returns a time like "60s". Throws Failure (usage) naming the flag.
+Duration duration_of(const std::string& flag, const std::string& text);
 /// Splits "name=value". Throws InvalidArgument naming the flag.
 std::pair<std::string, std::string> pair_of(const std::string& flag, const std::string& text);
 /// 1536 → "1.5 KiB".

@@ -270,13 +270,13 @@ Membership::Out Membership::on_probe(NodeId id, Epoch epoch, bool gone, Time now
   return out;
 }
 
-Membership::Out Membership::drain(NodeId id, Time) {
+Membership::Out Membership::drain(NodeId id, Duration within) {
   Out out;
   const auto at = nodes_.find(id);
-  if (at == nodes_.end() || at->second.record.draining) return out;
-  at->second.record.draining = true;
+  if (at == nodes_.end()) return out;
+  out.after_sync.emplace_back(SendToAgent{id, DrainNode{within}});
+  if (std::exchange(at->second.record.draining, true)) return out;
   write_node(at->second, out);
-  out.after_sync.emplace_back(SendToAgent{id, DrainNode{}});
   out.after_sync.emplace_back(NodeDraining{id, at->second.record.epoch});
   return out;
 }

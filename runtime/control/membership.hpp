@@ -116,7 +116,10 @@ struct Fence {
   Epoch epoch = 0;
   std::string why;
 };
-struct DrainNode {};
+/// Tells an agent that its node takes nothing new, and leaves when it is empty or after `within`.
+struct DrainNode {
+  Duration within = Duration::max();
+};
 using ToAgent = std::variant<Registered, HeartbeatAnswer, Roster, Fence, DrainNode>;
 
 // --- out
@@ -223,7 +226,9 @@ class Membership {
   /// Takes the result of a Probe. `gone`: the host refused the connection; false after any other
   /// outcome.
   Out on_probe(NodeId node, Epoch epoch, bool gone, Time now);
-  Out drain(NodeId node, Time now);
+  /// The node gets nothing new, and is told to leave within this time. A later call changes the
+  /// time.
+  Out drain(NodeId node, Duration within);
   /// Judges silent nodes. Call it after all messages that have arrived were handed in.
   Out on_tick(Time now);
   Time next_tick() const noexcept { return std::min(last_tick_ + options_.tick, next_probe_); }

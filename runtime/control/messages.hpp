@@ -111,11 +111,12 @@ struct ListRequest {
   std::uint64_t request = 0;
   What what = What::nodes;
 };
-/// Asks that the node gets no new work and leaves when it is empty. Answered by ListReply of the
-/// nodes.
+/// Asks that the node gets no new work and leaves when it is empty, or else after `within`.
+/// Answered by ListReply of the nodes.
 struct DrainRequest {
   std::uint64_t request = 0;
   NodeId node;
+  Duration within = Duration::max();
 };
 
 using ToControl =

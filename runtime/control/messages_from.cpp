@@ -356,6 +356,11 @@ void read(schema::ControlAnswer::Reader in, ControlAnswer& m) {
   m.fenced = in.getFenced();
 }
 
+void read(schema::DrainNode::Reader in, DrainNode& m) {
+  m.within = Duration(in.getWithinNs());
+  if (m.within < Duration::zero()) refuse("time of a drain", "is negative");
+}
+
 /// Picks the member of the union by the type of the message.
 struct FromControlWriter {
   schema::FromControl::Builder out;
@@ -363,7 +368,7 @@ struct FromControlWriter {
   void operator()(const HeartbeatAnswer& m) { write(out.initHeartbeatAnswer(), m); }
   void operator()(const Roster& m) { write(out.initRoster(), m); }
   void operator()(const Fence& m) { write(out.initFence(), m); }
-  void operator()(const DrainNode&) { out.setDrain(); }
+  void operator()(const DrainNode& m) { out.initDrain().setWithinNs(m.within.count()); }
   void operator()(const ClusterNodes& m) { write(out.initClusterNodes(), m); }
   void operator()(const NodeIsDead& m) { write(out.initNodeIsDead(), m); }
   void operator()(const StartActorAt& m) { write(out.initStartActorAt(), m); }
@@ -388,7 +393,7 @@ void read_member(const schema::FromControl::Reader& in, FromControl& out) {
       return read(in.getHeartbeatAnswer(), out.emplace<HeartbeatAnswer>());
     case Kind::ROSTER: return read(in.getRoster(), out.emplace<Roster>());
     case Kind::FENCE: return read(in.getFence(), out.emplace<Fence>());
-    case Kind::DRAIN: out.emplace<DrainNode>(); return;
+    case Kind::DRAIN: return read(in.getDrain(), out.emplace<DrainNode>());
     case Kind::CLUSTER_NODES: return read(in.getClusterNodes(), out.emplace<ClusterNodes>());
     case Kind::NODE_IS_DEAD: return read(in.getNodeIsDead(), out.emplace<NodeIsDead>());
     case Kind::START_ACTOR_AT: return read(in.getStartActorAt(), out.emplace<StartActorAt>());

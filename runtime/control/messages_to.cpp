@@ -241,10 +241,13 @@ void read(schema::NameObject::Reader in, NameObject& m) {
 void write(schema::DrainRequest::Builder out, const DrainRequest& m) {
   out.setRequest(m.request);
   fields::write(out.initNode(), m.node);
+  out.setWithinNs(m.within.count());
 }
 void read(schema::DrainRequest::Reader in, DrainRequest& m) {
   m.request = in.getRequest();
   fields::read(in.getNode(), m.node);
+  m.within = Duration(in.getWithinNs());
+  if (m.within < Duration::zero()) refuse("time of a drain", "is negative");
 }
 
 void write(schema::NodePace::Builder out, const NodePace& m) {

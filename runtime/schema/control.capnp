@@ -60,7 +60,7 @@ struct FromControl {
     heartbeatAnswer @1 :HeartbeatAnswer;
     roster @2 :Roster;
     fence @3 :Fence;
-    drain @4 :Void;  # control -> agent: take no new tasks or actors, and leave when the node is empty
+    drain @4 :DrainNode;
     clusterNodes @5 :ClusterNodes;
     nodeIsDead @6 :NodeIsDead;
     # Actors.
@@ -214,6 +214,12 @@ struct DrainRequest {
   # Agent -> control: drain this node. Answered by ListReply of the nodes.
   request @0 :UInt64;
   node @1 :Id;
+  withinNs @2 :Int64;  # at least 0
+}
+
+struct DrainNode {
+  # Control -> agent: take no new tasks or actors. Leave when the node has no lease, actor or driver, or when this time is over.
+  withinNs @0 :Int64;  # at least 0
 }
 
 # --- actors ---

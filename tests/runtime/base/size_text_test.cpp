@@ -28,5 +28,17 @@ TEST(SizeText, NothingElseIsASize) {
     EXPECT_FALSE(parse_size(text)) << text;
 }
 
+TEST(SizeText, ADurationNeedsItsUnit) {
+  using namespace std::chrono_literals;
+  EXPECT_EQ(parse_duration("60s"), Duration(60s));
+  EXPECT_EQ(parse_duration("0s"), Duration(0s));
+  EXPECT_EQ(parse_duration("250ms"), Duration(250ms));
+  EXPECT_EQ(parse_duration("1.5m"), Duration(90s));
+  EXPECT_EQ(parse_duration("2h"), Duration(2h));
+  for (const char* text :
+       {"", "60", "s", "-1s", "nan s", "nans", "infs", "1 s", "1sec", "1e9h", "2e9s", "60s ", "1d"})
+    EXPECT_FALSE(parse_duration(text)) << text;
+}
+
 }  // namespace
 }  // namespace troupe

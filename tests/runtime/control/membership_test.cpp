@@ -339,8 +339,9 @@ TEST(Membership, OfTheDeadTheYoungestAreKept) {
 TEST(Membership, DrainingIsDurable) {
   Cluster c;
   c.join(2);
-  c.run(c.members.drain(node_id(2), c.now));
-  EXPECT_EQ(sent<DrainNode>(c.events).size(), 1u);
+  c.run(c.members.drain(node_id(2), std::chrono::seconds(60)));
+  ASSERT_EQ(sent<DrainNode>(c.events).size(), 1u);
+  EXPECT_EQ(sent<DrainNode>(c.events).front().within, std::chrono::seconds(60));
   c.restart();
   EXPECT_TRUE(c.members.find(node_id(2))->draining);
 }

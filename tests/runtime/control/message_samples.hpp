@@ -167,7 +167,7 @@ void each(F& f, ListRequest& m) {
 }
 template <class F>
 void each(F& f, DrainRequest& m) {
-  f("request", m.request), f("node", m.node);
+  f("request", m.request), f("node", m.node), f("within", m.within);
 }
 template <class F>
 void each(F& f, NodePace& m) {
@@ -193,7 +193,9 @@ void each(F& f, Fence& m) {
   f("epoch", m.epoch), f("why", m.why);
 }
 template <class F>
-void each(F&, DrainNode&) {}
+void each(F& f, DrainNode& m) {
+  f("within", m.within);
+}
 template <class F>
 void each(F& f, ClusterRow& m) {
   f("description", m.description), f("epoch", m.epoch), f("suspect", m.suspect);

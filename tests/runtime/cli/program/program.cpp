@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <iostream>
 #include <numeric>
@@ -86,6 +87,24 @@ int hold(troupe::Context& ctx) {
   std::cout << ctx.get(keeper.call<&Keeper::keep>(7)) << std::endl;
   while (std::cin.get() != std::char_traits<char>::eof()) {
   }
+  return 0;
+}
+
+/// Says that it runs by a file, and returns when another file is there or after 20 s.
+int hold_until(const std::string& path) {
+  std::ofstream(path + ".runs") << "yes";
+  for (int i = 0; i < 2000 && access(path.c_str(), F_OK) != 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  return 7;
+}
+
+/// Holds the node of this name by a task, and prints its result.
+int hold_node(troupe::Context& ctx, const std::string& name, const std::string& path) {
+  troupe::NodeId held;
+  for (const auto& node : ctx.cluster().nodes)
+    if (node.name == name) held = node.id;
+  const auto there = ctx.with({.placement = troupe::Placement::on(held), .max_retries = 0});
+  std::cout << ctx.get(there.submit<hold_until>(path)) << std::endl;
   return 0;
 }
 
@@ -234,6 +253,7 @@ int main(int argc, char** argv) {
     if (verb == "nodes") return nodes(ctx);
     if (verb == "fit") return fit(ctx);
     if (verb == "hold") return hold(ctx);
+    if (verb == "hold_node") return hold_node(ctx, argv[2], argv[3]);
     if (verb == "wait") return wait_for_ever(ctx);
     if (verb == "crash") return crash(ctx);
     if (verb == "keep") return keep(ctx);
