@@ -691,4 +691,11 @@ NetworkStats Network::stats() const noexcept {
   return impl_->stats;
 }
 
+std::string host_of(const std::string& address) {
+  const auto begin = address.find("//");
+  const auto end = address.rfind(':');
+  if (begin == std::string::npos || end == std::string::npos || end < begin + 2) return "127.0.0.1";
+  return address.substr(begin + 2, end - begin - 2);
+}
+
 }  // namespace troupe::agent

@@ -196,4 +196,7 @@ class Network {
   std::unique_ptr<Impl> impl_;
 };
 
+/// Returns the host of an address: "10.0.0.1" of "tcp://10.0.0.1:*".
+std::string host_of(const std::string& address);
+
 }  // namespace troupe::agent

@@ -421,12 +421,13 @@ void Node::say_to_control(const control::ToControl& message) {
 
 void Node::answer_nodes(Process& to, std::uint64_t request) {
   wire::Nodes answer{request, {}};
-  const auto add = [&](const std::string& name, bool alive, const control::NodeReport& report) {
+  const auto add = [&](const std::string& name, const control::NodeReport& report,
+                       const std::string& door) -> wire::NodeRow& {
     const scheduling::NodeView& view = report.view;
     wire::NodeRow& row = answer.rows.emplace_back();
     row.id = view.id;
     row.name = name;
-    row.alive = alive;
+    if (!door.empty()) row.address = host_of(door);
     row.cpus = view.total.cpus;
     row.cpus_free = view.free.cpus;
     row.gpus = view.total.gpus;
@@ -436,10 +437,18 @@ void Node::answer_nodes(Process& to, std::uint64_t request) {
     row.store_used = report.store_used;
     row.workers = report.workers;
     row.resources = view.total.custom;
+    return row;
   };
-  add(options_.name, true, report_of_self());
+  wire::NodeRow& self = add(options_.name, report_of_self(), network_ ? door() : "");
   for (const control::ClusterRow& row : cluster_.rows)
-    if (row.description.id != id_) add(row.description.name, !row.suspect, row.report);
+    if (row.description.id == id_) self.draining = row.draining;
+  for (const control::ClusterRow& row : cluster_.rows) {
+    if (row.description.id == id_) continue;
+    wire::NodeRow& other = add(row.description.name, row.report, row.description.address);
+    other.alive = !row.suspect;
+    other.suspect = row.suspect;
+    other.draining = row.draining;
+  }
   // In pieces, the last rows first: a ring's frame takes some forty rows.
   constexpr std::size_t kRows = 24;
   while (answer.rows.size() > kRows) {

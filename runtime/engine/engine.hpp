@@ -254,6 +254,10 @@ struct NodeInfo {
   Bytes store_capacity{}, store_used{};
   int workers = 0;
   std::vector<std::pair<std::string, double>> resources;
+  bool draining = false;  ///< it takes nothing new and ends soon
+  bool suspect = false;  ///< it has been silent for some seconds, and may be dead; not `alive` then
+  /// The host at which other nodes reach it, without a port. Empty for a node without a cluster.
+  std::string address;
 };
 
 /// Where the value of an object is, for Context::locations().

@@ -605,6 +605,9 @@ struct NodeRow {
   storeUsedBytes @9 :UInt64;
   workers @10 :UInt32;
   resources @11 :List(Amount);  # at most 64
+  draining @12 :Bool;
+  suspect @13 :Bool;            # control has not heard it for some seconds
+  address @14 :Text;            # host at which other nodes reach it; empty: a private node
 }
 
 struct Nodes {

@@ -579,6 +579,8 @@ struct NodeRow {
   std::uint64_t memory = 0, store_capacity = 0, store_used = 0;
   std::uint32_t workers = 0;
   std::vector<std::pair<std::string, std::int64_t>> resources;
+  bool draining = false, suspect = false;
+  std::string address;
 };
 /// Agent -> process, answers ListNodes.
 struct Nodes {

@@ -716,6 +716,9 @@ void write(schema::NodeRow::Builder out, const NodeRow& m) {
   out.setWorkers(m.workers);
   if (!m.resources.empty())
     internal::write(out.initResources(checked(m.resources.size(), kMaxResources)), m.resources);
+  out.setDraining(m.draining);
+  out.setSuspect(m.suspect);
+  if (!m.address.empty()) out.setAddress(CutText(m.address));
 }
 void read(schema::NodeRow::Reader in, NodeRow& m) {
   internal::read(in.getId(), m.id);
@@ -730,6 +733,9 @@ void read(schema::NodeRow::Reader in, NodeRow& m) {
   m.store_used = in.getStoreUsedBytes();
   m.workers = in.getWorkers();
   internal::read(in.getResources(), m.resources);
+  m.draining = in.getDraining();
+  m.suspect = in.getSuspect();
+  m.address = read_text(in.getAddress(), "node address");
 }
 
 void write(schema::Nodes::Builder out, const Nodes& m) {

@@ -315,6 +315,7 @@ void each(F& f, NodeRow& m) {
   f("cpus_free", m.cpus_free), f("gpus", m.gpus), f("gpus_free", m.gpus_free);
   f("memory", m.memory), f("store_capacity", m.store_capacity), f("store_used", m.store_used);
   f("workers", m.workers), f("resources", m.resources);
+  f("draining", m.draining), f("suspect", m.suspect), f("address", m.address);
 }
 template <class F>
 void each(F& f, Nodes& m) {
