@@ -13,17 +13,28 @@
 /// rank 0's
 /// result counts. Loading reads the tensors in place, so each rank copies only its own part of
 /// them.
+///
+/// A run with a folder saves there instead (FitOptions::run). SavedModel::folder then names the
+/// checkpoint, and load_model() maps its files.
 #pragma once
 
 #include "troupe/runtime/codec.hpp"
 #include "troupe/runtime/runtime.hpp"
+#include "troupe/train/checkpoint/folder/folder_checkpoint.hpp"
 #include "troupe/train/checkpoint/snapshot.hpp"
 #include "troupe/train/engine/engine.hpp"
 #include "troupe/train/hash.hpp"
 
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <memory>
 #include <optional>
+#include <span>
+#include <string>
 #include <tuple>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace troupe::train {
@@ -37,12 +48,14 @@ struct SavedModel {
   /// Position of the loop in its data: passes that have ended, and batches of the pass after
   /// them.
   std::uint64_t passes = 0, batches = 0;
-  explicit operator bool() const noexcept { return static_cast<bool>(model); }
+  /// Path of a checkpoint in a folder. There is no object then, and only the step is filled in.
+  std::string folder = {};
+  explicit operator bool() const noexcept { return static_cast<bool>(model) || !folder.empty(); }
   friend auto fields(SavedModel& s) {
-    return std::tie(s.model, s.step, s.hash, s.bytes, s.types, s.passes, s.batches);
+    return std::tie(s.model, s.step, s.hash, s.bytes, s.types, s.passes, s.batches, s.folder);
   }
   friend auto fields(const SavedModel& s) {
-    return std::tie(s.model, s.step, s.hash, s.bytes, s.types, s.passes, s.batches);
+    return std::tie(s.model, s.step, s.hash, s.bytes, s.types, s.passes, s.batches, s.folder);
   }
 };
 
@@ -86,6 +99,80 @@ struct Reading<Engine> {
   SnapshotOf<Array<std::byte>> snapshot;  // borrows from the object
 };
 static_assert(fingerprint<Snapshot> == fingerprint<SnapshotOf<Array<std::byte>>>);
+
+[[noreturn]] TROUPE_API void refuse_types();
+
+/// Returns which of the parts is the engine; -1: none. Throws InvalidArgument for two engines.
+TROUPE_API int engine_among(std::initializer_list<bool> engines);
+template <class... M>
+int engine_part() {
+  return engine_among({std::is_same_v<M, Engine>...});
+}
+
+/// Returns the encoding of the parts that are no engine; nothing when there are none.
+template <class... M>
+std::optional<Blob> encode_others(M&... parts) {
+  const auto other = []<class P>(P& part) {
+    if constexpr (std::is_same_v<std::remove_cv_t<P>, Engine>)
+      return std::tuple<>();
+    else
+      return std::tuple<P&>(part);
+  };
+  auto others = std::tuple_cat(other(parts)...);
+  if constexpr (std::tuple_size_v<decltype(others)> == 0) {
+    return std::nullopt;
+  } else {
+    std::optional<Blob> bytes(std::in_place);
+    std::apply(
+        [&](auto&... each) {
+          encode_parts(
+              [&](std::size_t size) {
+                bytes->resize(size);
+                return std::span(*bytes);
+              },
+              each...);
+        },
+        others);
+    return bytes;
+  }
+}
+
+/// Sets the part to the engine's state in the checkpoint.
+template <class M>
+void load_engine(const FolderCheckpoint& from, M& part) {
+  if constexpr (std::is_same_v<M, Engine>)
+    part.restore(from.view(), from.identity());
+  else if constexpr (std::is_same_v<M, Snapshot>)
+    part = copy_of(from.view());
+  else
+    refuse_types();
+}
+
+/// Reads the checkpoint into the parts. An engine changes only once the other parts are read.
+/// Throws as load_model().
+template <class... M>
+void load_folder(const std::shared_ptr<const FolderCheckpoint>& from, M&... parts) {
+  const CheckpointDocument& document = from->document();
+  if (document.types != 0 && document.types != types_of<M...>()) refuse_types();
+  PartReader reader(from->parts(), from);
+  int number = 0;
+  const auto read_other = [&](auto& part) {
+    if (number++ == document.engine) return;
+    Reading reading(part);
+    reading.read(reader);
+    reading.finish();
+  };
+  (read_other(parts), ...);
+  reader.finish();
+  number = 0;
+  const auto read_engine = [&](auto& part) {
+    if (number++ == document.engine) load_engine(*from, part);
+  };
+  (read_engine(parts), ...);
+}
+
+/// Opens a checkpoint and compares the hashes of all its files.
+TROUPE_API std::shared_ptr<const FolderCheckpoint> open_checked(const std::string& path);
 }  // namespace internal
 
 /// Returns XXH64 of the parts' bytes. Costs a copy of them.
@@ -123,16 +210,18 @@ SavedModel save_model(const Context& ctx, long step, M&&... parts) {
 }
 
 /// Reads the object into the parts. Returns the hash of the parts, computed from their new values
-/// and not from the object. Blocks for the object at most `timeout`. Throws TimedOut or
+/// and not from the object. From a folder it returns FolderCheckpoint::identity() instead. Blocks for the object at most `timeout`. Throws TimedOut or
 /// ObjectLost, and InvalidArgument when the types of the parts differ from the saved ones or an
 /// engine has another model.
 template <class... M>
 std::uint64_t load_model(const Context& ctx, const SavedModel& saved, Duration timeout,
                          M&... parts) {
-  if (saved.types != 0 && saved.types != internal::types_of<M...>())
-    throw InvalidArgument(Code::invalid_argument,
-                          "a saved model's parts have other types than those that it is loaded "
-                          "into: name the same ones in the same order");
+  if (!saved.folder.empty()) {
+    const auto from = internal::open_checked(saved.folder);
+    internal::load_folder(from, parts...);
+    return from->identity();
+  }
+  if (saved.types != 0 && saved.types != internal::types_of<M...>()) internal::refuse_types();
   const auto array = std::make_shared<const Array<std::uint8_t>>(ctx.get(saved.model, timeout));
   PartReader reader(std::as_bytes(std::span(array->data(), array->size())), array);
   std::tuple<internal::Reading<M>...> readings(parts...);

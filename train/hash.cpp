@@ -27,18 +27,42 @@ std::uint64_t merge(std::uint64_t hash, std::uint64_t state) noexcept {
 
 }  // namespace
 
-std::uint64_t hash_bytes(const void* data, std::size_t size) noexcept {
+HashStream::HashStream() noexcept : states_{kPrime1 + kPrime2, kPrime2, 0, 0 - kPrime1} {}
+
+void HashStream::add(const void* data, std::size_t size) noexcept {
+  if (size == 0) return;
   const auto* p = static_cast<const unsigned char*>(data);
-  std::size_t left = size;
-  std::uint64_t hash = kPrime5;
-  if (size >= 32) {
-    std::uint64_t s[4] = {kPrime1 + kPrime2, kPrime2, 0, 0 - kPrime1};
-    for (; left >= 32; left -= 32, p += 32)
-      for (std::size_t i = 0; i < 4; ++i) s[i] = round(s[i], load<std::uint64_t>(p + 8 * i));
-    hash = std::rotl(s[0], 1) + std::rotl(s[1], 7) + std::rotl(s[2], 12) + std::rotl(s[3], 18);
-    for (const std::uint64_t state : s) hash = merge(hash, state);
+  const auto mix = [this](const unsigned char* block) {
+    for (std::size_t i = 0; i < 4; ++i)
+      states_[i] = round(states_[i], load<std::uint64_t>(block + 8 * i));
+  };
+  const std::size_t open = size_ % kBlock;
+  size_ += size;
+  if (open + size < kBlock) {
+    std::memcpy(open_ + open, p, size);
+    return;
   }
-  hash += size;
+  if (open > 0) {
+    const std::size_t missing = kBlock - open;
+    std::memcpy(open_ + open, p, missing);
+    mix(open_);
+    p += missing;
+    size -= missing;
+  }
+  for (; size >= kBlock; size -= kBlock, p += kBlock) mix(p);
+  if (size > 0) std::memcpy(open_, p, size);
+}
+
+std::uint64_t HashStream::value() const noexcept {
+  std::uint64_t hash = kPrime5;
+  if (size_ >= kBlock) {
+    hash = std::rotl(states_[0], 1) + std::rotl(states_[1], 7) + std::rotl(states_[2], 12) +
+           std::rotl(states_[3], 18);
+    for (const std::uint64_t state : states_) hash = merge(hash, state);
+  }
+  hash += size_;
+  const unsigned char* p = open_;
+  std::size_t left = size_ % kBlock;
   for (; left >= 8; left -= 8, p += 8)
     hash = std::rotl(hash ^ round(0, load<std::uint64_t>(p)), 27) * kPrime1 + kPrime4;
   if (left >= 4) {
@@ -50,6 +74,12 @@ std::uint64_t hash_bytes(const void* data, std::size_t size) noexcept {
   hash = (hash ^ (hash >> 33)) * kPrime2;
   hash = (hash ^ (hash >> 29)) * kPrime3;
   return hash ^ (hash >> 32);
+}
+
+std::uint64_t hash_bytes(const void* data, std::size_t size) noexcept {
+  HashStream hash;
+  hash.add(data, size);
+  return hash.value();
 }
 
 }  // namespace troupe::train

@@ -1,7 +1,10 @@
 #include "troupe/train/detail/passes.hpp"
 
+#include "troupe/train/internal/reject.hpp"
+
 #include <algorithm>
 #include <limits>
+#include <string>
 
 namespace troupe::train::internal {
 namespace {
@@ -16,6 +19,11 @@ std::uint64_t sum(std::uint64_t a, std::uint64_t b) noexcept {
   return a > kMost - std::min(b, kMost) ? kMost : a + b;
 }
 
+std::string text_of(const DataOrder& data) {
+  return "batches of " + std::to_string(data.batch) + " from " + std::to_string(data.samples) +
+         " samples in the order of seed " + std::to_string(data.seed);
+}
+
 }  // namespace
 
 // Plans from the requests alone, and not from how far a pass came. A restarted loop then finds
@@ -23,6 +31,10 @@ std::uint64_t sum(std::uint64_t a, std::uint64_t b) noexcept {
 Pass PassBook::begin(const PassRequest& request) {
   Pass pass;
   pass.number = ++begun_;
+  last_ = {begun_, request.samples, request.batch, request.seed};
+  if (expected_.pass == begun_ && expected_ != last_)
+    reject("train: the checkpoint was made in " + text_of(expected_) + ", and this run has " +
+           text_of(last_) + ": give the same data, batch and seed, or another run.folder");
   std::uint64_t& begun = epochs_[{request.samples, request.batch, request.seed}];
   pass.epoch = begun;
   std::uint64_t planned = 0, epochs = request.epochs;

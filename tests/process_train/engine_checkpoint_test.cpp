@@ -100,7 +100,8 @@ TEST_F(EngineCheckpoint, StartsAGangOfAnotherSizeAndLayout) {
     const train::Fit rest = fit(options, {.steps = 5, .from = from});
     EXPECT_EQ(rest.last().extra.at("engine's steps"), 10);
     EXPECT_NEAR(rest.last().loss / alone.last().loss, 1, 1e-5)
-        << options.workers << " workers, tp " << options.layout.tp << ", pp " << options.layout.pp;
+        << options.workers.least << " workers, tp " << options.layout.tp << ", pp "
+        << options.layout.pp;
   }
 }
 

@@ -2,6 +2,7 @@
 #include "troupe/runtime/base/standard_descriptors.hpp"
 #include "troupe/train/checkpoint/internal/file_plan.hpp"
 #include "troupe/train/checkpoint/internal/file_reader.hpp"
+#include "troupe/train/checkpoint/internal/files.hpp"
 #include "troupe/train/checkpoint/safetensors.hpp"
 
 #include <fcntl.h>
@@ -18,29 +19,10 @@
 namespace troupe::train {
 namespace {
 
-Error failed(const std::string& what, const std::string& path, int number) {
-  const Code code = number == ENOSPC || number == EDQUOT ? Code::out_of_disk : Code::unavailable;
-  return Error(code, "cannot " + what + " " + path + ": " + std::strerror(number));
-}
-
-Result<void> write_all(const Fd& file, BlobView bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t n =
-        ::write(file.get(), bytes.data(), std::min<std::size_t>(bytes.size(), 1 << 30));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return failed("write", path, errno);
-    bytes = bytes.subspan(static_cast<std::size_t>(n));
-  }
-  return {};
-}
-
-Result<void> sync_folder_of(const std::string& path) {
-  const std::size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  const Fd handle = make_fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!handle || ::fsync(handle.get()) != 0) return failed("sync the folder of", path, errno);
-  return {};
-}
+using internal::failed;
+using internal::read_some;
+using internal::sync_folder_of;
+using internal::write_all;
 
 /// A new file beside the path, with a name that no other write uses.
 struct Temporary {
@@ -70,22 +52,6 @@ Result<void> write_file(const Temporary& to, const internal::FilePlan& plan) {
   if (!written) return written;
   if (::fsync(to.file.get()) != 0) return failed("sync", to.path, errno);
   return {};
-}
-
-/// Reads up to `size` bytes from offset `from`; fewer only at the end of the file.
-Result<std::size_t> read_some(const Fd& file, void* to, std::size_t size, std::uint64_t from,
-                              const std::string& path) {
-  std::size_t have = 0;
-  while (have < size) {
-    const ssize_t n =
-        ::pread(file.get(), static_cast<char*>(to) + have,
-                std::min<std::size_t>(size - have, 1 << 30), static_cast<off_t>(from + have));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return failed("read", path, errno);
-    if (n == 0) break;
-    have += static_cast<std::size_t>(n);
-  }
-  return have;
 }
 
 Error no_file(const std::string& why) {

@@ -2,6 +2,7 @@
 
 #include "troupe/runtime/base/error.hpp"
 #include "troupe/train/checkpoint/internal/file_reader.hpp"
+#include "troupe/train/checkpoint/internal/snapshot_metadata.hpp"
 #include "troupe/train/checkpoint/safetensors.hpp"
 #include "troupe/train/internal/reject.hpp"
 
@@ -156,19 +157,36 @@ std::string duplicate(const std::vector<TensorOf<BlobView>>& tensors) {
 
 }  // namespace
 
+Snapshot copy_of(const SnapshotView& snapshot) {
+  Snapshot copy{.step = snapshot.step,
+                .seed = snapshot.seed,
+                .tensors = {},
+                .loss_scale = snapshot.loss_scale,
+                .moments_since = snapshot.moments_since};
+  for (const TensorOf<BlobView>& tensor : snapshot.tensors)
+    copy.tensors.push_back(
+        {tensor.name, tensor.type, tensor.shape, {tensor.bytes.begin(), tensor.bytes.end()}});
+  return copy;
+}
+
+Metadata internal::metadata_of(const SnapshotView& snapshot) {
+  Metadata metadata = {{kVersionKey, kVersion},
+                       {kStepKey, std::to_string(snapshot.step)},
+                       {kSeedKey, std::to_string(snapshot.seed)}};
+  if (snapshot.loss_scale) {
+    metadata[kScaleKey] = text_of(snapshot.loss_scale->scale);
+    metadata[kGoodStepsKey] = std::to_string(snapshot.loss_scale->good_steps);
+  }
+  if (snapshot.moments_since != 0) metadata[kMomentsKey] = std::to_string(snapshot.moments_since);
+  return metadata;
+}
+
 void write_snapshot(const std::string& path, const Snapshot& snapshot) {
   try {
     std::vector<FileTensor> tensors;
     for (const NamedTensor& tensor : snapshot.tensors)
       tensors.push_back({tensor.name, file_type_of(tensor), tensor.shape, tensor.bytes});
-    Metadata metadata = {{kVersionKey, kVersion},
-                         {kStepKey, std::to_string(snapshot.step)},
-                         {kSeedKey, std::to_string(snapshot.seed)}};
-    if (snapshot.loss_scale) {
-      metadata[kScaleKey] = text_of(snapshot.loss_scale->scale);
-      metadata[kGoodStepsKey] = std::to_string(snapshot.loss_scale->good_steps);
-    }
-    if (snapshot.moments_since != 0) metadata[kMomentsKey] = std::to_string(snapshot.moments_since);
+    const Metadata metadata = internal::metadata_of(view_of(snapshot));
     write_safetensors_file(path, tensors, metadata).value();
   } catch (const Error& error) {
     raise(at_path(path, error));

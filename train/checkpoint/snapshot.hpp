@@ -63,6 +63,9 @@ SnapshotView view_of(const SnapshotOf<Bytes>& snapshot) {
           .moments_since = snapshot.moments_since};
 }
 
+/// Returns a snapshot that owns copies of the tensors.
+TROUPE_API Snapshot copy_of(const SnapshotView& snapshot);
+
 /// Writes the snapshot to a new file beside the path, flushes and renames it: a crash leaves the
 /// old file or the new one. Only one process at a time may write a path. Blocks. The file is a
 /// safetensors file, whose metadata has the step, the seed, the loss scale and the step of the

@@ -13,6 +13,7 @@
 #pragma once
 
 #include "troupe/runtime/base/assert.hpp"
+#include "troupe/train/checkpoint/folder/document.hpp"
 
 #include <cstdint>
 #include <map>
@@ -45,7 +46,11 @@ class TROUPE_API PassBook {
  public:
   /// Sets the position of the restored checkpoint. Call it before the first pass.
   void resume(PassCursor cursor) noexcept { resumed_ = cursor; }
-  /// Begins the next pass and ends the one before it.
+  /// Sets the data of the restored checkpoint, for begin() to compare. Call it before the first
+  /// pass.
+  void expect(const DataOrder& data) noexcept { expected_ = data; }
+  /// Begins the next pass and ends the one before it. Throws InvalidArgument for the pass of a
+  /// restored checkpoint over data of another size, order or batch.
   Pass begin(const PassRequest& request);
   void batch_done() noexcept { ++batches_; }
   /// Ends the pass `number`. Does nothing when `number` is an older pass than the present one.
@@ -53,6 +58,8 @@ class TROUPE_API PassBook {
     if (number == begun_) open_ = false;
   }
   PassCursor cursor() const noexcept;
+  /// Returns the data of the last pass, or those of the checkpoint before the first.
+  const DataOrder& data() const noexcept { return begun_ == 0 ? expected_ : last_; }
 
  private:
   using Data = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;
@@ -62,6 +69,7 @@ class TROUPE_API PassBook {
   std::uint64_t begun_ = 0;
   std::uint64_t batches_ = 0;  // done in the present pass
   bool open_ = false;
+  DataOrder expected_, last_;
 };
 
 }  // namespace troupe::train::internal

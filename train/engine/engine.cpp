@@ -322,9 +322,9 @@ Snapshot Engine::snapshot(int root) {
 void Engine::restore(const Snapshot& snapshot) {
   restore(view_of(snapshot));
 }
-void Engine::restore(const SnapshotView& snapshot) {
+void Engine::restore(const SnapshotView& snapshot, std::uint64_t identity) {
   const collective::Call call = state_->call("restore()");
-  state_->with_plan(nullptr, [&] { state_->restore(snapshot); });
+  state_->with_plan(nullptr, [&] { state_->restore(snapshot, identity); });
 }
 std::uint64_t Engine::weights_hash() {
   const collective::Call call = state_->reading_call("weights_hash()");

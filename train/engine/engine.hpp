@@ -26,6 +26,8 @@
 
 namespace troupe::train {
 
+struct StagedState;
+
 /// One micro-batch of this rank. Borrows its memory, which lies on the host.
 struct MicroBatch {
   TensorView input;    ///< i32 tokens [batch, time], or values for the first layer
@@ -128,6 +130,10 @@ class TROUPE_API Engine {
   /// one that tensor parallelism replicates differs between two ranks; the engine stays usable.
   /// Throws InvalidArgument before the first initialize() or restore().
   Snapshot snapshot(int root = -1);
+  /// Copies this rank's share of the state, whose parts of all ranks together are a snapshot. Reuses
+  /// the memory of `to`. Does not wait for other ranks, except for a gather that has begun. Throws
+  /// InvalidArgument before the first initialize() or restore().
+  void stage(StagedState& to);
   /// Sets the state, instead of initialize(). Every rank calls it with the same snapshot, which
   /// may come from another layout and type. Without a loss scale in it, an f16 run begins with
   /// the initial one. Without moments in it the optimizer begins with moments of 0, as at step 0,
@@ -135,8 +141,10 @@ class TROUPE_API Engine {
   /// tensor, when names, shapes or types of any rank's snapshot differ from the model's, or when
   /// ranks give different snapshots; nothing has changed then. Reads the snapshot twice.
   void restore(const Snapshot& snapshot);
-  /// Like restore() above, from borrowed memory, without a copy of whole tensors.
-  void restore(const SnapshotView& snapshot);
+  /// Like restore() above, from borrowed memory, without a copy of whole tensors. Equal values of
+  /// `identity` promise that ranks give equal snapshots, so each reads only its own part of them,
+  /// once; 0: nothing is promised.
+  void restore(const SnapshotView& snapshot, std::uint64_t identity = 0);
   /// Returns XXH64 over the XXH64 of each tensor's weights, in the order of the index. It is
   /// equal on all ranks and in all layouts. Every rank calls it. Throws like snapshot().
   std::uint64_t weights_hash();

@@ -1,5 +1,6 @@
 // Engine snapshots: assembles whole tensors from any layout, and cuts them for any other.
 #include "troupe/kernels/denormals/denormals.hpp"
+#include "troupe/train/engine/internal/kinds.hpp"
 #include "troupe/train/engine/internal/state.hpp"
 #include "troupe/train/engine/internal/whole_tensors.hpp"
 #include "troupe/train/hash.hpp"
@@ -16,18 +17,9 @@
 namespace troupe::train {
 namespace {
 
-/// One kind of tensor in a snapshot; each kind has every tensor, in the order of this table.
-struct Kind {
-  Part part;
-  std::string_view prefix;
-};
-constexpr Kind kKinds[] = {{Part::weights, ""},
-                           {Part::first_moment, "optimizer.m."},
-                           {Part::second_moment, "optimizer.v."}};
-
-std::span<const Kind> kinds_of(const OptimizerOptions& optimizer) {
-  return std::span(kKinds).first(std::size_t{1} + static_cast<std::size_t>(optimizer.moments()));
-}
+using internal::Kind;
+using internal::kinds_of;
+using internal::kKinds;
 
 /// Returns whether the snapshot has moments of an optimizer, all of them or some.
 bool has_moments(const SnapshotView& snapshot) {
@@ -175,11 +167,12 @@ Snapshot Engine::State::snapshot(int root) {
   return result;
 }
 
-void Engine::State::restore(const SnapshotView& snapshot) {
+void Engine::State::restore(const SnapshotView& snapshot, std::uint64_t identity) {
   agree("restore()", "snapshots", [&] {
     require_same(snapshot, parts);
     if (snapshot.loss_scale) LossScaler().restore(*snapshot.loss_scale);  // throws if it is invalid
-    return internal::Counts{.common = parts.mesh.shape.ranks() == 1 ? 0 : hash_of(snapshot)};
+    const bool alone = parts.mesh.shape.ranks() == 1;
+    return internal::Counts{.common = alone || identity != 0 ? identity : hash_of(snapshot)};
   });
   ByName by_name;
   for (const TensorOf<BlobView>& tensor : snapshot.tensors) by_name[tensor.name] = &tensor;

@@ -452,6 +452,28 @@ void Store::read_whole(int unit, Part part, std::span<float> out) {
   s.pool.give_back(std::move(slab));
 }
 
+bool Store::has_whole(Part part) const noexcept {
+  const State& s = *state_;
+  return s.zero == 0 || (part == Part::weights && s.zero < 3 && !s.mixed);
+}
+
+void Store::read_part(int unit, Part part, Range range, std::span<float> out) {
+  State& s = *state_;
+  const bool whole = has_whole(part);
+  const Range have = whole ? Range{0, s.place(unit).size} : s.index.owned(unit, s.options.dp_rank);
+  if (range.first < have.first || range.count < 0 || range.end() > have.end() ||
+      range.count != static_cast<std::int64_t>(out.size()))
+    reject("read_part: the range is not one of unit " + s.place(unit).name + " on this rank");
+  if (range.count == 0) return;
+  s.at(unit).weights_work.wait();
+  const float* from = whole && part == Part::weights && !s.mixed
+                          ? reinterpret_cast<const float*>(s.weight_slab(unit))
+                          : s.owned_part(unit, part);
+  if (from == nullptr) reject("the store has no such moment");
+  s.copy(out.data(), from + (range.first - have.first), range.count);
+  s.device.compute().synchronize();
+}
+
 void Store::write_whole(int unit, Part part, std::span<const float> in) {
   State& s = *state_;
   const std::int64_t size = s.place(unit).size;

@@ -119,6 +119,12 @@ class TROUPE_API Store {
   /// Gathers the whole unit's values of all ranks, padding included. `out` has as many elements
   /// as the unit's slab. Every rank calls it. Blocks.
   void read_whole(int unit, Part part, std::span<float> out);
+  /// Returns whether this rank has that part of every unit whole, in f32.
+  bool has_whole(Part part) const noexcept;
+  /// Copies a range of the unit's slab in f32, without other ranks. The range lies in what this
+  /// rank has: the whole slab if has_whole(), else index().owned(). Throws InvalidArgument for
+  /// another range.
+  void read_part(int unit, Part part, Range range, std::span<float> out);
   /// Copies this rank's part out of a whole unit's values.
   void write_whole(int unit, Part part, std::span<const float> in);
 

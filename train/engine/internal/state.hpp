@@ -4,6 +4,7 @@
 
 #include "troupe/actors/collective/call.hpp"
 #include "troupe/kernels/denormals/denormals.hpp"
+#include "troupe/train/checkpoint/folder/staged_state.hpp"
 #include "troupe/train/engine/engine.hpp"
 #include "troupe/train/engine/internal/parts.hpp"
 #include "troupe/train/engine/internal/passes.hpp"
@@ -13,6 +14,7 @@
 #include "troupe/train/engine/internal/with_plan.hpp"
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -116,8 +118,11 @@ struct Engine::State {
 
   // snapshots.cpp
   Snapshot snapshot(int root);
-  void restore(const SnapshotView& snapshot);
+  void restore(const SnapshotView& snapshot, std::uint64_t identity);
   std::uint64_t weights_hash();
+
+  // staging.cpp
+  void stage(StagedState& to);
 
   internal::Parts parts;
   internal::Passes passes;
@@ -129,7 +134,8 @@ struct Engine::State {
   std::int64_t steps = 0;
   std::optional<LossScaler> scaler;  ///< f16
   StepTrace trace;
-  std::string stopped;  ///< why the engine stopped; empty while it runs
+  std::shared_ptr<const StagePlan> stage_plan;  ///< made by the first stage()
+  std::string stopped;                          ///< why the engine stopped; empty while it runs
 };
 
 }  // namespace troupe::train
