@@ -1,17 +1,22 @@
 #include "troupe/train/fit.hpp"
 
 #include "troupe/actors/collective/shm/rendezvous.hpp"
+#include "troupe/actors/loop_actor/loop_controller.hpp"
 #include "troupe/runtime/base/log.hpp"
-#include "troupe/train/internal/gang_place.hpp"
-#include "troupe/train/internal/gang_ranks.hpp"
-#include "troupe/train/internal/kept_checkpoints.hpp"
+#include "troupe/runtime/base/secret.hpp"
+#include "troupe/train/internal/gang_core.hpp"
 #include "troupe/train/internal/reject.hpp"
+#include "troupe/train/internal/run_folder.hpp"
 
 #include <fmt/format.h>
+#include <sys/random.h>
 #include <algorithm>
 #include <cmath>
-#include <random>
+#include <memory>
+#include <optional>
 #include <thread>
+#include <utility>
+#include <variant>
 
 namespace troupe::train {
 
@@ -26,28 +31,57 @@ Context Fit::checked_context() const {
 namespace internal {
 namespace {
 
-using std::chrono::milliseconds;
-using std::chrono::seconds;
-
 void check_amount(const char* what, double amount) {
   if (!std::isfinite(amount) || amount < 0)
     reject(fmt::format("train: {} is {}: give a number that is not negative", what, amount));
 }
 
-/// Returns the layout with its dp filled in. Throws InvalidArgument when its sizes do not
-/// multiply to the workers.
+constexpr int kMostWorkers = 1024;
+
+/// Returns the layout of the smallest gang, with its dp filled in. Throws InvalidArgument when its
+/// sizes do not multiply to the workers.
 Layout layout_of(const FitOptions& options) {
   Layout layout = options.layout;
+  const auto [least, most] = options.workers;
   const std::int64_t model = std::int64_t{layout.tp} * layout.pp;
-  if (layout.dp == 1 && model > 0 && options.workers % model == 0)
-    layout.dp = static_cast<int>(options.workers / model);
-  train::check(layout, options.workers);
+  if (least != most && layout.dp != 1)
+    reject(
+        fmt::format("train: layout.dp is {} and the workers are {{{}, {}}}: leave dp at 1, since "
+                    "it follows from the size of the gang",
+                    layout.dp, least, most));
+  if (least != most && model > 0 && least % model != 0)
+    reject(
+        fmt::format("train: at least {} workers do not divide into tp * pp = {}: let the least "
+                    "number be {}",
+                    least, model, (least / model + 1) * model));
+  if (layout.dp == 1 && model > 0 && least % model == 0)
+    layout.dp = static_cast<int>(least / model);
+  train::check(layout, least);
   return layout;
 }
 
-void check(const FitOptions& options) {
-  if (options.workers < 1 || options.workers > 1024)
-    reject("train: workers must be 1 to 1024, not " + std::to_string(options.workers));
+void check_workers(const FitOptions& options, bool in_trial) {
+  const auto [least, most] = options.workers;
+  for (const int number : {least, most})
+    if (number < 1 || number > kMostWorkers)
+      reject(fmt::format("train: workers must be 1 to {}, not {}", kMostWorkers, number));
+  if (least > most)
+    reject(fmt::format("train: workers are {{{}, {}}}: give the least number first", least, most));
+  if (least == most) return;
+  if (in_trial)
+    reject(
+        fmt::format("train: workers are {{{}, {}}} in a trial, whose size stays the same: give "
+                    "one number",
+                    least, most));
+  if (options.cpus_per_worker <= 0 && options.gpus_per_worker <= 0)
+    reject(
+        fmt::format("train: workers are {{{}, {}}} and reserve nothing, so no room limits them: "
+                    "set cpus_per_worker, or give one number",
+                    least, most));
+}
+
+void check(const FitOptions& options, bool in_trial) {
+  check_workers(options, in_trial);
   if (options.max_restarts < -1)
     reject("train: max_restarts is " + std::to_string(options.max_restarts) +
            ": give -1 (without limit), 0 or more");
@@ -55,6 +89,16 @@ void check(const FitOptions& options) {
           "train: the timeout must be positive; troupe::forever sets no limit");
   require(!options.metric.empty(),
           "train: FitOptions.metric is empty: name the loss or one of Metrics::extra");
+  check_run(options);
+  require(
+      !in_trial || options.run.folder.empty(),
+      "train: a trial has no run.folder: leave it empty, since the trial keeps its checkpoints");
+  require(options.grow_after >= Duration::zero(),
+          "train: grow_after is negative: give the time that a gang waits before it grows");
+  require(
+      options.placement.kind() != Placement::on({}).kind(),
+      "train: the placement of a gang is Placement::pack or Placement::spread: to use one node, "
+      "give the others no CPUs that are free");
   check_amount("cpus_per_worker", options.cpus_per_worker);
   check_amount("gpus_per_worker", options.gpus_per_worker);
   if (options.gpus_per_worker > 1 && options.gpus_per_worker != std::floor(options.gpus_per_worker))
@@ -75,274 +119,322 @@ double gpus_for(const Context& ctx, const FitOptions& options) {
                                  "node with GPUs, or set gpus_per_worker to 0 or cpus_if_no_gpu to "
                                  "train on CPUs",
                                  options.gpus_per_worker));
-  log_line("train: the cluster has no GPU, so %d worker%s on CPUs", options.workers,
-           options.workers == 1 ? " trains" : "s train");
+  log_line("train: the cluster has no GPU, so %d worker%s on CPUs", options.workers.most,
+           options.workers.most == 1 ? " trains" : "s train");
   return 0;
 }
 
-/// Returns a random duration up to `most`, so that two gangs that waited for each other do not
-/// collide again.
-Duration some_of(Duration most) {
-  std::random_device random;
-  return most / 1000 * (random() % 1000);
+/// Returns random bytes. Throws Unavailable when the system has none.
+std::vector<std::byte> random_bytes(std::size_t size) {
+  std::vector<std::byte> bytes(size);
+  if (::getrandom(bytes.data(), size, 0) != static_cast<ssize_t>(size))
+    throw Unavailable(Code::unavailable, "train: the system gives no random numbers");
+  return bytes;
+}
+
+std::uint64_t random_seed() {
+  std::uint64_t seed = 0;
+  for (const std::byte byte : random_bytes(sizeof seed))
+    seed = seed << 8 | std::to_integer<std::uint64_t>(byte);
+  return seed;
+}
+
+/// Returns a checkpoint's bytes as an object of the node that runs the task.
+Array<std::uint8_t> copied(const Array<std::uint8_t>& model) {
+  return model;
+}
+
+GangPlan plan_of(const Context& ctx, const FitOptions& options, bool in_trial) {
+  GangPlan plan;
+  plan.layout = layout_of(options);
+  plan.least = options.workers.least;
+  const int step = plan.layout.tp * plan.layout.pp;
+  plan.most = plan.least + (options.workers.most - plan.least) / step * step;
+  plan.cpus = options.cpus_per_worker;
+  plan.gpus = gpus_for(ctx, options);
+  plan.spread = options.placement.kind() == Placement::spread.kind();
+  plan.on_one_node = plan.gpus > 0;
+  if (plan.on_one_node && plan.spread)
+    log_line("train: workers with GPUs take one node, so Placement::spread changes nothing");
+  plan.max_restarts = options.max_restarts;
+  plan.grow_after = options.grow_after;
+  plan.verdicts = in_trial;
+  plan.moves = !in_trial;
+  plan.metric = options.metric;
+  plan.reduce = options.reduce;
+  plan.maximize = options.maximize;
+  plan.folder = !options.run.folder.empty();
+  plan.driver = ctx.node();
+  plan.seed = random_seed();
+  return plan;
 }
 
 }  // namespace
 
-/// Runs gangs one after the other until the loop has ended, and keeps reports and checkpoints.
-class Supervisor : private GangRanks::Host {
+/// Does what GangCore says: spawns, orders and kills ranks, and tells it what they say.
+class Supervisor {
  public:
   Supervisor(Context ctx, const FitOptions& options, const SpawnWorker& spawn,
              GangObserver* observer)
       : ctx_(ctx),
         options_(options),
-        layout_(layout_of(options)),
         spawn_(spawn),
         observer_(observer),
-        kept_(options.maximize) {
-    if (observer_ != nullptr) start_ = first_start_ = observer_->start();
-    with_.cpus = options.cpus_per_worker;
-    with_.gpus = gpus_for(ctx, options);
+        folder_(options.run.folder.empty() ? nullptr : std::make_unique<RunFolder>(options)),
+        core_(plan_of(ctx, options, observer != nullptr), first_start()) {
+    take_notes();
   }
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+  ~Supervisor() { kill(); }
 
   Fit run() {
+    core_.begin(steady_now());
     for (;;) {
-      if (run_gang()) break;
-      const Error failure = gang_->verdict().error();
-      if (options_.max_restarts >= 0 && fit_.restarts_ >= options_.max_restarts) give_up(failure);
-      start_again(failure);
+      for (std::vector<GangAct> acts = core_.take(); !acts.empty(); acts = core_.take())
+        for (GangAct& each : acts) std::visit([this](auto& what) { perform(what); }, each);
+      if (core_.state() == GangCore::State::ended) return result();
+      wait(core_.next());
     }
-    if (kept_.latest && !kept_.best)
+  }
+
+ private:
+  Fit result() {
+    const GangCore::Results& results = core_.results();
+    const KeptCheckpoints& kept = core_.kept();
+    if (kept.latest && !kept.best)
       log_line(
           "train: no step with a checkpoint had a finite '%s' in its report: the latest checkpoint "
           "counts as the best",
           options_.metric.c_str());
-    fit_.latest_ = kept_.latest;
-    fit_.best_ = kept_.best;
-    fit_.best_value_ = kept_.best_value;
-    return std::move(fit_);
+    Fit fit;
+    fit.last_ = results.last;
+    fit.history_ = results.history;
+    fit.failures_ = results.failures;
+    fit.restarts_ = results.restarts;
+    fit.moves_ = results.moves;
+    fit.ranks_ = results.ranks;
+    fit.latest_ = kept.latest;
+    fit.best_ = kept.best;
+    fit.best_value_ = kept.best_value;
+    if (folder_) take_from_folder(fit);
+    return fit;
   }
 
- private:
-  using End = GangVerdict::End;
-
-  [[noreturn]] void give_up(const Error& failure) const {
-    ErrorInfo info = failure.info();
-    info.code = Code::worker_died;
-    info.message += ", after " + std::to_string(fit_.restarts_) + " restarts";
-    throw WorkerDied(std::move(info));
+  void take_from_folder(Fit& fit) const {
+    fit.latest_ = folder_->latest();
+    fit.best_ = folder_->best();
+    fit.best_value_ = folder_->best_value();
+    fit.resumed_from_ = folder_->resumed_from();
+    fit.history_.clear();
+    for (const Reported& report : folder_->reports()) fit.history_.push_back(report.metrics);
+    if (!fit.history_.empty()) fit.last_ = fit.history_.back();
   }
 
-  void start_again(const Error& failure) {
-    ++fit_.restarts_;
-    choose_start();
-    forget_after(start_ ? start_.step : 0);
-    if (observer_ != nullptr) observer_->restarted(without_room(failure.message()), start_.step);
-    // Exponential backoff while restarts bring no new checkpoint.
-    if (start_.step > restarted_from_) unlucky_ = 0;
-    restarted_from_ = start_.step;
-    if (unlucky_ > 0)
-      std::this_thread::sleep_for(
-          std::min<Duration>(milliseconds(50) * (1 << std::min(unlucky_, 8)), seconds(10)));
-    ++unlucky_;
+  SavedModel first_start() const {
+    if (observer_ != nullptr) return observer_->start();
+    if (!folder_) return {};
+    folder_->begin_gang();
+    return folder_->latest();
   }
 
-  /// Sets start_ to the latest checkpoint that still exists; a checkpoint may be lost with its
-  /// node.
-  void choose_start() {
-    for (SavedModel* kept : {&kept_.latest, &kept_.best, &first_start_}) {
-      if (!*kept) continue;
-      if (is_there(*kept)) {
-        start_ = *kept;
-        if (!kept_.latest) kept_.latest = kept_.best;
-        return;
-      }
-      fit_.failures_.push_back("the checkpoint of step " + std::to_string(kept->step) + " is lost");
-      if (kept == &kept_.best) kept_.best_value.reset();
-      *kept = {};
+  /// Tells of what went wrong in the folder.
+  void take_notes() {
+    if (!folder_) return;
+    for (std::string& note : folder_->take_notes()) {
+      log_line("train: %s", note.c_str());
+      core_.note(std::move(note));
     }
-    start_ = {};
+  }
+
+  /// Waits for what comes next, until `until` at the latest, and tells the core all that has come.
+  void wait(Time until) {
+    if (ranks_.empty() && probe_) {
+      wait_for_probe(until);
+    } else if (ranks_.empty()) {
+      std::this_thread::sleep_for(until - steady_now());
+    } else {
+      take(loops_.next(until));
+      while (take(loops_.next({}))) {
+      }
+    }
+    core_.time(steady_now());
+  }
+
+  void wait_for_probe(Time until) {
+    const Duration left = std::max<Duration>(until - steady_now(), Duration::zero());
+    if (ctx_.wait({*probe_}, {.count = 1, .timeout = left}).ready.empty()) return;
+    const Ref<NodeId> probe = *std::exchange(probe_, std::nullopt);
+    try {
+      ctx_.get(probe);
+      core_.newcomer(steady_now());
+    } catch (const Infeasible&) {
+      core_.no_newcomer(steady_now());
+    }
+  }
+
+  bool take(const std::optional<LoopController<WorkerEvent>::Heard>& heard) {
+    if (!heard) return false;
+    const int gang = heard->from / kMostWorkers, rank = heard->from % kMostWorkers;
+    if (heard->death) core_.died(steady_now(), gang, rank, *heard->death);
+    for (const WorkerEvent& event : heard->events) {
+      if (event.kind == WorkerEvent::Kind::ended) loops_.forget(heard->from);
+      core_.heard(steady_now(), gang, rank, event);
+      if (event.kind == WorkerEvent::Kind::saved) copy(event.saved);
+    }
+    return true;
+  }
+
+  /// Copies a checkpoint to this node if the node of rank 0 is another one, with which it would
+  /// end. Does not wait for the copy.
+  void copy(const SavedModel& saved) {
+    const KeptCheckpoints& kept = core_.kept();
+    std::erase_if(copies_, [&kept](const SavedModel& m) {
+      return m.step != kept.latest.step && m.step != kept.best.step;
+    });
+    if (first_node_ == ctx_.node()) return;
+    SavedModel copy = saved;
+    copy.model = ctx_.with({.name = "copy of a checkpoint",
+                            .cpus = 0,
+                            .placement = Placement::on(ctx_.node())})
+                     .submit<copied>(saved.model);
+    copies_.push_back(std::move(copy));
+  }
+
+  WorkerHandle& at(int rank) { return ranks_.at(static_cast<std::size_t>(rank)); }
+
+  void kill() {
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      loops_.forget(number_ * kMostWorkers + static_cast<int>(rank));
+      ranks_[rank].kill();
+    }
+    ranks_.clear();
+  }
+
+  // --- acts
+  void perform(const act::AskNodes&) { core_.nodes(steady_now(), ctx_.cluster().nodes); }
+
+  void perform(const act::Probe& what) {
+    probe_ = ctx_.with({.name = "place for a gang", .cpus = what.cpus, .gpus = what.gpus})
+                 .submit<here>();
+  }
+
+  void perform(const act::ChooseStart& what) {
+    if (folder_) {
+      folder_->begin_gang();
+      take_notes();
+      return core_.chosen(steady_now(), folder_->latest());
+    }
+    for (const SavedModel& each : what.candidates) {
+      if (is_there(each)) return core_.chosen(steady_now(), each);
+      const auto copy = std::find_if(copies_.begin(), copies_.end(), [&each](const SavedModel& m) {
+        return each && m.step == each.step;
+      });
+      if (copy != copies_.end() && is_there(*copy)) return core_.chosen(steady_now(), *copy);
+    }
+    core_.chosen(steady_now(), {});
   }
 
   bool is_there(const SavedModel& saved) const {
     using State = ObjectLocation::State;
+    if (!saved) return false;
     const std::vector<Ref<Array<std::uint8_t>>> refs{saved.model};
     const State state = ctx_.locations(refs).front().state;
     return state == State::small || state == State::large;
   }
 
-  WorkerSetup setup(int rank, const std::string& rendezvous) const {
+  void perform(act::Spawn& what) {
+    if (what.rank == 0) {
+      rendezvous_ = collective::new_rendezvous_name();
+      first_node_ = what.node;
+    }
+    number_ = what.gang;
     WorkerSetup setup;
-    setup.rank = rank;
-    setup.world = options_.workers;
-    setup.incarnation = fit_.restarts_;
+    setup.rank = what.rank;
+    setup.world = what.world;
+    setup.incarnation = what.incarnation;
     setup.verdicts = observer_ != nullptr;
     setup.metric = options_.metric;
-    setup.rendezvous = rendezvous;
-    setup.generation = static_cast<std::uint64_t>(fit_.restarts_) + 1;
+    setup.rendezvous = rendezvous_;
+    setup.generation = static_cast<std::uint64_t>(what.gang);
     setup.timeout_ns = options_.timeout.count();
-    setup.layout = layout_;
-    setup.cpus = options_.cpus_per_worker;
-    setup.gpus = with_.gpus;
-    setup.start = start_;
-    return setup;
+    setup.layout = std::move(what.layout);
+    setup.cpus = core_.plan().cpus;
+    setup.gpus = core_.plan().gpus;
+    setup.start = std::move(what.start);
+    setup.listen = std::move(what.listen);
+    setup.run = folder_ ? folder_->setup() : RunSetup{.every = options_.run.every};
+    setup.may_move = core_.plan().moves;
+    ActorOptions with;
+    with.cpus = setup.cpus;
+    with.gpus = setup.gpus;
+    with.placement = Placement::on(what.node);
+    ranks_.push_back(spawn_(setup, with));
+    loops_.follow(what.gang * kMostWorkers + what.rank, ranks_.back().take);
   }
 
-  /// Runs one gang from its start to its end. Returns false when the gang is to be restarted.
-  /// Throws the error that ends the run.
-  bool run_gang() {
-    const struct Down {
-      Supervisor& all;
-      ~Down() {
-        if (all.gang_) all.gang_->take_down();
-      }
-    } down{*this};
-    while (!gather()) {
-      gang_->take_down();
-      std::this_thread::sleep_for(some_of(seconds(1)));
+  void perform(act::Begin& what) {
+    WorkerOrder key{.kind = WorkerOrder::Kind::key};
+    if (what.has_doors) key.key = random_bytes(kGangKeyBytes);
+    WorkerOrder begin{.kind = WorkerOrder::Kind::begin};
+    begin.members = std::move(what.members);
+    for (WorkerHandle& rank : ranks_) {
+      if (what.has_doors) rank.tell(key);
+      rank.tell(begin);
     }
-    const GangVerdict& verdict = gang_->verdict();
-    if (verdict.end() == End::open && !verdict.troubled()) gang_->begin();
-    while (verdict.end() == End::open) watch();
-    settle_reports();
-    const End end = verdict.end();
-    if (end != End::error) return end == End::done;
-    const Error error = verdict.error();
-    // When a node dies, ranks that have not begun lose their place and fail with Infeasible. The
-    // next gang gets another node.
-    if (error.code() == Code::infeasible && !is_alive(with_.placement.node())) return false;
-    raise(error);
+    wipe(key.key.data(), key.key.size());
   }
 
-  bool is_alive(NodeId id) const {
-    const std::vector<NodeInfo> nodes = ctx_.cluster().nodes;
-    return std::any_of(nodes.begin(), nodes.end(),
-                       [id](const NodeInfo& node) { return node.id == id && node.alive; });
+  void perform(const act::Tell& what) { at(what.rank).tell(what.order); }
+  void perform(const act::Watch& what) { at(what.rank).watch(what.at); }
+  void perform(const act::WantSave&) { at(0).want_save(); }
+  void perform(const act::Kill&) { kill(); }
+  void perform(const act::Started& what) {
+    if (folder_) folder_->started(what.event);
+    take_notes();
   }
-
-  NodeId node_for_all() const {
-    try {
-      return place_for(ctx_, need_of(options_.workers, options_.cpus_per_worker, with_.gpus));
-    } catch (const Infeasible& e) {
-      throw Infeasible(Code::infeasible,
-                       fmt::format("train: a gang of {} {}: use fewer workers, reserve less for "
-                                   "each of them, or add a larger node",
-                                   options_.workers, e.message()));
-    }
+  void perform(const act::EndSave& what) {
+    const bool complete = folder_ && folder_->ended(what.save);
+    take_notes();
+    if (complete) core_.committed(steady_now(), what.gang, folder_->latest());
   }
-
-  /// Makes the ranks and waits until each has its place. Returns false when some rank waits so
-  /// long that two gangs may be waiting for each other's resources.
-  bool gather() {
-    with_.placement = Placement::on(node_for_all());
-    gang_.emplace(options_, static_cast<GangRanks::Host&>(*this));
-    const std::string rendezvous = collective::new_rendezvous_name();
-    for (int rank = 0; rank < options_.workers; ++rank)
-      gang_->add(spawn_(setup(rank, rendezvous), with_));
-    Time limit = Time::max();  // ranks that reserve nothing cannot deadlock with another gang
-    const bool reserves = with_.cpus > 0 || with_.gpus > 0;
-    while (gang_->verdict().end() == End::open && !gang_->all_ready()) {
-      if (reserves && limit == Time::max() && gang_->any_ready())
-        limit = steady_now() + gather_within_;
-      if (steady_now() >= limit && !gang_->verdict().troubled()) {
-        gather_within_ = std::min<Duration>(2 * gather_within_, seconds(30));
-        return false;
-      }
-      watch(limit);
-    }
-    return true;
+  void perform(const act::Reported& what) {
+    if (folder_) folder_->reported(what.metrics, what.value);
   }
-
-  void watch(Time until = Time::max()) {
-    gang_->hear(until);
-    judge_reports();
-    gang_->look_after();
+  void perform(const act::Began& what) {
+    if (options_.on_gang) options_.on_gang(what.gang);
   }
-
-  // GangRanks::Host
-  void saved(const SavedModel& model) override {
-    kept_.saved(model, gang_->reports().awaits(kept_.latest.step));
+  void perform(const act::Report& what) {
+    const bool go_on = observer_ == nullptr || observer_->reported(what.metrics, what.saved);
+    if (what.waits) core_.judged(what.gang, go_on);
   }
-  void restored(std::uint64_t hash) override {
-    if (observer_ != nullptr && fit_.restarts_ == 0) observer_->restored(hash);
+  void perform(const act::Restored& what) {
+    if (observer_ != nullptr) observer_->restored(what.hash);
   }
-  void died(int rank, const Error& error) override {
-    note(rank, fit_.last_.step, error);
-    gang_->verdict().died(rank, fit_.last_.step, error);
+  void perform(const act::Restarted& what) {
+    if (observer_ != nullptr) observer_->restarted(what.why, what.step);
   }
-  void failed(int rank, long step, const Error& error) override { note(rank, step, error); }
-
-  void note(int rank, long step, const Error& error) {
-    fit_.failures_.push_back("worker " + std::to_string(rank) + " at step " + std::to_string(step) +
-                             ": " + error.message());
-  }
-
-  void judge_reports() {
-    while (const auto report = gang_->reports().next()) {
-      reported(*report);
-      if (observer_ == nullptr) continue;
-      const Metrics& metrics = report->metrics;
-      // A step that a restart repeats was judged before.
-      const bool known = metrics.step <= judged_;
-      const bool go_on = known || observer_->reported(metrics, saved_in(metrics.step));
-      judged_ = std::max(judged_, metrics.step);
-      gang_->judge(go_on);
-    }
-  }
-
-  /// Hands on the reports of a gang that has ended which the next gang does not report again.
-  void settle_reports() {
-    for (int rank = 0; rank < options_.workers; ++rank) gang_->reports().over(rank);
-    while (const auto report = gang_->reports().next()) {
-      reported(*report);
-      const Metrics& metrics = report->metrics;
-      if (observer_ == nullptr || metrics.step <= judged_ || metrics.step > kept_.latest.step)
-        continue;
-      static_cast<void>(observer_->reported(metrics, saved_in(metrics.step)));
-      judged_ = metrics.step;
-    }
-  }
-
-  void reported(const Reports::Complete& report) {
-    fit_.last_ = report.metrics;
-    fit_.history_.push_back(report.metrics);
-    kept_.valued(report.metrics.step, report.value);
-  }
-
-  /// Returns the latest checkpoint if it is of this very step.
-  SavedModel saved_in(long step) const {
-    return kept_.latest && kept_.latest.step == step ? kept_.latest : SavedModel{};
-  }
-
-  void forget_after(long step) {
-    std::erase_if(fit_.history_, [step](const Metrics& m) { return m.step > step; });
-    kept_.start_again();
-  }
-
-  static std::string without_room(const std::string& message) {
-    constexpr std::string_view kRoom = "train: ";
-    return message.starts_with(kRoom) ? message.substr(kRoom.size()) : message;
-  }
+  void perform(const act::Finish&) {}
+  [[noreturn]] void perform(const act::Fail& what) { raise(what.error); }
 
   Context ctx_;
   const FitOptions& options_;
-  const Layout layout_;
   const SpawnWorker& spawn_;
   GangObserver* observer_;
-  ActorOptions with_;
-  SavedModel start_, first_start_;
-  Fit fit_;
-  KeptCheckpoints kept_;
-  std::optional<GangRanks> gang_;        // the present gang, or the last one
-  Duration gather_within_ = seconds(1);  // doubles, up to 30 s, as starts may be slow
-  long judged_ = 0;
-  long restarted_from_ = 0;
-  int unlucky_ = 0;  // restarts without a new checkpoint
+  std::unique_ptr<RunFolder> folder_;  // null: checkpoints are objects
+  GangCore core_;
+  std::vector<WorkerHandle> ranks_;  // of the present gang
+  int number_ = 0;                   // of the present gang, or the last one
+  std::string rendezvous_;
+  NodeId first_node_;               // of rank 0
+  std::vector<SavedModel> copies_;  // on this node, of checkpoints of ranks on other nodes
+  LoopController<WorkerEvent> loops_;
+  std::optional<Ref<NodeId>> probe_;
 };
 
 Fit supervise(Context ctx, const FitOptions& options, const SpawnWorker& spawn,
               GangObserver* observer) {
-  check(options);
+  check(options, observer != nullptr);
   return Supervisor(ctx, options, spawn, observer).run();
 }
 

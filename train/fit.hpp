@@ -5,8 +5,9 @@
 ///     std::cout << fit.last().loss << '\n';
 ///     fit.restore(model);
 ///
-/// The workers are actors on one node. When a worker dies, the collective operations of the
-/// others throw within 0.1 s. fit() then kills all workers and starts a new gang from the last
+/// The workers are actors, on one node if one has room for all, else on several. When a worker
+/// dies, the collective operations of the others throw: within 0.1 s on its node, and when its
+/// links close elsewhere. fit() then kills all workers and starts a new gang from the last
 /// checkpoint. It does the same when an error of the cluster leaves a loop: ObjectLost,
 /// Unavailable, TimedOut, WorkerDied, ActorDied, ActorUnavailable, Overloaded, OutOfMemory,
 /// OutOfDisk or NoSpace. An error of the user's program ends the run at once, because it would
@@ -18,17 +19,54 @@
 #include "troupe/train/detail/training_loop.hpp"
 #include "troupe/train/worker.hpp"
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace troupe::train {
 
+/// The number of ranks of a gang: one number, or a least and a greatest.
+struct Workers {
+  int least = 1, most = 1;
+  constexpr Workers(int number) noexcept : least(number), most(number) {}
+  constexpr Workers(int from, int to) noexcept : least(from), most(to) {}
+};
+
+/// A gang that begins, for FitOptions::on_gang.
+struct Gang {
+  struct Rank {
+    int rank = 0;
+    std::string node;  ///< its name
+    int pid = 0;       ///< the rank's process on that node
+  };
+  std::vector<Rank> ranks;
+  long step = 0;  ///< the step of the checkpoint that it starts from; 0: none
+};
+
 /// How a metric is reduced over the ranks.
 enum class MetricReduce : std::uint8_t { mean, sum, min, max };
 
+/// Where a run keeps its checkpoints and reports.
+struct RunOptions {
+  /// An absolute path that all nodes see; make it first. Empty: checkpoints are objects, and end
+  /// with the run.
+  ///
+  /// The run writes checkpoints into FOLDER/step-…, and each report as a line of
+  /// FOLDER/reports.jsonl. A later fit() on the folder goes on from its newest complete
+  /// checkpoint; the batch, the seed of the order and the number of samples must be the same. One
+  /// driver at a time may have the folder.
+  std::string folder = {};
+  /// Worker::wants_checkpoint() is true every so many steps. 0: only when the gang is to move.
+  long every = 0;
+  int keep = 2;  ///< newest checkpoints that stay beside the best one
+};
+
 struct FitOptions {
-  int workers = 1;
+  /// The number of ranks, or {least, most}. A gang of varying size starts with as many ranks as
+  /// have room, in steps of tp * pp, and each needs reserved CPUs or GPUs. The global batch stays
+  /// the same. A trial takes one number.
+  Workers workers = 1;
   /// How the workers divide a model and its batch; see Worker::layout(). A dp of 1 is replaced by
   /// workers / (tp * pp).
   Layout layout = {};
@@ -43,10 +81,19 @@ struct FitOptions {
   /// first restart is immediate. Further restarts without a new checkpoint wait longer each time,
   /// up to 10 s.
   int max_restarts = 0;
-  /// CPUs reserved for each worker; 0 reserves none. The gang runs on one node that has enough
-  /// for all workers: this node if it can, else another, for which fit() waits. Throws Infeasible
-  /// when no node has enough.
+  /// CPUs reserved for each worker; 0 reserves none. fit() waits while other work has them. Throws
+  /// Infeasible when the cluster has too few: at once, on a joined cluster after 60 s.
   double cpus_per_worker = 0;
+  /// Which nodes get the workers. pack: one node that has room for all, this node first, else those
+  /// with the most room. spread: all nodes, evenly. Workers that divide tensors stay together, and
+  /// workers with GPUs take one node.
+  Placement placement = Placement::pack;
+  RunOptions run = {};  ///< a trial has no folder
+  /// For how long more workers must have had room until a gang of varying size grows. A failure
+  /// within a minute of a growth doubles it, up to 10 minutes.
+  Duration grow_after = std::chrono::seconds(30);
+  /// Called on the calling thread each time when a gang begins.
+  std::function<void(const Gang&)> on_gang = {};
   /// Longest wait for a rank in a collective operation; a death is noticed at once. `forever`
   /// sets no limit. Zero and negative values throw InvalidArgument.
   Duration timeout = std::chrono::seconds(30);
@@ -75,6 +122,13 @@ class TROUPE_API Fit {
   /// How many times the gang was restarted, and a sentence on each worker's failure.
   int restarts() const noexcept { return restarts_; }
   const std::vector<std::string>& failures() const noexcept { return failures_; }
+  /// How many times the gang moved: it left a node that drains, or grew. A move is no restart.
+  int moves() const noexcept { return moves_; }
+  /// Returns the number of ranks of the last gang.
+  int ranks() const noexcept { return ranks_; }
+  /// Returns the step of the checkpoint in FitOptions::run.folder from which the run went on; 0:
+  /// it began at step 1.
+  long resumed_from() const noexcept { return resumed_from_; }
   /// Loads the best checkpoint. Throws InvalidArgument when there is none, and as load_model().
   template <class... M>
   void restore(M&... parts) const {
@@ -89,7 +143,8 @@ class TROUPE_API Fit {
   std::vector<Metrics> history_;
   SavedModel best_, latest_;
   std::optional<double> best_value_;
-  int restarts_ = 0;
+  int restarts_ = 0, moves_ = 0, ranks_ = 0;
+  long resumed_from_ = 0;
   std::vector<std::string> failures_;
 };
 
@@ -125,6 +180,7 @@ Fit fit_on(Context ctx, const FitOptions& options, GangObserver* observer, X&&..
       static_cast<void>(actor.template call<&A::tell>(order));
     };
     handle.watch = [actor](Position at) { static_cast<void>(actor.template call<&A::watch>(at)); };
+    handle.want_save = [actor] { static_cast<void>(actor.template call<&A::want_save>()); };
     handle.kill = [actor, ctx] { ctx.kill(actor); };
     return handle;
   };
@@ -140,7 +196,8 @@ Fit fit_on(Context ctx, const FitOptions& options, GangObserver* observer, X&&..
 /// loop threw is its cause. Throws WorkerDied when the cluster failed more often than
 /// max_restarts; the last failure is its cause. Throws Infeasible when no node has room for all
 /// workers. Throws InvalidArgument for bad options, such as a layout that does not divide the
-/// workers.
+/// workers, and while another driver has run.folder. Throws Unavailable when three checkpoints in
+/// a row could not be written there.
 template <auto loop, class... X>
 Fit fit(Context& ctx, const FitOptions& options, X&&... arguments) {
   return internal::fit_on<loop>(ctx, options, nullptr, std::forward<X>(arguments)...);

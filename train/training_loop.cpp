@@ -2,21 +2,38 @@
 
 #include "troupe/actors/collective/call.hpp"
 #include "troupe/actors/collective/nccl/nccl.hpp"
+#include "troupe/actors/collective/nodes/nodes.hpp"
 #include "troupe/actors/collective/shm/rendezvous.hpp"
 #include "troupe/actors/collective/shm/shm.hpp"
 #include "troupe/kernels/denormals/denormals.hpp"
 #include "troupe/kernels/device/cuda.hpp"
 #include "troupe/runtime/base/deadline.hpp"
+#include "troupe/runtime/base/secret.hpp"
+#include "troupe/train/internal/gang_door.hpp"
 #include "troupe/train/internal/reject.hpp"
 
+#include <unistd.h>
 #include <algorithm>
 #include <cstdlib>
 
 namespace troupe::train::internal {
+namespace {
+
+/// How often ranks agree on whether a checkpoint is wanted, and the most steps in between.
+constexpr Duration kAgreeEvery = std::chrono::milliseconds(250);
+constexpr long kMostSteps = 1'000'000;
+
+}  // namespace
 
 TrainingLoop::TrainingLoop(WorkerSetup setup) : setup_(std::move(setup)) {
+  if (!sees_folder()) return;
   WorkerEvent ready;
   ready.kind = WorkerEvent::Kind::ready;
+  ready.pid = ::getpid();
+  if (!setup_.listen.empty()) {
+    peers_.door = open_gang_door(setup_.listen, setup_.rank, Duration(setup_.timeout_ns));
+    ready.door = peers_.door->address();
+  }
   emit(std::move(ready));
 }
 
@@ -84,12 +101,69 @@ bool TrainingLoop::verdict() {
 
 /// Waits for the order to begin. Returns false when the gang is taken down first.
 bool TrainingLoop::begins() {
-  const std::optional<WorkerOrder> order = next();
-  return order && order->kind == WorkerOrder::Kind::begin;
+  std::optional<WorkerOrder> order = next();
+  if (order && order->kind == WorkerOrder::Kind::key) {
+    peers_.key = std::move(order->key);
+    order = next();
+  }
+  if (!order || order->kind != WorkerOrder::Kind::begin) return false;
+  peers_.members = std::move(order->members);
+  return true;
+}
+
+void TrainingLoop::want_save() {
+  asking_.wanted.store(true);
+}
+
+/// The steps at which ranks agree are the same on all ranks: the sum of each agreement says how far
+/// the next one is. Rank 0 alone chooses that, and knows whether a checkpoint is wanted.
+bool TrainingLoop::wants_checkpoint() {
+  const long step = step_.load();
+  const bool due = setup_.run.every > 0 && step > 0 && step % setup_.run.every == 0;
+  if (!setup_.may_move || step < asking_.at) return due;
+  std::int64_t word = 0;
+  if (setup_.rank == 0) {
+    const Time now = steady_now();
+    const long steps = std::max(step - asking_.last, 1L);
+    const Duration each = std::max<Duration>((now - asking_.last_time) / steps, Duration(1));
+    const long ahead =
+        asking_.last_time == Time{} ? 1 : std::clamp(kAgreeEvery / each, 1L, kMostSteps);
+    asking_.last = step;
+    asking_.last_time = now;
+    word = ahead * 2 + (asking_.wanted.exchange(false) ? 1 : 0);
+  }
+  operate("wants_checkpoint()", [&word](collective::Communicator& group) {
+    return group.all_reduce(std::span(&word, 1));
+  });
+  asking_.at = step + word / 2;
+  return due || word % 2 == 1;
 }
 
 void TrainingLoop::connect() {
   if (setup_.world == 1) return;
+  auto group = peers_.door ? join_over_nodes() : join_on_one_node();
+  const std::lock_guard lock(mutex_);
+  group_ = std::move(group);
+}
+
+std::unique_ptr<collective::Communicator> TrainingLoop::join_over_nodes() {
+  collective::NodesOptions options;
+  std::vector<std::string> doors;
+  for (GangMember& member : peers_.members) {
+    options.nodes.push_back(std::move(member.node));
+    doors.push_back(std::move(member.door));
+  }
+  options.rank = setup_.rank;
+  options.rendezvous = setup_.rendezvous;
+  options.generation = setup_.generation;
+  options.timeout = Duration(setup_.timeout_ns);
+  auto links = peers_.door->links(peers_.key, doors);
+  wipe(peers_.key.data(), peers_.key.size());
+  peers_.key.clear();
+  return collective::join_nodes_group(options, std::move(links));
+}
+
+std::unique_ptr<collective::Communicator> TrainingLoop::join_on_one_node() {
   const Duration timeout(setup_.timeout_ns);
   const Time deadline = deadline_after(steady_now(), timeout);
   Fd memory;
@@ -99,16 +173,16 @@ void TrainingLoop::connect() {
   } else {
     memory = collective::fetch_group(setup_.rendezvous, deadline);
   }
-  auto group = collective::join_shm_group(memory, setup_.rank, setup_.generation, timeout);
-  const std::lock_guard lock(mutex_);
-  group_ = std::move(group);
+  return collective::join_shm_group(memory, setup_.rank, setup_.generation, timeout);
 }
 
 /// Leaves the group, so that ranks that wait for this one fail at once and not after the timeout.
 void TrainingLoop::leave(const std::vector<ToldError>& error) {
   const std::lock_guard lock(mutex_);
+  if (group_ && !error.empty())
+    group_->abort("the loop of another rank threw: " + error.front().message);
+  saves_.reset();  // after the abort, which ends an exchange of a checkpoint
   if (!group_) return;
-  if (!error.empty()) group_->abort("the loop of another rank threw: " + error.front().message);
   group_.reset();
   mesh_.reset();  // after the group: ranks that wait in the mesh then find that this rank has left
 }
@@ -213,9 +287,11 @@ void TrainingLoop::run(const char* name, std::function<void(Worker&)> loop) {
     try {
       if (begins()) {
         connect();
+        open_folder();
         const kernels::FlushDenormals flush;  // the loop computes on this thread
         Worker worker(*this);
         loop(worker);
+        if (saves_) saves_->finish();
       }
     } catch (...) {
       const Error error = current_error(name);

@@ -96,6 +96,10 @@ bool Worker::report(const Metrics& metrics) {
   return loop_->verdict();
 }
 
+bool Worker::wants_checkpoint() {
+  return loop_->wants_checkpoint();
+}
+
 void Worker::saved(SavedModel model) {
   const internal::PassCursor cursor = passes().cursor();
   model.passes = cursor.passes;

@@ -21,6 +21,7 @@
 #include "troupe/actors/collective/call.hpp"
 #include "troupe/actors/collective/mesh.hpp"
 #include "troupe/train/checkpoint.hpp"
+#include "troupe/train/detail/folder_save.hpp"
 #include "troupe/train/detail/passes.hpp"
 #include "troupe/train/layout.hpp"
 #include "troupe/train/metrics.hpp"
@@ -59,7 +60,7 @@ class TROUPE_API Worker {
   /// The number of the present step, from 1; 0 before the first. Continues from the step of a
   /// restored checkpoint.
   long step() const noexcept;
-  /// 0 in the first gang, plus one for each restart.
+  /// 0 in the first gang, plus one for each restart and each move.
   int incarnation() const noexcept;
   /// Returns a token whose stop is requested when the gang is taken down.
   std::stop_token stop_token() const;
@@ -131,20 +132,39 @@ class TROUPE_API Worker {
   /// Saves the parts for restore(). Every rank calls it; rank 0 writes, and parts that are not
   /// engines are rank 0's. An Engine is saved as its Snapshot, from which a gang of another size
   /// and layout may start.
+  ///
+  /// In a run with a folder each rank copies its share of the engine and returns; a thread writes
+  /// it. Waits first for the save before, at most half of FitOptions::timeout; then all ranks
+  /// leave this checkpoint out together, and Fit::failures() says so. Throws InvalidArgument for
+  /// two engines.
   template <class... M>
   void checkpoint(M&&... parts) {
     const collective::Call call = naming("checkpoint()");
+    if (to_folder()) return save_to_folder(parts...);
     if (rank() == 0)
       saved(save_model(context(), step(), parts...));
     else
       (static_cast<void>(internal::stored(parts)), ...);  // an engine's snapshot() is collective
   }
+  /// Returns whether the loop should call checkpoint() after this step: every
+  /// FitOptions::run.every steps, and when the gang is about to move. Every rank calls it, after
+  /// the same steps, and all get the same answer. Ranks agree four times a second by a sum of 8
+  /// bytes, which may throw like all_reduce_sum(); other calls do not communicate. A gang whose
+  /// loop never asks moves after its next checkpoint.
+  bool wants_checkpoint();
   /// Loads the checkpoint that this gang starts from, if there is one, and sets step() to its
   /// step. Every rank calls it, before shard(). Returns whether there was a checkpoint.
   template <class... M>
   bool restore(M&... parts) {
-    if (!start()) return false;
     const collective::Call call = naming("restore()");
+    if (to_folder()) {
+      const std::shared_ptr<const FolderCheckpoint> from = open_start();
+      if (!from) return false;
+      internal::load_folder(from, parts...);
+      resume(from->document());
+      return true;
+    }
+    if (!start()) return false;
     restored(load_model(context(), start(), std::chrono::seconds(30), parts...));
     return true;
   }
@@ -165,6 +185,29 @@ class TROUPE_API Worker {
   const SavedModel& start() const noexcept;
   void saved(SavedModel model);
   void restored(std::uint64_t hash);
+
+  // Runs with a folder. worker_folder.cpp
+  bool to_folder() const noexcept;
+  template <class... M>
+  void save_to_folder(M&... parts) {
+    internal::FolderSave save;
+    save.document.engine = internal::engine_part<std::remove_cv_t<M>...>();
+    save.document.types = internal::types_of<std::remove_cv_t<M>...>();
+    if (!begin_save()) return;
+    (stage(parts), ...);
+    if (rank() == 0) save.parts = internal::encode_others(parts...);
+    start_save(std::move(save));
+  }
+  /// Returns false when all ranks leave the checkpoint out.
+  bool begin_save();
+  template <class M>
+  void stage(const M&) noexcept {}
+  void stage(Engine& engine);
+  void start_save(internal::FolderSave save);
+  /// Returns the newest checkpoint that is sound on all ranks; null when there is none.
+  std::shared_ptr<const FolderCheckpoint> open_start();
+  void resume(const CheckpointDocument& document);
+
   internal::TrainingLoop* loop_;
 };
 

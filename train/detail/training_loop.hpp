@@ -5,6 +5,7 @@
 #include "troupe/actors/loop_actor/loop_actor.hpp"
 #include "troupe/kernels/device/device.hpp"
 #include "troupe/runtime/callable.hpp"
+#include "troupe/train/detail/folder_saves.hpp"
 #include "troupe/train/detail/gang.hpp"
 #include "troupe/train/worker.hpp"
 
@@ -19,6 +20,8 @@ class Work;
 
 namespace troupe::train::internal {
 
+class GangDoor;
+
 class TROUPE_API TrainingLoop : public LoopActor<WorkerEvent, WorkerOrder> {
  public:
   explicit TrainingLoop(WorkerSetup setup);
@@ -26,6 +29,8 @@ class TROUPE_API TrainingLoop : public LoopActor<WorkerEvent, WorkerOrder> {
   /// Makes the loop emit one `passed` event: once it is beyond `at`, or at its next step or
   /// collective operation. The event follows all earlier events of the loop.
   void watch(Position at);
+  /// Makes Worker::wants_checkpoint() true soon, on all ranks at one step. For rank 0.
+  void want_save();
 
  protected:
   /// Runs `loop` on the actor's loop thread. `name` is the loop's name in errors.
@@ -41,6 +46,11 @@ class TROUPE_API TrainingLoop : public LoopActor<WorkerEvent, WorkerOrder> {
   void moved();
   void tell_place();
   void connect();
+  std::unique_ptr<collective::Communicator> join_on_one_node();
+  std::unique_ptr<collective::Communicator> join_over_nodes();
+  bool wants_checkpoint();
+  bool sees_folder();
+  void open_folder();
   kernels::Device& device();
   void make_mesh(const collective::MeshShape& shape);
   std::unique_ptr<collective::Communicator> make_world();
@@ -58,11 +68,24 @@ class TROUPE_API TrainingLoop : public LoopActor<WorkerEvent, WorkerOrder> {
   std::atomic<long> step_ = 0;
   std::atomic<std::uint64_t> operations_ = 0;
   std::atomic<bool> watched_ = false;  // the next move emits `passed`
+  // What the orders before the first step have said about a gang over nodes.
+  struct Peers {
+    std::unique_ptr<GangDoor> door;
+    std::vector<std::byte> key;
+    std::vector<GangMember> members;
+  } peers_;
+  // When the ranks agree again on whether a checkpoint is wanted.
+  struct Asking {
+    std::atomic<bool> wanted = false;  // rank 0 was asked
+    long at = 0, last = 0;             // steps
+    Time last_time{};
+  } asking_;
   // Guards group_: the loop's thread sets and resets it, the destructor aborts it.
   std::mutex mutex_;
   std::unique_ptr<collective::Communicator> group_;
   std::optional<collective::Mesh> mesh_;  // of splits of group_
   std::optional<kernels::Device> device_;
+  std::unique_ptr<FolderSaves> saves_;  // null: checkpoints are objects
   struct Missed {
     bool others = false;
     int rank = -1;

@@ -1,25 +1,48 @@
-/// Chooses the node on which fit() runs a gang.
+/// gang_place(): chooses a node for each rank of a gang. A pure function.
+///
+///     GangPlaces places = gang_place(ctx.cluster().nodes, {.workers = 4, .cpus = 1}, ctx.node());
+///     if (places.fit == GangPlaces::Fit::placed) spawn(places.nodes);    // one for each rank
+///
+/// Nodes come in one order: the driver's, then by name. The ranks of a node are consecutive, and a
+/// tensor-parallel group lies on one node.
 #pragma once
 
 #include "troupe/runtime/runtime.hpp"
 
+#include <map>
+#include <string>
+#include <vector>
+
 namespace troupe::train::internal {
 
-/// Resources of all ranks together.
 struct GangNeed {
-  double cpus = 0;
-  double gpus = 0;
+  int workers = 1;
+  int tp = 1;                 ///< ranks that stay together; divides the workers
+  double cpus = 0, gpus = 0;  ///< of each rank; a fraction of a GPU shares a device
+  bool spread = false;        ///< evenly over all nodes, else on as few as possible
+  bool on_one_node = false;   ///< never on several nodes
 };
-/// Returns the need of `workers` workers. For fractions of a GPU it counts whole devices, packed
-/// as the scheduler packs them.
-GangNeed need_of(int workers, double cpus_per_worker, double gpus_per_worker) noexcept;
 
-/// Returns a node that has the need free, preferably this one; blocks until there is one. Throws
-/// Infeasible when no node could ever have it. For a gang that needs nothing, returns this node
-/// when it has CPUs at all, else the node with the most free CPUs.
-NodeId place_for(const Context& ctx, const GangNeed& need);
+/// The number of ranks that a gang had on each node. Their resources count as free.
+using GangHeld = std::map<NodeId, int>;
 
-/// Returns the node that runs the task. A task function for place_for().
+struct GangPlaces {
+  enum class Fit : std::uint8_t {
+    placed,   ///< `nodes` has a node for each rank
+    not_now,  ///< resources that the cluster has are taken
+    never,    ///< the cluster has too little, even when nothing else runs
+  } fit = Fit::never;
+  std::vector<NodeId> nodes;
+  std::string why;  ///< never: the rest of a sentence that begins with "a gang of N"
+};
+
+/// Places the gang with what is free now. A node that drains, is suspect or has no CPUs gets no
+/// rank; when no node has CPUs, a gang that reserves nothing goes to the driver's node.
+GangPlaces gang_place(const std::vector<NodeInfo>& nodes, const GangNeed& need, NodeId driver,
+                      const GangHeld& held = {});
+
+/// Returns the node that runs the task. A task that needs what a gang needs asks the scheduler how
+/// long a new node may still come.
 NodeId here(Context& ctx);
 
 }  // namespace troupe::train::internal

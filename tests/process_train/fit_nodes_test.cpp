@@ -1,0 +1,120 @@
+// Tests gangs over nodes on real clusters: the bits of one node, killed ranks and nodes, and what
+// is told of them.
+#include "tests/eventually.hpp"
+#include "troupe/train/train.hpp"
+#include "troupe/troupe.hpp"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace fit_over_nodes {
+
+using namespace std::chrono_literals;
+namespace train = troupe::train;
+
+struct Plan {
+  long die_at = 0;
+  bool whole_node = false;
+};
+
+/// Returns the agent of this process's node: the parent of its zygote.
+int agent_of_this_node() {
+  std::ifstream stat("/proc/" + std::to_string(::getppid()) + "/stat");
+  std::string pid, name, state;
+  int parent = 0;
+  stat >> pid >> name >> state >> parent;
+  return parent;
+}
+
+/// Twenty steps whose sums depend on the order in which ranks are added.
+void sums(train::Worker& w, Plan plan) {
+  std::vector<float> weights(3000, 1.0f);
+  w.restore(weights);
+  while (w.step() < 20) {
+    w.next_step();
+    if (w.step() == plan.die_at && w.rank() == w.world() - 1 && w.incarnation() == 0)
+      ::kill(plan.whole_node ? agent_of_this_node() : ::getpid(), SIGKILL);
+    std::vector<float> slope(weights.size());
+    for (std::size_t i = 0; i < slope.size(); ++i)
+      slope[i] = weights[i] / static_cast<float>(3 * w.rank() + static_cast<int>(i % 7) + 1);
+    w.all_reduce_mean(slope);
+    for (std::size_t i = 0; i < slope.size(); ++i) weights[i] -= 0.1f * slope[i];
+    w.report({.step = w.step(), .loss = weights[0]});
+    if (w.wants_checkpoint()) w.checkpoint(weights);
+  }
+}
+
+struct FitOverNodes : testing::Test {
+  troupe::Session session{{.cpus = 2, .nodes = 3}};
+  troupe::Context ctx = session.context();
+  std::vector<train::Gang> gangs;
+
+  void SetUp() override {
+    ASSERT_TRUE(eventually([this] { return ctx.cluster().nodes.size() == 3; }));
+  }
+  train::Fit fit(train::FitOptions options, const Plan& plan = {}) {
+    gangs.clear();
+    options.run.every = 5;
+    options.on_gang = [this](const train::Gang& gang) { gangs.push_back(gang); };
+    return train::fit<sums>(ctx, options, plan);
+  }
+  static std::vector<std::string> nodes_of(const train::Gang& gang) {
+    std::vector<std::string> nodes;
+    for (const train::Gang::Rank& rank : gang.ranks) nodes.push_back(rank.node);
+    return nodes;
+  }
+};
+
+TEST_F(FitOverNodes, NodesHaveAnAddressForEachOther) {
+  for (const troupe::NodeInfo& node : ctx.cluster().nodes) {
+    EXPECT_EQ(node.address, "127.0.0.1");
+    EXPECT_FALSE(node.draining || node.suspect);
+  }
+}
+
+TEST_F(FitOverNodes, TheBitsAreThoseOfOneNode) {
+  for (const int workers : {3, 5}) {
+    const train::Fit one = fit({.workers = workers});
+    const std::vector<std::string> here = nodes_of(gangs.at(0));
+    EXPECT_EQ(std::set(here.begin(), here.end()).size(), 1U);
+    const train::Fit spread = fit({.workers = workers, .placement = troupe::Placement::spread});
+    ASSERT_EQ(gangs.size(), 1U);
+    const std::vector<std::string> nodes = nodes_of(gangs[0]);
+    EXPECT_EQ(std::set(nodes.begin(), nodes.end()).size(), 3U);
+    EXPECT_EQ(spread.latest_checkpoint().step, 20);
+    EXPECT_EQ(spread.latest_checkpoint().hash, one.latest_checkpoint().hash);
+    EXPECT_EQ(spread.history().size(), 20U);
+  }
+}
+
+TEST_F(FitOverNodes, CpusOfSeveralNodesMakeAGang) {
+  const train::Fit run = fit({.workers = 5, .cpus_per_worker = 1});
+  ASSERT_EQ(gangs.size(), 1U);
+  const std::vector<std::string> nodes = nodes_of(gangs[0]);
+  EXPECT_EQ(std::set(nodes.begin(), nodes.end()).size(), 3U);
+  EXPECT_EQ(nodes[0], nodes[1]);
+  EXPECT_EQ(run.last().step, 20);
+}
+
+TEST_F(FitOverNodes, AKilledRankOrNodeIsARestartWithTheSameBits) {
+  const train::FitOptions options{
+      .workers = 3, .max_restarts = 2, .placement = troupe::Placement::spread};
+  const train::Fit calm = fit(options);
+  for (const bool whole_node : {false, true}) {
+    const train::Fit run = fit(options, {.die_at = 12, .whole_node = whole_node});
+    EXPECT_EQ(run.restarts(), 1) << whole_node;
+    EXPECT_EQ(run.history().size(), 20U);
+    EXPECT_EQ(run.latest_checkpoint().hash, calm.latest_checkpoint().hash);
+    ASSERT_EQ(gangs.size(), 2U);
+    // A rank may go on for some steps after its agent has gone.
+    EXPECT_GE(gangs[1].step, 10);
+    EXPECT_EQ(gangs[1].ranks.size(), 3U);
+  }
+}
+
+}  // namespace fit_over_nodes
