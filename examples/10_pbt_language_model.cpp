@@ -2,6 +2,7 @@
 // processes that train one model together. One worker is killed in the middle of a step, and its
 // trial goes on from the gang's last checkpoint.
 // Usage: 10_pbt_language_model [--smoke] [--text FILE] [--results FOLDER] [--mesh dp=N,tp=N,pp=N]
+//   [--spread (the workers of each gang over all nodes)]
 // It writes curves.svg, report.html and more into FOLDER, which must be new. The default is a
 // folder named after the time. The mesh says how the workers of a gang divide their model.
 #include <csignal>
@@ -23,6 +24,7 @@ struct Hp {
 struct Plan {
   long steps = 800, report_every = 50;
   train::Layout layout{.dp = 2};
+  bool spread = false;
 };
 
 // The step in which a worker of trial 1 is killed: between two checkpoints, while the others wait
@@ -61,8 +63,10 @@ void learn(train::Worker& w, Hp hp, const Plan& plan, long die_at,
 
 void trial(tune::Trial& t, Hp hp, const Plan& plan, troupe::Ref<train::TextDataset> text) {
   const long die_at = t.number() == 1 ? death_of(plan) : 0;
-  train::fit<learn>(t, {.workers = plan.layout.ranks(), .layout = plan.layout, .max_restarts = 2},
-                    hp, plan, die_at, text);
+  train::FitOptions options{
+      .workers = plan.layout.ranks(), .layout = plan.layout, .max_restarts = 2};
+  if (plan.spread) options.placement = troupe::Placement::spread;
+  train::fit<learn>(t, options, hp, plan, die_at, text);
 }
 
 int main(int argc, char** argv) {
@@ -78,9 +82,12 @@ int main(int argc, char** argv) {
         results = argv[++i];
       else if (std::strcmp(argv[i], "--mesh") == 0 && i + 1 < argc)
         train::set_mesh(plan.layout, argv[++i]);
+      else if (std::strcmp(argv[i], "--spread") == 0)
+        plan.spread = true;
       else
         return std::cerr << "usage: " << argv[0]
-                         << " [--smoke] [--text FILE] [--results FOLDER] [--mesh dp=N,tp=N,pp=N]\n",
+                         << " [--smoke] [--text FILE] [--results FOLDER] [--mesh dp=N,tp=N,pp=N] "
+                            "[--spread]\n",
                2;
     }
     const train::TextDataset text(

@@ -3,6 +3,7 @@
 
 #include "troupe/train/engine/engine.hpp"
 #include "troupe/train/engine/model_plan.hpp"
+#include "troupe/train/fit.hpp"
 #include "troupe/train/models/models.hpp"
 #include "troupe/train/text.hpp"
 
@@ -10,11 +11,15 @@
 #include <charconv>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 namespace train_gpt {
@@ -30,6 +35,11 @@ struct Flags {
   std::string text;  ///< a file; empty: the C++ headers of this machine
   long steps = 100, seed = 1, layers = 4, heads = 4, channels = 128, context = 64, batch = 16;
   int threads = 1;
+  std::string folder;  ///< of checkpoints; empty: none are made
+  long every = 10;     ///< steps between two checkpoints
+  int keep = 2, restarts = 0;
+  bool spread = false;      ///< over all nodes
+  int least = 0, most = 0;  ///< ranks, of one CPU each; 0: as the mesh says
   train::Layout layout;
 
   train::Model model() const {  // tokens are bytes
@@ -49,6 +59,14 @@ inline long number_of(const std::string& name, std::string_view value, long leas
     refuse(name + " takes a whole number of at least " + std::to_string(least) + ", not \"" +
            std::string(value) + "\"");
   return number;
+}
+
+/// Reads a number, or two with a colon between them.
+inline std::pair<int, int> range_of(const std::string& name, std::string_view value) {
+  const auto colon = value.find(':');
+  const auto least = static_cast<int>(number_of(name, value.substr(0, colon), 1));
+  if (colon == std::string_view::npos) return {least, least};
+  return {least, static_cast<int>(number_of(name, value.substr(colon + 1), 1))};
 }
 
 inline train::Recompute recompute_of(std::string_view value) {
@@ -78,16 +96,25 @@ inline Flags flags_of(int argc, char** argv) {
   Flags f;
   const std::map<std::string, long*> numbers = {
       {"--steps", &f.steps}, {"--layers", &f.layers},     {"--heads", &f.heads},
-      {"--batch", &f.batch}, {"--channels", &f.channels}, {"--context", &f.context}};
-  const std::map<std::string, int*> small = {{"--micro", &f.layout.micro},
-                                             {"--threads", &f.threads}};
+      {"--batch", &f.batch}, {"--channels", &f.channels}, {"--context", &f.context},
+      {"--every", &f.every}};
+  const std::map<std::string, int*> small = {
+      {"--micro", &f.layout.micro}, {"--threads", &f.threads}, {"--keep", &f.keep}};
   const std::map<std::string, std::function<void()>> switches = {
       {"--offload", [&] { f.layout.offload = train::Offload::optimizer; }},
       {"--sequence", [&] { f.layout.sequence = true; }},
-      {"--bf16", [&] { f.layout.compute = train::DType::bf16; }}};
+      {"--bf16", [&] { f.layout.compute = train::DType::bf16; }},
+      {"--spread", [&] { f.spread = true; }}};
   const std::map<std::string, std::function<void(std::string_view)>> others = {
       {"--text", [&](std::string_view value) { f.text = value; }},
       {"--seed", [&](std::string_view value) { f.seed = number_of("--seed", value, 0); }},
+      {"--folder", [&](std::string_view value) { f.folder = std::filesystem::absolute(value); }},
+      {"--restarts",
+       [&](std::string_view value) {
+         f.restarts = static_cast<int>(number_of("--restarts", value, 0));
+       }},
+      {"--workers",
+       [&](std::string_view value) { std::tie(f.least, f.most) = range_of("--workers", value); }},
       {"--zero",
        [&](std::string_view value) {
          f.layout.zero = static_cast<int>(number_of("--zero", value, 0));
@@ -105,7 +132,8 @@ inline Flags flags_of(int argc, char** argv) {
       refuse("there is no flag " + name +
              ": --text FILE --steps --seed --layers --heads --channels --context --batch --mesh "
              "dp=,tp=,pp= --zero --micro --schedule gpipe|1f1b|interleaved|FILE --sequence "
-             "--recompute none|selective|full --bf16 --offload --threads");
+             "--recompute none|selective|full --bf16 --offload --threads --folder --every --keep "
+             "--restarts --spread --workers MIN:MAX");
     if (++i == argc) refuse(name + " needs a value");
     const std::string_view value = argv[i];
     if (const auto it = numbers.find(name); it != numbers.end())
@@ -139,12 +167,28 @@ struct Outcome {
   long step = 0;
   double loss = 0, norm = 0;
   std::uint64_t hash = 0;
+  int ranks = 1, nodes = 1, restarts = 0, moves = 0;
+  long resumed = 0;  ///< the step from which the run went on; 0: it began at step 1
 
   void print() const {
-    std::printf("{\"step\":%ld,\"loss\":%.9f,\"norm\":%.9f,\"hash\":\"%016llx\"}\n", step, loss,
-                norm, static_cast<unsigned long long>(hash));
+    std::printf(
+        "{\"step\":%ld,\"loss\":%.9f,\"norm\":%.9f,\"hash\":\"%016llx\",\"ranks\":%d,\"nodes\":%d,"
+        "\"restarts\":%d,\"moves\":%d,\"resumed\":%ld}\n",
+        step, loss, norm, static_cast<unsigned long long>(hash), ranks, nodes, restarts, moves,
+        resumed);
   }
 };
+
+/// Prints where each rank of a gang runs, on stderr. Returns the number of nodes.
+inline int show(const train::Gang& gang) {
+  std::set<std::string> nodes;
+  for (const train::Gang::Rank& rank : gang.ranks) {
+    nodes.insert(rank.node);
+    std::fprintf(stderr, "rank %d of %zu: %s, process %d, from step %ld\n", rank.rank,
+                 gang.ranks.size(), rank.node.c_str(), rank.pid, gang.step);
+  }
+  return static_cast<int>(nodes.size());
+}
 
 /// The rate of this machine's products, of which a run is said to use a share. Another load may
 /// slow the products that are measured, so a run that is faster raises the peak.
@@ -170,7 +214,7 @@ class Meter {
   Meter(const Flags& flags, kernels::Device& device, troupe::collective::Mesh& mesh)
       : flags_(flags),
         flops_(3 * forward_flops(flags)),  // backward is twice forward
-        peak_(flags.layout.ranks() * measured_peak(device, mesh)),
+        peak_((mesh.world ? mesh.world->size() : 1) * measured_peak(device, mesh)),
         last_(Clock::now()) {}
 
   void print(const train::StepResult& result, const train::Engine& engine) {
