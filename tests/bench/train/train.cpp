@@ -1,8 +1,11 @@
-// The suite "train": a training step of a GPT-2 on CPUs, alone, with threads, and on two ranks.
+// The suite "train": a training step of a GPT-2 on CPUs, alone, with threads, and on two ranks; and
+// the links between ranks on different nodes.
 // Each step runs in a process of its own (train_step). The processes take turns on command.
 #include "suite.hpp"
 
 #include "tools.hpp"
+#include "train/link_stream.hpp"
+#include "train/nodes_sum.hpp"
 #include "train/peer.hpp"
 #include "train/reduction_floor.hpp"
 #include "troupe/kernels/gemm/gemm.hpp"
@@ -134,6 +137,34 @@ Reading pipeline(bool quick) {
   return divided(quick, "pp=2", kMicros, static_cast<double>(kMicros) / (kMicros + 1));
 }
 
+/// GB of an all_reduce of 16 MiB a second, with the ranks on two nodes.
+Reading sum_over_nodes(bool quick) {
+  const std::size_t bytes = std::size_t{quick ? 1U : 16U} << 20;
+  const int times = quick ? 1 : 7;
+  std::vector<double> rates, floors, ratios;
+  for (int pair = 0; pair < (quick ? 1 : 9); ++pair) {
+    const auto size = static_cast<double>(bytes) / 1e9;
+    floors.push_back(size / LinkFloor(bytes, /*adds=*/true).measure(times));
+    rates.push_back(size / NodesSum(bytes).measure(times));
+    ratios.push_back(rates.back() / floors.back());
+  }
+  return {.value = middle(rates), .floor = middle(floors), .ratio = middle(ratios)};
+}
+
+/// GB/s in each direction of a link, both at once, on loopback.
+Reading link_stream(bool quick) {
+  const std::size_t bytes = std::size_t{quick ? 1U : 16U} << 20;
+  const int times = quick ? 1 : 15;
+  std::vector<double> rates, floors, ratios;
+  for (int pair = 0; pair < (quick ? 1 : 9); ++pair) {
+    const auto size = static_cast<double>(bytes) / 1e9;
+    floors.push_back(size / LinkFloor(bytes, /*adds=*/false).measure(times));
+    rates.push_back(size / LinkStream(bytes).measure(times));
+    ratios.push_back(rates.back() / floors.back());
+  }
+  return {.value = middle(rates), .floor = middle(floors), .ratio = middle(ratios)};
+}
+
 class Train final : public Suite {
  public:
   const char* name() const override { return "train"; }
@@ -144,19 +175,22 @@ class Train final : public Suite {
     return median_of(5, [] { return products(kShape); });
   }
   std::vector<Reading> measure(std::span<const std::size_t> rows, Placement, bool quick) override {
-    constexpr std::array measures{step_alone, threads, two_ranks, tensor_parallel, pipeline};
+    constexpr std::array measures{step_alone, threads,     two_ranks,     tensor_parallel,
+                                  pipeline,   link_stream, sum_over_nodes};
     std::vector<Reading> readings;
     for (const std::size_t row : rows) readings.push_back(measures[row](quick));
     return readings;
   }
 
  private:
-  std::array<RowInfo, 5> rows_{{
+  std::array<RowInfo, 7> rows_{{
       {"train_step_cpu", "ms", kNoFloor, {}, false},
       {"train_threads", "x", kNoFloor, at_least(Goal::Of::ratio, 0.90), false},
       {"train_dp_step", "ms", kNoFloor, at_most(Goal::Of::ratio, 1.05), false},
       {"train_tp_step", "x", kNoFloor, at_least(Goal::Of::ratio, 0.80), false},
       {"train_pp_step", "x", kNoFloor, at_least(Goal::Of::ratio, 0.85), false},
+      {"link_stream", "GB/s", kNoFloor, at_least(Goal::Of::ratio, 0.75), false},
+      {"allreduce_nodes", "GB/s", kNoFloor, at_least(Goal::Of::ratio, 0.75), false},
   }};
 };
 
