@@ -4,6 +4,7 @@
 #pragma once
 
 #include "tests/actors/nodes_group.hpp"
+#include "tests/actors/on_all.hpp"
 #include "tests/device/nccl_group.hpp"
 #include "troupe/actors/collective/local/local.hpp"
 #include "troupe/actors/collective/shm/shm.hpp"
@@ -69,26 +70,6 @@ class OnEveryBackEnd : public testing::TestWithParam<BackEnd> {
   static constexpr Bytes kSlot{4096};  // small, so that messages are cut into pieces
   Group make(int size, Duration timeout = std::chrono::seconds(20)) {
     return GetParam().make(size, kSlot, timeout, GetParam().progress);
-  }
-  /// Runs f(the rank's communicator) on a thread for each rank; returns the text of each rank's
-  /// first exception.
-  static std::vector<std::string> on_all(Group& group,
-                                         const std::function<void(Communicator&)>& f) {
-    std::vector<std::string> errors(group.size());
-    std::vector<std::thread> threads;
-    for (std::size_t r = 0; r < group.size(); ++r)
-      threads.emplace_back([&, r] {
-        try {
-          f(*group[r]);
-        } catch (const Error& e) {
-          errors[r] = std::string(name_of(e.code())) + ": " + e.message();
-        }
-      });
-    for (std::thread& thread : threads) thread.join();
-    return errors;
-  }
-  static void expect_none(const std::vector<std::string>& errors) {
-    for (const std::string& error : errors) EXPECT_EQ(error, "");
   }
 };
 

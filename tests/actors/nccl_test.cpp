@@ -42,22 +42,7 @@ struct Nccl : testing::Test {
     return devices[static_cast<std::size_t>(c.rank())].device();
   }
   std::vector<std::string> on_all(const std::function<void(Communicator&)>& f) {
-    return run_on_all(group, f);
-  }
-  static std::vector<std::string> run_on_all(Group& group,
-                                             const std::function<void(Communicator&)>& f) {
-    std::vector<std::string> errors(group.size());
-    std::vector<std::thread> threads;
-    for (std::size_t r = 0; r < group.size(); ++r)
-      threads.emplace_back([&, r] {
-        try {
-          f(*group[r]);
-        } catch (const Error& e) {
-          errors[r] = std::string(name_of(e.code())) + ": " + e.message();
-        }
-      });
-    for (std::thread& thread : threads) thread.join();
-    return errors;
+    return collective::on_all(group, f);
   }
 };
 
@@ -425,7 +410,7 @@ TEST_F(Nccl, AGroupThatCannotBeMadeIsRefused) {
 TEST_F(Nccl, WithoutNcclAllRanksAreTold) {
   ::setenv("TROUPE_NCCL", "/no/such/libnccl.so.2", 1);
   Group host = local_group(2);
-  const auto errors = run_on_all(host, [&](Communicator& c) {
+  const auto errors = collective::on_all(host, [&](Communicator& c) {
     if (c.rank() == 1) return c.barrier();
     static_cast<void>(join_nccl_group(std::move(host[0]), HostDevice().device()));
   });

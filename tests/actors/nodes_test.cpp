@@ -14,24 +14,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Runs f on a thread for each rank; returns the text of each rank's exception.
-std::vector<std::string> on_all(Group& group, const std::function<void(Communicator&)>& f) {
-  std::vector<std::string> errors(group.size());
-  std::vector<std::thread> threads;
-  for (std::size_t r = 0; r < group.size(); ++r)
-    threads.emplace_back([&, r] {
-      try {
-        f(*group[r]);
-      } catch (const Error& e) {
-        errors[r] = std::string(name_of(e.code())) + ": " + e.message();
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
-  return errors;
-}
-void expect_none(const std::vector<std::string>& errors) {
-  for (const std::string& error : errors) EXPECT_EQ(error, "");
-}
 void expect_all(const std::vector<std::string>& errors, const std::vector<std::size_t>& ranks,
                 const std::string& begin, const std::string& part) {
   for (const std::size_t r : ranks) {

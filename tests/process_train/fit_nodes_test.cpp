@@ -1,13 +1,13 @@
 // Tests gangs over nodes on real clusters: the bits of one node, killed ranks and nodes, and what
 // is told of them.
 #include "tests/eventually.hpp"
+#include "tests/process_train/nodes.hpp"
 #include "troupe/train/train.hpp"
 #include "troupe/troupe.hpp"
 
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
-#include <fstream>
 #include <set>
 #include <string>
 #include <vector>
@@ -21,15 +21,6 @@ struct Plan {
   long die_at = 0;
   bool whole_node = false;
 };
-
-/// Returns the agent of this process's node: the parent of its zygote.
-int agent_of_this_node() {
-  std::ifstream stat("/proc/" + std::to_string(::getppid()) + "/stat");
-  std::string pid, name, state;
-  int parent = 0;
-  stat >> pid >> name >> state >> parent;
-  return parent;
-}
 
 /// Twenty steps whose sums depend on the order in which ranks are added.
 void sums(train::Worker& w, Plan plan) {

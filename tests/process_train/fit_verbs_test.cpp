@@ -4,13 +4,13 @@
 #include "troupe/troupe.hpp"
 
 #include "tests/eventually.hpp"
+#include "tests/process_train/nodes.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 #include <algorithm>
 #include <atomic>
 #include <csignal>
-#include <fstream>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -270,14 +270,6 @@ TEST(FitNodes, GangsThatShareCpusWaitForEachOther) {
 struct Holder {
   int hold() { return 0; }
 };
-/// Returns the agent of this process's node: the parent of its zygote.
-int agent_of_this_node() {
-  std::ifstream stat("/proc/" + std::to_string(::getppid()) + "/stat");
-  std::string pid, name, state;
-  int parent = 0;
-  stat >> pid >> name >> state >> parent;
-  return parent;
-}
 /// Reports the node on which it runs. In step 10 of the first gang that node dies.
 void on_a_node(train::Worker& w, troupe::NodeId driver, bool node_goes) {
   int kept = 0;

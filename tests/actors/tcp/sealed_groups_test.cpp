@@ -1,6 +1,7 @@
 // Tests groups over nodes on sealed links: every operation with small buffers, splits, and what
 // ranks learn of one that leaves, aborts, or cannot be reached.
 #include "tests/actors/nodes_group.hpp"
+#include "tests/actors/on_all.hpp"
 #include "tests/actors/tcp/links.hpp"
 #include "tests/leeway.hpp"
 
@@ -30,22 +31,6 @@ Group sealed_group(const std::vector<int>& ranks_on, const NodesGroupOptions& wi
   return nodes_group_over(
       [&](int rank) { return std::shared_ptr<LinkSource>(doors, &(*doors)[rank]); }, ranks_on,
       with);
-}
-
-/// Runs f on a thread for each rank; returns the text of each rank's exception.
-std::vector<std::string> on_all(Group& group, const std::function<void(Communicator&)>& f) {
-  std::vector<std::string> errors(group.size());
-  std::vector<std::thread> threads;
-  for (std::size_t r = 0; r < group.size(); ++r)
-    threads.emplace_back([&, r] {
-      try {
-        f(*group[r]);
-      } catch (const Error& e) {
-        errors[r] = std::string(name_of(e.code())) + ": " + e.message();
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
-  return errors;
 }
 
 TEST(SealedGroups, EndEveryOperationWithBuffersOf4KiB) {
