@@ -1,8 +1,8 @@
 #include "troupe/objectstore/arena.hpp"
 
 #include "troupe/runtime/base/control_groups.hpp"
+#include "troupe/runtime/base/machine.hpp"
 
-#include <unistd.h>
 #include <algorithm>
 
 namespace troupe::objectstore {
@@ -24,8 +24,7 @@ Bytes cgroup_memory_limit(const std::string& root) {
 }
 
 Bytes usable_memory() {
-  const std::uint64_t physical = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
-                                 static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  const std::uint64_t physical = physical_memory().count;
   const std::uint64_t limit = cgroup_memory_limit().count;
   return {limit == 0 ? physical : std::min(limit, physical)};
 }

@@ -1,14 +1,14 @@
 #include "troupe/objectstore/internal/session_folder.hpp"
 
+#include "troupe/runtime/base/wait.hpp"
+
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cerrno>
-#include <chrono>
 #include <filesystem>
 #include <system_error>
-#include <thread>
 
 namespace troupe::objectstore::internal {
 namespace {
@@ -75,7 +75,7 @@ Result<SessionFolder> SessionFolder::join(const std::string& folder, ClusterId c
   const Fd parent(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!parent) return unfit(folder, errno);
   for (int tries = 0; tries < kTries; ++tries) {
-    if (tries > 0) std::this_thread::sleep_for(kPause);  // another process is removing the folder
+    if (tries > 0) sleep_for(kPause);  // another process is removing the folder
     joined.session_ = make_folder(parent.get(), name);
     if (!joined.session_ && errno == ENOENT) continue;
     if (!joined.session_ || !is_ours_alone(joined.session_.get())) return unfit(folder, errno);

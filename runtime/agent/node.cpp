@@ -2,8 +2,11 @@
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/agent/process_limit.hpp"
 #include "troupe/runtime/base/log.hpp"
+#include "troupe/runtime/base/machine.hpp"
 #include "troupe/runtime/base/memory_file.hpp"
 #include "troupe/runtime/base/usable_cpus.hpp"
+#include "troupe/runtime/base/wait.hpp"
+#include "troupe/runtime/os/child.hpp"
 #include "troupe/runtime/os/orphans.hpp"
 
 #include "troupe/runtime/agent/agent.hpp"
@@ -11,9 +14,7 @@
 #include "troupe/runtime/os/role.hpp"
 #include "troupe/runtime/wire/values.hpp"
 
-#include <poll.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <algorithm>
 #include <cerrno>
@@ -25,23 +26,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-Duration cpu_time(clockid_t clock) {
-  timespec used{};
-  if (clock_gettime(clock, &used) != 0) return {};
-  return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
-}
-
 /// Returns the CPU time that all live processes and the other threads of this process have used.
 /// The threads count since a transfer to another node keeps a thread of each agent busy, and no
 /// program.
 template <class Processes>
 Duration cpu_time_beside_us(const Processes& processes) {
-  Duration sum = cpu_time(CLOCK_PROCESS_CPUTIME_ID) - cpu_time(CLOCK_THREAD_CPUTIME_ID);
-  for (const auto& [index, process] : processes) {
-    clockid_t clock{};
-    const auto pid = static_cast<pid_t>(process->told_pid);
-    if (pid > 0 && clock_getcpuclockid(pid, &clock) == 0) sum += cpu_time(clock);
-  }
+  Duration sum = cpu_time_of_other_threads();
+  for (const auto& [index, process] : processes)
+    sum += cpu_time_of(static_cast<pid_t>(process->told_pid));
   return sum;
 }
 
@@ -50,8 +42,7 @@ scheduling::LeaseOptions lease_options(const NodeOptions& options, Duration newc
   scheduling::LeaseOptions lease;
   lease.total.cpus = scheduling::amount_of(options.cpus);
   lease.total.gpus = scheduling::amount_of(options.gpus);
-  const auto pages = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES));
-  lease.total.memory = pages * static_cast<std::int64_t>(sysconf(_SC_PAGESIZE));
+  lease.total.memory = static_cast<std::int64_t>(physical_memory().count);
   lease.name = options.name;
   lease.max_workers = static_cast<std::uint32_t>(std::max(1.0, options.cpus));
   lease.extra_worker_interval = 10ms;
@@ -82,7 +73,7 @@ std::unique_ptr<objectstore::Host> make_host(const NodeOptions& options) {
 void refuse(os::LocalSocket driver, const std::string& why) {
   std::array<std::byte, 4096> greeting;
   pollfd entry{driver.fd(), POLLIN, 0};
-  if (poll(&entry, 1, 2000) > 0) (void)driver.receive(greeting);
+  if (wait_for({&entry, 1}, 2s) > 0) (void)driver.receive(greeting);
   (void)driver.send(wire::FrameWriter().encode(wire::NodeMessage(wire::Shutdown{why})), {});
 }
 
@@ -431,7 +422,8 @@ void Node::on_timer() {
 /// process sent has been read.
 void Node::break_off(Process& process, const std::string& why) {
   if (process.doomed) return;
-  if (process.kind == wire::ProcessKind::worker && process.pid > 0) ::kill(process.pid, SIGKILL);
+  if (process.kind == wire::ProcessKind::worker && process.pid > 0)
+    os::send_signal(process.pid, SIGKILL);
   process.reason = why;
   process.doomed = true;
 }

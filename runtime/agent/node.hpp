@@ -39,6 +39,7 @@
 #include "troupe/runtime/agent/reports.hpp"
 #include "troupe/runtime/agent/transfers.hpp"
 #include "troupe/runtime/base/sleep_clock.hpp"
+#include "troupe/runtime/base/wait.hpp"
 #include "troupe/runtime/os/launch.hpp"
 #include "troupe/runtime/os/local_listener.hpp"
 #include "troupe/runtime/os/local_socket.hpp"
@@ -51,7 +52,6 @@
 #include "troupe/runtime/wire/messages.hpp"
 #include "troupe/runtime/wire/peer.hpp"
 
-#include <poll.h>
 #include <array>
 #include <deque>
 #include <map>
@@ -194,11 +194,7 @@ class Node final : private ReferenceTable::Out,
       return entries_.size() - 1;
     }
     /// Returns how many are ready: 0 when `most` has passed, negative after an error or a signal.
-    int wait(Duration most) {
-      const timespec limit{static_cast<time_t>(most.count() / 1'000'000'000),
-                           static_cast<long>(most.count() % 1'000'000'000)};
-      return ppoll(entries_.data(), entries_.size(), &limit, nullptr);
-    }
+    int wait(Duration most) { return wait_for(entries_, most); }
     std::size_t size() const noexcept { return entries_.size(); }
     bool ready(std::size_t at) const { return entries_[at].revents != 0; }
     std::uint64_t whose(std::size_t at) const { return whose_[at]; }

@@ -3,10 +3,11 @@
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/agent/pull_priority.hpp"
 #include "troupe/runtime/base/version.hpp"
+#include "troupe/runtime/base/wait.hpp"
+#include "troupe/runtime/os/child.hpp"
 #include "troupe/runtime/wire/cases.hpp"
 #include "troupe/runtime/wire/values.hpp"
 
-#include <poll.h>
 #include <unistd.h>
 #include <algorithm>
 #include <cstdio>
@@ -316,7 +317,7 @@ void Node::leave() {
     network_->flush(now);
     if (network_->delivered(config_.control.node)) return;
     pollfd entry{network_->fd(), POLLIN, 0};
-    ::poll(&entry, 1, 10);
+    wait_for({&entry, 1}, std::chrono::milliseconds(10));
     network_->poll(steady_now());
   }
 }

@@ -2,6 +2,7 @@
 /// driver's Hello until nothing of the job runs here.
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/base/log.hpp"
+#include "troupe/runtime/os/child.hpp"
 
 #include <csignal>
 #include <cstdio>
@@ -268,7 +269,7 @@ void Node::forget_ended_jobs() {
     for (const auto& [index, process] : processes_)
       if (process->job_number == job.number) unborn.push_back(index);
     if (job.zygote) {
-      ::kill(job.zygote_pid, SIGKILL);
+      os::send_signal(job.zygote_pid, SIGKILL);
       leave_zygote(job, std::move(unborn), "its job has ended");
     } else {
       for (const ProcessIndex index : unborn) worker_gone(index, "its job has ended");

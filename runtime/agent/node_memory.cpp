@@ -3,13 +3,13 @@
 #include "troupe/runtime/agent/machine_memory.hpp"
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/base/log.hpp"
+#include "troupe/runtime/base/machine.hpp"
 #include "troupe/runtime/os/role.hpp"
 #include "troupe/runtime/wire/values.hpp"
 
 #include <unistd.h>
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 
 namespace troupe::agent {
@@ -18,13 +18,6 @@ namespace {
 constexpr Duration kGuardInterval = std::chrono::milliseconds(250);
 /// How soon a process of a job at its quota asks for memory again.
 constexpr Duration kTryAgain = std::chrono::milliseconds(10);
-
-std::string contents(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 }  // namespace
 
@@ -287,11 +280,7 @@ void Node::serve_memory() {
 
 /// Returns the resident bytes of the process that it does not share; the object store is shared.
 std::uint64_t Node::memory_of(const Process& process) const {
-  std::istringstream text(contents("/proc/" + std::to_string(process.told_pid) + "/statm"));
-  std::uint64_t size = 0, resident = 0, shared = 0;
-  text >> size >> resident >> shared;
-  return (resident - std::min(resident, shared)) *
-         static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  return unshared_memory_of(static_cast<pid_t>(process.told_pid)).count;
 }
 
 /// Ends a worker when memory runs out, before the kernel's OOM killer chooses a process.

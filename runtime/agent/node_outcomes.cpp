@@ -1,6 +1,7 @@
 /// Node's carrying out of what LeaseTable, ReferenceTable and ActorHost decide.
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/agent/resource_demand.hpp"
+#include "troupe/runtime/os/child.hpp"
 #include "troupe/runtime/wire/cases.hpp"
 
 #include <csignal>
@@ -232,7 +233,7 @@ void Node::kill_worker(ProcessIndex worker) {
   Process* process = find(worker);
   if (process == nullptr) return;
   process->killed = true;
-  if (process->pid > 0) ::kill(process->pid, SIGKILL);
+  if (process->pid > 0) os::send_signal(process->pid, SIGKILL);
 }
 
 void Node::publish(ProcessIndex watcher, const wire::ActorUpdate& update) {

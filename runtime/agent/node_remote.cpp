@@ -2,6 +2,7 @@
 /// proxy channels, and counts the refs inside. Carries out what RemoteTable decides.
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/agent/resource_demand.hpp"
+#include "troupe/runtime/os/child.hpp"
 #include "troupe/runtime/wire/plain.hpp"
 #include "troupe/runtime/wire/values.hpp"
 
@@ -241,7 +242,7 @@ void Node::halt_actors() {
     if (process->pid <= 0 || process->halted == halt) continue;
     if (halt && !actors_.hosts(index)) continue;
     process->halted = halt;
-    ::kill(process->pid, halt ? SIGSTOP : SIGCONT);
+    os::send_signal(process->pid, halt ? SIGSTOP : SIGCONT);
   }
 }
 

@@ -3,13 +3,11 @@
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/base/process_limits.hpp"
+#include "troupe/runtime/base/wait.hpp"
+#include "troupe/runtime/os/child.hpp"
 #include "troupe/runtime/os/orphans.hpp"
 #include "troupe/runtime/os/role.hpp"
 
-#include <poll.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -22,14 +20,6 @@ constexpr Duration kZygoteEnds = os::kWorkersEnd + std::chrono::milliseconds(750
 /// How long a program that becomes a daemon may take from the end of its first process until
 /// troupe::run.
 constexpr Duration kZygoteGoesOn = std::chrono::seconds(10);
-
-/// Returns whether the zygote has ended. Reaps it if it is a child of this process; a program that
-/// became a daemon is none.
-bool has_ended(pid_t pid, const Fd& life) {
-  if (const pid_t reaped = waitpid(pid, nullptr, WNOHANG); reaped >= 0) return reaped > 0;
-  pollfd entry{life.get(), POLLIN, 0};
-  return !life || poll(&entry, 1, 0) == 1;
-}
 
 constexpr Duration kOrphansEnd = std::chrono::milliseconds(10);  ///< pause of end_orphans()
 
@@ -54,8 +44,7 @@ Result<void> Node::start_zygote(Job& job) {
     program.path = std::move(local->path);
     program.libraries = std::move(local->libraries);
   }
-  auto pid =
-      os::spawn(os::Role::zygote, std::move(ends->second), std::to_string(::getpid()), program);
+  auto pid = os::start_zygote(std::move(ends->second), program);
   if (!pid) return pid.error();
   job.zygote = os::ZygoteLink(std::move(ends->first));
   job.zygote_ready = false;
@@ -65,7 +54,7 @@ Result<void> Node::start_zygote(Job& job) {
 
 void Node::watch_zygote(Job& job, pid_t pid) {
   job.zygote_pid = pid;
-  job.zygote_life = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  job.zygote_life = os::handle_of(pid);
   job.zygote_due = Time::max();
 }
 
@@ -73,14 +62,9 @@ void Node::watch_zygote(Job& job, pid_t pid) {
 /// zygote that exits with 0 before it is ready may have left a child in its place, as daemon()
 /// does. That child has kZygoteGoesOn to report that it is ready.
 void Node::zygote_process_ended(Job& job) {
-  pollfd life{job.zygote_life.get(), POLLIN, 0};
-  if (!job.zygote_life || poll(&life, 1, 0) != 1) return;  // the child has just reported
+  if (!job.zygote_life || !is_ready(job.zygote_life.get())) return;  // the child has just reported
   job.zygote_life.reset();
-  siginfo_t how{};
-  const bool ended_well =
-      waitid(P_PID, static_cast<id_t>(job.zygote_pid), &how, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-      how.si_code == CLD_EXITED && how.si_status == 0;
-  if (job.zygote_ready || !ended_well) return zygote_gone(job);
+  if (job.zygote_ready || !os::exited_well(job.zygote_pid)) return zygote_gone(job);
   job.zygote_due = steady_now() + kZygoteGoesOn;
 }
 
@@ -93,7 +77,7 @@ void Node::leave_zygote(Job& job, std::vector<ProcessIndex> orphans, std::string
   job.zygote_due = Time::max();
   EndingZygote& ending = ending_zygotes_.emplace_back();
   ending.pid = job.zygote_pid;
-  ending.handle = Fd(static_cast<int>(syscall(SYS_pidfd_open, job.zygote_pid, 0)));
+  ending.handle = os::handle_of(job.zygote_pid);
   ending.until = steady_now() + (ending.handle ? kZygoteEnds : Duration(0));
   ending.orphans = std::move(orphans);
   ending.why = std::move(why);
@@ -104,7 +88,7 @@ void Node::reap_zygotes() {
   const Time now = steady_now();
   for (std::size_t i = 0; i < ending_zygotes_.size();) {
     EndingZygote& ending = ending_zygotes_[i];
-    if (has_ended(ending.pid, ending.handle)) {
+    if (os::has_ended(ending.pid, ending.handle)) {
       const EndingZygote over = std::move(ending);
       ending_zygotes_.erase(ending_zygotes_.begin() + static_cast<std::ptrdiff_t>(i));
       orphans_due_ = now;
@@ -112,7 +96,7 @@ void Node::reap_zygotes() {
       continue;
     }
     if (now >= ending.until) {
-      ::kill(ending.pid, SIGKILL);
+      os::send_signal(ending.pid, SIGKILL);
       ending.until = now + std::chrono::milliseconds(10);
     }
     ++i;
@@ -149,16 +133,14 @@ void Node::end_zygotes() {
   for (auto& [number, job] : jobs_) leave_zygote(job, {}, {});
   for (EndingZygote& ending : ending_zygotes_) {
     pollfd entry{ending.handle.get(), POLLIN, 0};
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(
-        std::max<Duration>(ending.until - steady_now(), Duration(0)));
-    if (!ending.handle || poll(&entry, 1, static_cast<int>(left.count())) <= 0)
-      ::kill(ending.pid, SIGKILL);
-    waitpid(ending.pid, nullptr, 0);
+    if (!ending.handle || wait_for({&entry, 1}, ending.until - steady_now()) <= 0)
+      os::send_signal(ending.pid, SIGKILL);
+    os::reap_at_end(ending.pid);
   }
   ending_zygotes_.clear();
   const Time until = steady_now() + kZygoteEnds;
   while (os::end_orphans([](pid_t) { return false; }) != 0 && steady_now() < until)
-    poll(nullptr, 0, 1);
+    sleep_for(std::chrono::milliseconds(1));
 }
 
 void Node::start_worker(bool dedicated, JobNumber number) {
@@ -203,7 +185,7 @@ void Node::on_zygote(Job& job) {
       case os::ZygoteEvent::Kind::ready:
         job.zygote_ready = true;
         if (event.pid == job.zygote_pid) break;
-        (void)waitpid(job.zygote_pid, nullptr, WNOHANG);
+        os::reap(job.zygote_pid);
         watch_zygote(job, event.pid);
         break;
       case os::ZygoteEvent::Kind::note: break;
@@ -319,14 +301,14 @@ void Node::worker_forked(Job& job, ProcessIndex index, pid_t pid) {
   const bool is_known = found != processes_.end();
   if (is_known) found->second->pid = pid;
   if (!is_known || found->second->killed || (job.ended && !has_purpose(*found->second)))
-    ::kill(pid, SIGKILL);
+    os::send_signal(pid, SIGKILL);
 }
 
 /// Ends a worker of tasks: it reads that this side of its connection is closed. It then ends at
 /// once if it runs a call, and in order if it does not. on_timer() kills it when it is late.
 void Node::end_now(Process& worker) {
   if (!worker.introduced) {
-    ::kill(worker.pid, SIGKILL);
+    os::send_signal(worker.pid, SIGKILL);
   } else if (ending_workers_.told(worker.index, steady_now())) {
     worker.socket.end_sending();
   }

@@ -1,8 +1,8 @@
 #include "troupe/runtime/base/usable_cpus.hpp"
 
 #include "troupe/runtime/base/control_groups.hpp"
+#include "troupe/runtime/base/machine.hpp"
 
-#include <sched.h>
 #include <algorithm>
 #include <charconv>
 #include <limits>
@@ -41,11 +41,6 @@ unsigned cpus_of_only_host(const std::string& hosts) {
   std::string host, cpus, other;
   words >> host >> cpus;
   return words >> other ? 0 : cpus_in(cpus);
-}
-
-unsigned affine_cpus() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? static_cast<unsigned>(CPU_COUNT(&set)) : 1;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/base/sleep_clock.hpp"
+#include "troupe/runtime/base/wait.hpp"
 
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -47,8 +48,7 @@ void stand_still(int /*signal*/) {
   const int before = errno;
   ActorLease lease = actor_lease_now();
   while (!lease.may) {
-    const timespec wait = timespec_of(kShortest);
-    nanosleep(&wait, nullptr);
+    sleep_for(kShortest);
     lease = actor_lease_now();
   }
   set_alarm(lease.alarm);

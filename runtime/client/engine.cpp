@@ -1,13 +1,13 @@
 #include "troupe/runtime/client/engine.hpp"
 
 #include "troupe/runtime/base/version.hpp"
+#include "troupe/runtime/base/wait.hpp"
 #include "troupe/runtime/client/failed_tell.hpp"
 #include "troupe/runtime/client/session_engine.hpp"
 #include "troupe/runtime/engine/registry.hpp"
 #include "troupe/runtime/os/process_title.hpp"
 #include "troupe/runtime/wire/peer.hpp"
 
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <algorithm>
@@ -19,10 +19,6 @@
 
 namespace troupe::client {
 namespace {
-
-std::atomic<ClientEngine*> g_engine{nullptr};
-/// The same while no SessionEngine stands before it. A release then needs no visit.
-std::atomic<ClientEngine*> g_unvisited{nullptr};
 
 using namespace std::chrono_literals;
 
@@ -101,12 +97,14 @@ Bytes lineage_limit_of(wire::ProcessKind kind) {
 
 }  // namespace
 
+CurrentEngine current_engine;
+
 ClientEngine* ClientEngine::current() noexcept {
-  return g_engine.load(std::memory_order_acquire);
+  return current_engine.any.load(std::memory_order_acquire);
 }
 
 void ClientEngine::gets_visits() noexcept {
-  g_unvisited.store(nullptr, std::memory_order_seq_cst);
+  current_engine.unvisited.store(nullptr, std::memory_order_seq_cst);
 }
 
 ClientEngine::ClientEngine(Start start)
@@ -129,20 +127,20 @@ void ClientEngine::begin(const Start& start) {
   say_hello(start);
   io_loop_.reset(new IoLoop(static_cast<IoLoop::Host&>(*this), bell_, lock_));
   // A message may have arrived already. Holding the lock keeps the I/O thread from handling it
-  // until g_engine is set: handles that it drops must be released by this engine. Without an
+  // until current_engine is set: handles that it drops must be released by this engine. Without an
   // engine they would be deleted although others still know the objects.
   const Guard lock = guard();
   io_loop_->start();
   tell_agent(wire::StoreAttached{});  // from here on the agent may lease a worker out
   unpins_->engine.store(this, std::memory_order_seq_cst);
-  g_engine.store(this, std::memory_order_seq_cst);
-  g_unvisited.store(this, std::memory_order_seq_cst);
+  current_engine.any.store(this, std::memory_order_seq_cst);
+  current_engine.unvisited.store(this, std::memory_order_seq_cst);
 }
 
 ClientEngine::~ClientEngine() {
   stop();
   unpins_->engine.store(nullptr, std::memory_order_seq_cst);
-  while (unpins_->telling.load(std::memory_order_seq_cst) != 0) std::this_thread::yield();
+  while (unpins_->telling.load(std::memory_order_seq_cst) != 0) yield();
   {
     const Guard lock = guard();
     lineage_.clear();
@@ -175,9 +173,8 @@ void ClientEngine::say_hello(const Start& start) {
     if (received.kind == os::Received::Kind::starved) raise(DescriptorLack::error());
     if (received.kind == os::Received::Kind::empty) {
       pollfd entry{socket_.fd(), POLLIN, 0};
-      const auto left =
-          std::chrono::duration_cast<std::chrono::milliseconds>(deadline - steady_now());
-      if (left.count() <= 0 || poll(&entry, 1, static_cast<int>(left.count())) == 0)
+      const Duration left = deadline - steady_now();
+      if (left <= Duration(0) || wait_for({&entry, 1}, left) == 0)
         throw Unavailable(Code::unavailable, "the node's agent did not answer within 10 s");
       continue;
     }
@@ -246,9 +243,9 @@ void ClientEngine::await_end_of_job() {
       socket_.skip();
       continue;
     }
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - steady_now());
+    const Duration left = deadline - steady_now();
     pollfd entry{socket_.fd(), POLLIN, 0};
-    if (left.count() <= 0 || poll(&entry, 1, static_cast<int>(left.count())) == 0) return;
+    if (left <= Duration(0) || wait_for({&entry, 1}, left) == 0) return;
   }
 }
 
@@ -260,13 +257,13 @@ void ClientEngine::stop() {
   // its process, since the agent kills a worker that closes it.
   if (kind_ != wire::ProcessKind::worker) socket_.shut_down();
   // With the lock held nothing arrives any more: the leader of the I/O loop has seen its end.
-  // Only then may handles be dropped without an engine (g_engine is null below).
+  // Only then may handles be dropped without an engine (current_engine is null below).
   const Guard lock = guard();
   drop_spent();
   end_following();
-  g_unvisited.store(nullptr, std::memory_order_seq_cst);
-  g_engine.store(nullptr, std::memory_order_seq_cst);
-  give_up_notices();  // after g_engine is null, since callbacks ask for it
+  current_engine.unvisited.store(nullptr, std::memory_order_seq_cst);
+  current_engine.any.store(nullptr, std::memory_order_seq_cst);
+  give_up_notices();  // after current_engine is null, since callbacks ask for it
 }
 
 // --- handles
@@ -925,7 +922,7 @@ void delete_later(client::Entry* entry) noexcept {
   deleting = false;
 }
 
-Engine* current_engine() noexcept {
+Engine* session_or_engine() noexcept {
   if (Engine* front = client::SessionEngine::current()) return front;
   return client::ClientEngine::current();
 }
@@ -943,12 +940,12 @@ Engine* current_engine() noexcept {
 
 void release(ObjectEntry* entry) noexcept {
   auto* record = static_cast<client::Entry*>(entry);
-  auto* engine = client::g_unvisited.load(std::memory_order_acquire);
+  auto* engine = client::current_engine.unvisited.load(std::memory_order_acquire);
   if (engine == nullptr || engine->is_foreign(*record)) return release_in_session(record);
   if (!engine->in_fork()) engine->release(record);
 }
 
-constexpr EngineHooks kHooks{.current = &current_engine, .release = &release};
+constexpr EngineHooks kHooks{.current = &session_or_engine, .release = &release};
 [[maybe_unused]] const bool g_installed = (install(&kHooks), true);
 
 }  // namespace

@@ -78,6 +78,17 @@ struct ActorStart {
   Blob payload;
 };
 
+class ClientEngine;
+
+/// The engine of this process. A program that simulates several processes in one exchanges it when
+/// another of them goes on.
+struct CurrentEngine {
+  std::atomic<ClientEngine*> any{nullptr};
+  /// The same while no SessionEngine stands before it. A release then needs no visit.
+  std::atomic<ClientEngine*> unvisited{nullptr};
+};
+extern CurrentEngine current_engine;
+
 class ClientEngine final : public detail::Engine,
                            private TaskManager::Out,
                            private ActorCalls::Out,

@@ -1,5 +1,6 @@
 /// The engine's values and references: settling, promoting, counting holders, encoding. All under
 /// the lock, except where a comment says otherwise.
+#include "troupe/runtime/base/wait.hpp"
 #include "troupe/runtime/client/engine.hpp"
 
 #include <algorithm>
@@ -514,7 +515,7 @@ void ClientEngine::settle_agent_queue() {
       return;
     }
     agent_.peer_doorbell().nudge();
-    std::this_thread::yield();
+    yield();
   }
 }
 

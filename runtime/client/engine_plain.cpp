@@ -1,10 +1,10 @@
 /// The fast path for plain calls, whose arguments travel inline without refs, and for their
 /// replies. All other calls take the general path (engine.cpp, engine_messages.cpp); both end in
 /// the same functions. All under the lock.
+#include "troupe/runtime/base/machine.hpp"
 #include "troupe/runtime/client/engine.hpp"
 #include "troupe/runtime/engine/registry.hpp"
 
-#include <sched.h>
 #include <algorithm>
 #include <utility>
 
@@ -167,7 +167,7 @@ void ClientEngine::reply_plain(ProcessIndex to, const wire::PlainReply& reply, B
 /// this process's CPU and more calls wait here.
 void ClientEngine::wake_for_reply(Peer& peer) {
   ring::Doorbell& bell = peer.channel.peer_doorbell();
-  if (!incoming_.empty() && io_loop_->shares_cpu() && bell.slept_on() == sched_getcpu() &&
+  if (!incoming_.empty() && io_loop_->shares_cpu() && bell.slept_on() == this_cpu() &&
       wakeups_.puts_off(peer.process, LazyTime(&steady_now)))
     return;
   bell.nudge();

@@ -1,10 +1,10 @@
 /// Waiting for values: get, wait and coroutines. A worker that waits gives its CPU back.
 #include "troupe/runtime/base/back_off.hpp"
 #include "troupe/runtime/base/deadline.hpp"
+#include "troupe/runtime/base/machine.hpp"
 #include "troupe/runtime/client/engine.hpp"
 #include "troupe/runtime/client/wait_path.hpp"
 
-#include <sched.h>
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -112,7 +112,7 @@ void ClientEngine::wait_for_work(Guard& guard, const std::function<bool()>& done
 bool ClientEngine::peer_elsewhere() const noexcept {
   if (last_peer_ == nullptr) return false;
   const int there = last_peer_->channel.peer_doorbell().slept_on();
-  return there >= 0 && there != sched_getcpu();
+  return there >= 0 && there != this_cpu();
 }
 
 bool ClientEngine::block_until(Guard& guard, const std::function<bool()>& done, Time deadline,

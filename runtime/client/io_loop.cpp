@@ -1,9 +1,9 @@
 #include "troupe/runtime/client/io_loop.hpp"
 
+#include "troupe/runtime/base/machine.hpp"
 #include "troupe/runtime/base/standard_descriptors.hpp"
 
 #include <poll.h>
-#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
@@ -52,12 +52,6 @@ int wait_for(int set, std::span<epoll_event> events, Time until) {
 #endif
   return epoll_wait(set, events.data(), room,
                     static_cast<int>((left.count() + 999'999) / 1'000'000));
-}
-
-int usable_cpus() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return CPU_COUNT(&set);
 }
 
 }  // namespace
@@ -160,7 +154,7 @@ void IoLoop::take_over_from_io() {
 /// peer. Two processes that are each pinned to a CPU of their own also see one CPU each, so the
 /// peer's CPU counts, too.
 bool IoLoop::worth_spinning() const {
-  return usable_cpus() > 1 || host_.peer_elsewhere();
+  return affine_cpus() > 1 || host_.peer_elsewhere();
 }
 
 void IoLoop::hand_to_io() {

@@ -2,9 +2,6 @@
 /// code that holds the lock.
 #pragma once
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #include <atomic>
 #include <cstdint>
 
@@ -33,7 +30,7 @@ class EngineLock {
   void unlock() noexcept {
     holder() = nullptr;
     if (state_.exchange(kFree, std::memory_order_seq_cst) == kWaitedFor)  // on x86 still one xchg
-      futex(FUTEX_WAKE_PRIVATE, 1);
+      wake_one();
   }
   bool held_by_this_thread() const noexcept { return holder() == this; }
 
@@ -45,13 +42,8 @@ class EngineLock {
   }
   /// Sleeps until it has the lock. It takes the lock as kWaitedFor, since other threads may still
   /// wait: the unlock then wakes one.
-  void wait() noexcept {
-    while (state_.exchange(kWaitedFor, std::memory_order_acquire) != kFree)
-      futex(FUTEX_WAIT_PRIVATE, kWaitedFor);
-  }
-  void futex(int operation, std::uint32_t value) noexcept {
-    syscall(SYS_futex, &state_, operation, value, nullptr, nullptr, 0);
-  }
+  void wait() noexcept;
+  void wake_one() noexcept;
   // Initial-exec: the address is found without a call into the loader, unlike a library's default
   // thread_local.
   static const EngineLock*& holder() noexcept {

@@ -1,6 +1,7 @@
 #include "troupe/runtime/client/worker.hpp"
 
 #include "troupe/runtime/base/log.hpp"
+#include "troupe/runtime/base/machine.hpp"
 #include "troupe/runtime/base/words.hpp"
 #include "troupe/runtime/client/run.hpp"
 #include "troupe/runtime/client/run_in_place.hpp"
@@ -10,7 +11,6 @@
 #include "troupe/runtime/os/throw_stack.hpp"
 #include "troupe/runtime/scheduling/pace.hpp"
 
-#include <sched.h>
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -346,15 +346,10 @@ class Worker {
 
 namespace {
 
-/// Makes this process SCHED_BATCH when it has one CPU, which it then shares with its caller. A
-/// wake-up then does not preempt the caller: it goes on until it waits, and the worker finds
-/// several calls.
+/// Keeps wake-ups of a process with one CPU from preempting its caller, with which it shares that
+/// CPU. The caller then goes on until it waits, and the worker finds several calls.
 void leave_cpu_to_caller() noexcept {
-  cpu_set_t cpus;
-  if (sched_getaffinity(0, sizeof cpus, &cpus) != 0 || CPU_COUNT(&cpus) != 1) return;
-  if (sched_getscheduler(0) != SCHED_OTHER) return;  // the user has chosen another policy
-  const sched_param plain{};
-  sched_setscheduler(0, SCHED_BATCH, &plain);  // if it fails, wake-ups stay as usual
+  if (affine_cpus() == 1) yield_on_wakeup();
 }
 
 }  // namespace

@@ -1,14 +1,14 @@
 #include "troupe/runtime/control/folder.hpp"
 
+#include "troupe/runtime/base/wait.hpp"
+
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <filesystem>
-#include <thread>
 #include <vector>
 
 namespace troupe::control {
@@ -40,7 +40,7 @@ std::string holder_of(int fd) {
     char text[32] = {};
     const ssize_t n = ::pread(fd, text, sizeof text - 1, 0);
     if (n > 0 && text[n - 1] == '\n') return std::string(text, static_cast<std::size_t>(n - 1));
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    sleep_for(std::chrono::milliseconds(20));
   }
   return "unknown";
 }

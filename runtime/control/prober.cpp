@@ -1,5 +1,7 @@
 #include "troupe/runtime/control/internal/prober.hpp"
 
+#include "troupe/runtime/base/wait.hpp"
+
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -74,8 +76,7 @@ Time Prober::next_deadline() const {
 void Prober::poll(Time now, std::vector<ProbeAnswer>& answers) {
   for (auto at = running_.begin(); at != running_.end();) {
     Running& running = at->second;
-    pollfd entry{running.socket.get(), POLLOUT, 0};
-    if (!running.ended && ::poll(&entry, 1, 0) > 0) {
+    if (!running.ended && is_ready(running.socket.get(), POLLOUT)) {
       int error = 0;
       socklen_t size = sizeof error;
       getsockopt(running.socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);

@@ -1,6 +1,7 @@
 #include "troupe/runtime/control/server.hpp"
 
 #include "troupe/runtime/base/log.hpp"
+#include "troupe/runtime/base/wait.hpp"
 #include "troupe/runtime/control/file_store.hpp"
 #include "troupe/runtime/control/internal/disk_thread.hpp"
 #include "troupe/runtime/control/internal/prober.hpp"
@@ -346,7 +347,7 @@ struct Server::Impl : Service::Out {
     while (advance_disk() && (disk->is_busy() || (ending && service->has_listeners())) &&
            steady_now() < until) {
       pollfd entries[] = {{disk->fd(), POLLIN, 0}, {transport->fd(), POLLIN, 0}};
-      ::poll(entries, 2, 10);
+      wait_for(entries, std::chrono::milliseconds(10));
       receive();
       flush();
     }
@@ -375,8 +376,7 @@ struct Server::Impl : Service::Out {
         std::min({service->next_tick(), transport->next_deadline(), prober.next_deadline()});
     const Duration left =
         std::clamp<Duration>(due - steady_now(), Duration{}, std::chrono::seconds(1));
-    const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(left).count();
-    ::poll(entries.data(), entries.size(), static_cast<int>(milliseconds));
+    wait_for(entries, left);
     if ((entries[0].revents & (POLLIN | POLLHUP | POLLERR)) == 0) return true;
     char ignored[256];
     const ssize_t n = recv(until, ignored, sizeof ignored, MSG_DONTWAIT);

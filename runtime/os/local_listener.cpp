@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 #include <cerrno>
@@ -16,7 +15,6 @@ namespace {
 
 constexpr std::size_t kMaxNameSize = 100;
 constexpr int kQueue = 256;
-constexpr int kPeerPidfd = 77;  // SO_PEERPIDFD, Linux 6.5
 
 struct Address {
   sockaddr_un data{};
@@ -54,15 +52,6 @@ bool who(int socket, ucred& peer) {
 }
 
 }  // namespace
-
-Fd life_of_peer(int socket) {
-  int life = -1;
-  socklen_t size = sizeof life;
-  if (getsockopt(socket, SOL_SOCKET, kPeerPidfd, &life, &size) == 0) return make_fd(life);
-  ucred peer{};
-  if (!who(socket, peer) || peer.pid <= 0) return Fd();
-  return make_fd(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
-}
 
 std::string door_name(ClusterId cluster, NodeId node) {
   return "troupe-" + cluster.str() + "-" + node.str();

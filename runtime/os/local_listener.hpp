@@ -62,12 +62,6 @@ class LocalListener {
   Time opens_at_{};
 };
 
-/// Returns a descriptor (pidfd) that becomes readable when the process at the other end of a unix
-/// socket has ended. The socket's own end is not enough, because each fork of that process keeps
-/// the socket open. The process is the one that connected, or that made the pair. Returns none when
-/// the process is in another PID namespace.
-Fd life_of_peer(int socket);
-
 /// Connects to a door. Never blocks. Errors: Unavailable (no process listens there, or its queue is
 /// full); InvalidArgument (another user listens there, or the name is not valid).
 Result<Visitor> knock(const std::string& name);

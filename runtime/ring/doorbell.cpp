@@ -1,15 +1,16 @@
 #include "troupe/runtime/ring/doorbell.hpp"
 
+#include "troupe/runtime/base/machine.hpp"
 #include "troupe/runtime/base/memory_file.hpp"
 #include "troupe/runtime/base/standard_descriptors.hpp"
+#include "troupe/runtime/base/wait.hpp"
 #include "troupe/runtime/ring/ring.hpp"
 
 #include <fcntl.h>
-#include <poll.h>
-#include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -183,7 +184,7 @@ bool Doorbell::prepare_sleep() noexcept {
     unwatch();
     return false;
   }
-  const auto here = static_cast<std::uint32_t>(sched_getcpu() + 1);
+  const auto here = static_cast<std::uint32_t>(this_cpu() + 1);
   if (page_->slept_on.load(std::memory_order_relaxed) != here)
     page_->slept_on.store(here, std::memory_order_relaxed);
   if (++sleep_ == 0) sleep_ = 1;
@@ -202,12 +203,7 @@ void Doorbell::finish_sleep() noexcept {
 void Doorbell::sleep(Duration timeout) noexcept {
   if (!prepare_sleep()) return;
   pollfd entry{event_.get(), POLLIN, 0};
-  timespec limit{};
-  if (timeout < Duration::zero()) timeout = Duration::zero();
-  if (timeout > std::chrono::hours(1)) timeout = std::chrono::hours(1);
-  limit.tv_sec = static_cast<time_t>(timeout.count() / 1'000'000'000);
-  limit.tv_nsec = static_cast<long>(timeout.count() % 1'000'000'000);
-  ppoll(&entry, 1, &limit, nullptr);
+  wait_for({&entry, 1}, std::min<Duration>(timeout, std::chrono::hours(1)));
   finish_sleep();
 }
 
