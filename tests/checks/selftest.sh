@@ -34,7 +34,18 @@ header() {
   { printf '/// %s\n#pragma once\n' "${comment:-Purpose.}"; printf '%s\n' "$@"; } >"$file"
 }
 
-for check in layout includes cores text mutants standard; do clean $check; done
+for check in layout includes cores seams text mutants standard; do clean $check; done
+
+mkdir runtime/agent
+for offence in 'blocks:poll(&entry, 1, 0);' 'blocks:std::this_thread::yield();' 'blocks:  ::nanosleep(&time, nullptr);' \
+  'looks at the machine:int n = sched_getcpu();' 'looks at the machine:std::ifstream file("/proc/meminfo");' \
+  'touches a process:::kill(pid, 9);' 'touches a process:if (waitpid(pid, nullptr, 0) > 0) return;'; do
+  echo "void f() { ${offence#*:} }" >runtime/agent/a.cpp
+  expect seams "^runtime/agent/a.cpp:1: ${offence%%:*}"
+done
+echo 'void f() { network.poll(now); kill(actor); open("/proc/self/fd/" + n); }  // poll(&entry, 1, 0)' >runtime/agent/a.cpp
+clean seams
+rm -r runtime/agent
 
 mkdir stray && expect layout '^stray:1: does not belong' && rmdir stray
 
