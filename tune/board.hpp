@@ -94,8 +94,9 @@ struct Board {
   std::string scheduler;
   std::string searcher;
   std::uint64_t seed = 0;
-  int planned = 0;  ///< Options::trials
-  int slots = 0;    ///< trials that may run at a time
+  int planned = 0;               ///< Options::trials
+  int slots = 0;                 ///< trials that may run at a time
+  std::optional<int> room = {};  ///< attempts that fit on the cluster now, if that is known
   long max_steps = 0;
   double seconds = 0;  ///< since the experiment began
   bool over = false;

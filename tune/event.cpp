@@ -12,24 +12,26 @@ namespace {
 
 using Kind = Event::Kind;
 
-constexpr std::array<std::string_view, 25> kKindNames = {
-    "begin",     "report",  "save",    "restore", "end",       "tick",     "cancel",
-    "interrupt", "created", "started", "exploit", "copied",    "mismatch", "held",
-    "yielded",   "paused",  "resumed", "stopped", "completed", "retry",    "failed",
-    "best",      "over",    "kept",    "repeated"};
+constexpr std::array<std::string_view, 27> kKindNames = {
+    "begin",    "report", "save",      "restore", "end",     "lost",    "room",
+    "tick",     "cancel", "interrupt", "created", "started", "exploit", "copied",
+    "mismatch", "held",   "yielded",   "paused",  "resumed", "stopped", "completed",
+    "retry",    "failed", "best",      "over",    "kept",    "repeated"};
 
 /// The fields of an Event that a kind writes and reads.
 struct Fields {
-  bool trial, attempt, step, score, donor, can_save, ok, checkpoint, params, donor_params, metrics,
-      text;
+  bool trial, attempt, step, score, donor, room, can_save, ok, checkpoint, params, donor_params,
+      metrics, text;
 };
 
 Fields fields_of(Kind kind) {
   Fields f{};
-  f.trial = kind != Kind::begin && kind != Kind::tick && kind != Kind::cancel &&
-            kind != Kind::interrupt && kind != Kind::over;
+  f.room = kind == Kind::room;
+  f.trial = kind != Kind::begin && kind != Kind::room && kind != Kind::tick &&
+            kind != Kind::cancel && kind != Kind::interrupt && kind != Kind::over;
   f.attempt = kind == Kind::report || kind == Kind::save || kind == Kind::restore ||
-              kind == Kind::end || kind == Kind::started || kind == Kind::retry;
+              kind == Kind::end || kind == Kind::lost || kind == Kind::started ||
+              kind == Kind::retry;
   f.step = kind == Kind::report || kind == Kind::exploit || kind == Kind::copied ||
            kind == Kind::best || kind == Kind::stopped || kind == Kind::completed ||
            kind == Kind::retry;
@@ -44,9 +46,10 @@ Fields fields_of(Kind kind) {
              kind == Kind::copied;
   f.donor_params = kind == Kind::exploit || kind == Kind::copied;
   f.metrics = kind == Kind::report;
-  f.text = kind == Kind::end || kind == Kind::exploit || kind == Kind::mismatch ||
-           kind == Kind::stopped || kind == Kind::completed || kind == Kind::retry ||
-           kind == Kind::failed || kind == Kind::over || kind == Kind::repeated;
+  f.text = kind == Kind::end || kind == Kind::lost || kind == Kind::exploit ||
+           kind == Kind::mismatch || kind == Kind::stopped || kind == Kind::completed ||
+           kind == Kind::retry || kind == Kind::failed || kind == Kind::over ||
+           kind == Kind::repeated;
   return f;
 }
 
@@ -134,6 +137,7 @@ Event read_fields(const Json& j, Kind kind) {
   if (f.attempt) e.attempt = whole_in<int>(field_of(j, "attempt"));
   if (f.step) e.step = whole_in<long>(field_of(j, "step"));
   if (f.score) e.score = number_in(field_of(j, "score"));
+  if (f.room) e.room = whole_in<int>(field_of(j, "room"));
   if (f.donor) e.donor = whole_in<int>(field_of(j, "donor"));
   if (f.can_save) e.can_save = flag_in(field_of(j, "can_save"));
   if (f.ok) e.ok = flag_in(field_of(j, "ok"));
@@ -181,6 +185,7 @@ std::string to_json(const Event& e) {
   if (f.attempt) out["attempt"] = e.attempt;
   if (f.step) out["step"] = e.step;
   if (f.score) out["score"] = json_number(e.score);
+  if (f.room) out["room"] = e.room;
   if (f.donor) out["donor"] = e.donor;
   if (f.can_save) out["can_save"] = e.can_save;
   if (f.ok) out["ok"] = e.ok;
@@ -235,6 +240,8 @@ std::string plain_words(const Event& e, const SearchSpace& space, std::string_vi
       return who + " failed and starts again from " +
              (e.step > 0 ? "step " + std::to_string(e.step) : std::string("the beginning")) + ": " +
              e.text;
+    case Kind::lost:
+      return who + " lost its node and goes on from its newest checkpoint: " + e.text;
     case Kind::failed: return who + " failed: " + e.text;
     case Kind::kept:
       return who + " keeps its weights and parameters: trial " + std::to_string(e.donor) +

@@ -3,8 +3,8 @@
 ///     std::string line = to_json(event);          // {"t":12.5,"event":"report","trial":3,…}
 ///     Result<Event> back = event_from_json(line);
 ///
-/// Input records (begin, report, save, restore, end, tick, cancel, interrupt) are enough to rebuild
-/// an experiment. All other records are consequences: people read them, and a rebuild is checked
+/// Input records (begin, report, save, restore, end, lost, room, tick, cancel, interrupt) are enough
+/// to rebuild an experiment. All other records are consequences: people read them, and a rebuild is checked
 /// against them.
 #pragma once
 
@@ -36,6 +36,8 @@ struct Event {
     save,
     restore,
     end,
+    lost,  ///< the node of an attempt was lost
+    room,  ///< how many attempts fit on the cluster
     tick,
     cancel,
     interrupt,
@@ -65,6 +67,7 @@ struct Event {
   long step = 0;
   double score = 0;
   int donor = -1;
+  int room = 0;
   bool can_save = false;
   bool ok = true;         ///< end: the attempt ended without an error
   Checkpoint checkpoint;  ///< save, restore (hash), started, exploit, copied

@@ -148,6 +148,20 @@ void Experiment::ended(int trial, int attempt, const std::string& error, Time no
   core_->apply(e);
 }
 
+void Experiment::lost(int trial, int attempt, const std::string& why, Time now) {
+  Event e = input(Event::Kind::lost, trial, attempt);
+  e.micros = core_->micros(now);
+  e.text = valid_utf8(why);
+  core_->apply(e);
+}
+
+void Experiment::room(int trials, Time now) {
+  Event e = input(Event::Kind::room, -1, 0);
+  e.micros = core_->begun() ? core_->micros(now) : 0;
+  e.room = std::max(trials, 0);
+  core_->apply(e);
+}
+
 void Experiment::tick(Time now) {
   Event e = input(Event::Kind::tick, -1, 0);
   e.micros = core_->micros(now);

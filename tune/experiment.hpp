@@ -142,6 +142,12 @@ class TROUPE_API Experiment {
   void restored(int trial, int attempt, const std::string& hash, Time now);
   /// The attempt is over: its function returned (`error` is empty) or threw, or its process died.
   void ended(int trial, int attempt, const std::string& error, Time now);
+  /// The attempt's node was lost. That is no failure of the trial: it goes on from its newest
+  /// checkpoint. Only three losses in a row without a further step count as one failure.
+  void lost(int trial, int attempt, const std::string& why, Time now);
+  /// At most so many attempts fit on the cluster now, those that run included. Attempts that run
+  /// go on, and no other starts beyond the number. Until the first call there is no such limit.
+  void room(int trials, Time now);
   /// Checks the time limit, kills attempts that have not returned in time and starts retries whose
   /// pause is over. Call it at next_tick(), or about once a second.
   void tick(Time now);

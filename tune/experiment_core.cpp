@@ -10,6 +10,7 @@ using Kind = Event::Kind;
 using Action = Decision::Action;
 constexpr std::size_t kHistoryLimit = 4096;
 constexpr std::size_t kEventLimit = 1000;
+constexpr int kLossLimit = 3;  ///< losses in a row without a further step that make a failure
 
 }  // namespace
 
@@ -100,14 +101,16 @@ std::string Experiment::Core::refusal(const Event& e) const {
 }
 
 void Experiment::Core::apply(const Event& e) {
-  if (board.over || begun_ == (e.kind == Kind::begin)) return;
+  const bool early = !begun_ && e.kind == Kind::room;
+  if (board.over || (begun_ == (e.kind == Kind::begin) && !early)) return;
   const bool of_trial = e.kind == Kind::report || e.kind == Kind::save || e.kind == Kind::restore ||
-                        e.kind == Kind::end;
+                        e.kind == Kind::end || e.kind == Kind::lost;
   if (of_trial && !current(e)) return;
   if (e.kind == Kind::report) {
     if (control(e.trial).in_report) return;
     if (info(e.trial).state == TrialState::leaving) return reply(e.trial, false);
   }
+  if (e.kind == Kind::room && board.room == e.room) return;
   const bool too_late = late(e);
   if (e.kind == Kind::tick && !too_late && !timer_due(e.micros)) return;
   now = e.micros;
@@ -119,6 +122,8 @@ void Experiment::Core::apply(const Event& e) {
     case Kind::save: on_save(e); break;
     case Kind::restore: on_restore(e); break;
     case Kind::end: on_end(e); break;
+    case Kind::lost: on_lost(e); break;
+    case Kind::room: board.room = e.room; break;
     case Kind::cancel: end_all("cancelled"); break;
     case Kind::interrupt: on_interrupt(); break;
     default: break;
@@ -271,16 +276,22 @@ void Experiment::Core::on_restore(const Event& e) {
   record(done);
 }
 
+/// Frees what the trial's attempt held: its slot and the save in progress.
+void Experiment::Core::attempt_gone(int trial) {
+  Control& c = control(trial);
+  c.in_report = false;
+  c.saving = false;
+  c.candidate.reset();
+  holders_.erase(trial);
+  --used_slots_;
+}
+
 void Experiment::Core::on_end(const Event& e) {
   TrialInfo& t = info(e.trial);
   Control& c = control(e.trial);
   const bool asked = t.state == TrialState::leaving;
   const bool as_told = e.ok || c.overdue || c.next == Next::stop || c.next == Next::complete;
-  c.in_report = false;
-  c.saving = false;
-  c.candidate.reset();
-  holders_.erase(e.trial);
-  --used_slots_;
+  attempt_gone(e.trial);
   if (asked && as_told) {
     after_attempt(e.trial);
   } else if (!e.ok) {
@@ -291,6 +302,22 @@ void Experiment::Core::on_end(const Event& e) {
                     "call t.report(score, model) in it");
   } else {
     close_trial(e.trial, TrialState::completed, "its function returned");
+  }
+  donor_gone(e.trial);
+}
+
+/// An attempt that was told to return has ended by the loss, as it was told.
+void Experiment::Core::on_lost(const Event& e) {
+  Control& c = control(e.trial);
+  attempt_gone(e.trial);
+  if (info(e.trial).state == TrialState::leaving) {
+    after_attempt(e.trial);
+  } else if (!c.advanced && ++c.losses >= kLossLimit) {
+    attempt_failed(e.trial, "its node was lost " + std::to_string(kLossLimit) +
+                                " times in a row without a further step, the last time: " + e.text);
+  } else {
+    if (c.advanced) c.losses = 0;
+    queue_again(e.trial);
   }
   donor_gone(e.trial);
 }

@@ -28,6 +28,11 @@ bool Experiment::Core::may_create() const {
   return !ending_ && !space_used_up_ && static_cast<int>(board.trials.size()) < options.trials;
 }
 
+/// Returns how many attempts may run at a time: the slots, or fewer if the cluster holds fewer.
+int Experiment::Core::places() const {
+  return std::min(board.slots, board.room.value_or(board.slots));
+}
+
 bool Experiment::Core::others_wait() const {
   return !waiting_.empty() || may_create();
 }
@@ -85,7 +90,7 @@ void Experiment::Core::start(int trial) {
 /// Fills the free slots: retries first, then new trials, then the waiting trials that the scheduler
 /// picks. A retry whose pause is not over waits for its timer.
 void Experiment::Core::schedule() {
-  while (begun_ && !ending_ && used_slots_ < board.slots) {
+  while (begun_ && !ending_ && used_slots_ < places()) {
     std::vector<int> ready;
     int trial = -1;
     for (const int w : waiting_) {
@@ -108,7 +113,7 @@ void Experiment::Core::schedule() {
 /// If no slot is free and a trial waits for one, pauses one trial that holds inside report() and
 /// has a checkpoint. Its slot then goes to the waiting trial.
 void Experiment::Core::make_room() {
-  if (ending_ || used_slots_ < board.slots || !others_wait()) return;
+  if (ending_ || used_slots_ < places() || !others_wait()) return;
   int saved = -1;
   for (const int trial : holders_) {
     if (info(trial).state == TrialState::leaving) return;  // a slot becomes free anyway
@@ -142,6 +147,7 @@ void Experiment::Core::attempt_failed(int trial, const std::string& error) {
   TrialInfo& t = info(trial);
   Control& c = control(trial);
   ++t.failures;
+  c.losses = 0;
   const bool again = !ending_ && (options.max_failures < 0 || t.failures <= options.max_failures);
   if (!again) return failed_for_good(trial, error);
   Event e = note(Kind::retry, trial);
@@ -168,9 +174,15 @@ void Experiment::Core::attempt_failed(int trial, const std::string& error) {
     t.state = TrialState::paused;
     return;
   }
-  const bool donor_saves = c.donor >= 0;
-  t.state = donor_saves ? TrialState::paused : TrialState::waiting;
-  c.urgent = true;
+  queue_again(trial);
+}
+
+/// Queues a trial for its next attempt, before new trials. A trial that copies another one waits
+/// for its donor's save first.
+void Experiment::Core::queue_again(int trial) {
+  const bool donor_saves = control(trial).donor >= 0;
+  info(trial).state = donor_saves ? TrialState::paused : TrialState::waiting;
+  control(trial).urgent = true;
   if (!donor_saves) waiting_.push_back(trial);
 }
 

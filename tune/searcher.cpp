@@ -128,8 +128,24 @@ class HaltonSearcher final : public Searcher {
 
 Searcher::~Searcher() = default;
 
+namespace {
+/// Throws InvalidArgument when the space has a grid() that this searcher does not cross.
+void refuse_grids(const AnySearcher& settings, const SearchSpace& space) {
+  const bool halton = std::holds_alternative<Halton>(settings);
+  if (!halton && !std::holds_alternative<Tpe>(settings)) return;
+  for (const Parameter& p : space.parameters) {
+    if (!p.domain.grid) continue;
+    throw InvalidArgument(Code::invalid_argument,
+                          "tune: " + p.name + " is a grid(), of which " +
+                              (halton ? "Halton" : "Tpe") +
+                              " does not try every option: take choice() or RandomSearch");
+  }
+}
+}  // namespace
+
 std::unique_ptr<Searcher> make_searcher(const AnySearcher& settings, const SearchSpace& space,
                                         Goal goal, std::uint64_t seed) {
+  refuse_grids(settings, space);
   if (const auto* grid = std::get_if<GridSearch>(&settings)) {
     return std::make_unique<GridSearcher>(space, grid->points);
   }

@@ -236,6 +236,90 @@ TEST(Experiment, BadOptionsAreNamed) {
   EXPECT_THROW(Experiment(space(), {.goal = minimize, .starts = {{7, 1}}}), InvalidArgument);
 }
 
+std::vector<Start> starts_of(Experiment& e) {
+  std::vector<Start> starts;
+  for (const Command& c : e.take_commands())
+    if (const auto* start = std::get_if<Start>(&c)) starts.push_back(*start);
+  return starts;
+}
+
+TEST(Room, NoMoreAttemptsStartThanFitAndItsChangesAreRecorded) {
+  const ExperimentOptions options{.goal = minimize, .trials = 6, .concurrent = 4};
+  Experiment e(space(), options);
+  e.room(2, Time{});
+  e.begin(Time{});
+  EXPECT_EQ(starts_of(e).size(), 2U);
+  e.room(3, Time{});
+  EXPECT_EQ(starts_of(e).size(), 1U);
+  std::vector<std::string> log = e.take_log();
+  e.room(3, Time{});
+  EXPECT_TRUE(e.take_log().empty()) << "only a change is recorded";
+  for (const int trial : {0, 1}) {
+    e.reported(trial, 1, {.step = 1, .score = 1}, Time{});
+    e.ended(trial, 1, "", Time{});
+    EXPECT_EQ(starts_of(e).size(), 1U) << "three run: the room, not the slots";
+  }
+  e.room(-1, Time{});
+  for (const int trial : {2, 3, 4}) e.ended(trial, 1, "boom", Time{});
+  EXPECT_TRUE(starts_of(e).empty());
+  EXPECT_FALSE(e.over());
+  e.room(100, Time{});
+  EXPECT_EQ(starts_of(e).size(), 1U);
+  for (std::string& line : e.take_log()) log.push_back(std::move(line));
+  const auto again = Experiment::restore(space(), options, log);
+  ASSERT_TRUE(again.ok()) << again.error().message();
+  EXPECT_EQ(again->board().room, 100);
+}
+
+TEST(Lost, ANodeIsNoFailureAndTheTrialGoesOnFromItsNewestCheckpoint) {
+  const ExperimentOptions options{.goal = minimize, .trials = 1, .max_steps = 9, .save_every = 1};
+  Experiment e(space(), options);
+  e.begin(Time{});
+  e.reported(0, 1, {.step = 1, .score = 1, .can_save = true}, Time{});
+  e.saved(0, 1, {"k", "aa", 8, 1}, Time{});
+  starts_of(e);
+  e.lost(0, 2, "another attempt", Time{});
+  EXPECT_TRUE(e.take_commands().empty());
+  e.lost(0, 1, "node-2 is lost", Time{});
+  auto starts = starts_of(e);
+  ASSERT_EQ(starts.size(), 1U);
+  ASSERT_TRUE(starts[0].from);
+  EXPECT_EQ(starts[0].from->key, "k");
+  EXPECT_EQ(e.board().trials[0].failures, 0);
+  // The next attempts come no further: the third loss of them in a row is a failure.
+  for (const int attempt : {2, 3}) {
+    e.lost(0, attempt, "node-1 is lost", Time{});
+    EXPECT_EQ(starts_of(e).size(), 1U) << attempt;
+  }
+  e.lost(0, 4, "node-1 is lost", Time{});
+  EXPECT_EQ(e.board().trials[0].state, TrialState::failed);
+  EXPECT_NE(e.board().trials[0].note.find("3 times in a row"), std::string::npos);
+  const auto again = Experiment::restore(space(), options, e.take_log());
+  ASSERT_TRUE(again.ok()) << again.error().message();
+  EXPECT_TRUE(again->over());
+}
+
+TEST(Lost, AFurtherStepForgivesTheLossesBefore) {
+  Experiment e(space(), {.goal = minimize, .trials = 1, .max_steps = 99});
+  e.begin(Time{});
+  for (int attempt = 1; attempt <= 12; ++attempt) {
+    if (attempt % 3 == 0) e.reported(0, attempt, {.step = attempt, .score = 1}, Time{});
+    e.lost(0, attempt, "node-1 is lost", Time{});
+    ASSERT_EQ(e.board().trials[0].state, TrialState::running) << attempt;
+  }
+  EXPECT_EQ(e.board().trials[0].failures, 0);
+}
+
+/// A trial that was told to return is over, even if its node is lost before it has.
+TEST(Lost, ATrialThatWasToldToEndIsOver) {
+  Experiment e(space(), {.goal = minimize, .trials = 1, .max_steps = 1});
+  e.begin(Time{});
+  e.reported(0, 1, {.step = 1, .score = 1}, Time{});
+  e.lost(0, 1, "node-1 is lost", Time{});
+  EXPECT_TRUE(e.over());
+  EXPECT_EQ(e.board().trials[0].state, TrialState::completed);
+}
+
 std::string written(const Board& b) {
   std::string text = std::to_string(b.best) + (b.over ? " over" : "") + "\n";
   for (const TrialInfo& t : b.trials) {

@@ -37,6 +37,23 @@ TEST(RandomSearch, GridParametersMeetEverySample) {
   EXPECT_EQ(xs.size(), 4U);
 }
 
+TEST(Searchers, AGridThatWouldBeIgnoredIsRefused) {
+  Domain mode = choices({"a", "b", "c"});
+  mode.grid = true;
+  const SearchSpace space{{{"x", uniform(0, 1)}, {"mode", mode}}};
+  for (const AnySearcher& s : {AnySearcher(Tpe{}), AnySearcher(Halton{})}) {
+    try {
+      make_searcher(s, space, minimize, 1);
+      ADD_FAILURE() << show(s);
+    } catch (const InvalidArgument& error) {
+      EXPECT_NE(error.message().find("mode is a grid()"), std::string::npos) << error.message();
+      EXPECT_NE(error.message().find("take choice() or RandomSearch"), std::string::npos);
+    }
+  }
+  EXPECT_NO_THROW(make_searcher(RandomSearch{}, space, minimize, 1));
+  EXPECT_NO_THROW(make_searcher(GridSearch{2}, space, minimize, 1));
+}
+
 TEST(GridSearch, GivesEveryCombinationOnceThenNothing) {
   const SearchSpace space{
       {{"x", uniform(0, 1)}, {"n", integers(1, 2)}, {"o", choices({"a", "b"})}}};

@@ -66,6 +66,7 @@ struct Experiment::Core {
     std::int64_t kill_at = kNever;        ///< when this attempt is killed if it has not returned
     std::int64_t retry_at = 0;            ///< the trial starts no attempt before this time
     int fruitless = 0;  ///< failed attempts in a row that did not raise `furthest`
+    int losses = 0;     ///< attempts in a row lost with their node without a further step
     int alike = 0;      ///< how many of the latest of these had the same error
     std::string last_error;
   };
@@ -79,6 +80,8 @@ struct Experiment::Core {
   void on_save(const Event& e);
   void on_restore(const Event& e);
   void on_end(const Event& e);
+  void on_lost(const Event& e);
+  void attempt_gone(int trial);
   void on_interrupt();
   void add_sample(TrialInfo& t, const Event& e);
   bool would_be_best(double score) const;
@@ -105,6 +108,7 @@ struct Experiment::Core {
 
   // experiment_trials.cpp: beginning and end of trials and attempts
   bool may_create() const;
+  int places() const;
   bool others_wait() const;
   bool create_trial();
   void start(int trial);
@@ -112,6 +116,7 @@ struct Experiment::Core {
   void make_room();
   void after_attempt(int trial);
   void attempt_failed(int trial, const std::string& error);
+  void queue_again(int trial);
   void failed_for_good(int trial, const std::string& error);
   void close_trial(int trial, TrialState state, const std::string& why);
   void end_all(const std::string& why);
