@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -50,7 +49,7 @@ std::string holder_of(int fd) {
 Result<StoreFolder> StoreFolder::open(const std::string& path, Bytes reserve) {
   StoreFolder folder;
   folder.path_ = path;
-  folder.reserve_ = reserve;
+  folder.space_ = storage::DiskSpace(path, reserve);
   if (!exists(path)) {
     std::error_code ignored;
     const fs::path parent = fs::absolute(path).parent_path();
@@ -165,24 +164,6 @@ Result<void> StoreFolder::write_slot(int index, const Slot& slot) {
   if (n == static_cast<ssize_t>(kSlotSize)) return {};
   if (n >= 0) errno = ENOSPC;
   return io_error("write", mark_path());
-}
-
-void StoreFolder::use_reserve(bool use) {
-  const std::string path = path_ + "/reserve";
-  if (use) {
-    ::unlink(path.c_str());
-    return;
-  }
-  if (reserve_.count == 0 || exists(path)) return;
-  const Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-  if (fd && ::posix_fallocate(fd.get(), 0, static_cast<off_t>(reserve_.count)) != 0)
-    ::unlink(path.c_str());
-}
-
-Bytes StoreFolder::free_space() const {
-  struct statvfs vfs{};
-  if (::statvfs(path_.c_str(), &vfs) != 0) return {};
-  return {static_cast<std::uint64_t>(vfs.f_bavail) * vfs.f_frsize};
 }
 
 }  // namespace troupe::control

@@ -6,6 +6,7 @@
 
 #include "troupe/runtime/base/fd.hpp"
 #include "troupe/runtime/control/store.hpp"
+#include "troupe/runtime/storage/disk_space.hpp"
 
 #include <optional>
 #include <string>
@@ -27,8 +28,8 @@ class StoreFolder {
 
   std::optional<Slot> read_slot(int index) const;
   Result<void> write_slot(int index, const Slot& slot);
-  void use_reserve(bool use);
-  Bytes free_space() const;
+  void use_reserve(bool use) { space_.use_reserve(use); }
+  Bytes free_space() const { return space_.free(); }
 
   std::string mark_path() const { return path_ + "/mark"; }
   std::string db_path() const { return path_ + "/db"; }
@@ -40,14 +41,10 @@ class StoreFolder {
   Result<void> open_mark(bool create);
 
   std::string path_;
-  Bytes reserve_;
+  storage::DiskSpace space_;
   bool is_new_ = false;
   Fd lock_;
   Fd mark_;
 };
-
-/// Finds the first bad record in RocksDB's write-ahead logs and manifests, for error messages.
-/// Returns `/x/db/000012.log, offset 4711`; empty when it finds none. A cut last record is not bad.
-std::string find_damage(const std::string& db_path);
 
 }  // namespace troupe::control

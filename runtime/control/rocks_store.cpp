@@ -1,7 +1,8 @@
 #include "troupe/runtime/control/rocks_store.hpp"
 
 #include "troupe/runtime/control/folder.hpp"
-#include "troupe/runtime/control/internal/database.hpp"
+#include "troupe/runtime/storage/damage.hpp"
+#include "troupe/runtime/storage/database.hpp"
 
 #include <memory>
 #include <utility>
@@ -15,9 +16,9 @@ class RocksMedium final : public StoreMedium {
       : folder_(std::move(folder)), free_space_(std::move(free_space)) {}
 
   Result<void> open() {
-    auto door = rocks::door();
+    auto door = storage::door();
     if (!door) return door.error();
-    const auto status = (*door)->open(folder_.db_path(), folder_.is_new(), db_);
+    const auto status = (*door)->open(folder_.db_path(), {.create = folder_.is_new()}, db_);
     if (!status.ok()) return error_of(status, "cannot open");
     return {};
   }
@@ -26,7 +27,7 @@ class RocksMedium final : public StoreMedium {
   Result<void> settle() override { return folder_.settle(); }
 
   Result<void> write(std::span<const Write> writes) override {
-    const auto status = db_->write(writes);
+    const auto status = db_->write(writes, storage::Durability::synced);
     if (!status.ok()) return error_of(status, "cannot write");
     return {};
   }
@@ -54,12 +55,12 @@ class RocksMedium final : public StoreMedium {
   std::string data_name() const override { return folder_.db_path(); }
 
  private:
-  Error error_of(const rocks::Status& status, const std::string& what) const {
-    if (status.kind == rocks::Status::Kind::no_space)
+  Error error_of(const storage::Status& status, const std::string& what) const {
+    if (status.kind == storage::Status::Kind::no_space)
       return Error(Code::no_space, what + " " + folder_.db_path() + ": " + status.text,
                    Outcome::unknown);
-    if (status.kind == rocks::Status::Kind::damaged) {
-      const std::string where = find_damage(folder_.db_path());
+    if (status.kind == storage::Status::Kind::damaged) {
+      const std::string where = storage::find_damage(folder_.db_path());
       return Error(Code::invalid_argument,
                    "control's data is damaged: " +
                        (where.empty() ? folder_.db_path() : "first bad record in " + where) + ": " +
@@ -75,7 +76,7 @@ class RocksMedium final : public StoreMedium {
 
   StoreFolder folder_;  // outlives the database: it holds the lock
   std::function<Bytes()> free_space_;
-  std::unique_ptr<rocks::Database> db_;
+  std::unique_ptr<storage::Database> db_;
 };
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace troupe::control {
 
 struct RocksStoreOptions {
   StoreOptions store;
-  Bytes reserve{16ull << 20};
+  Bytes reserve = storage::kReserve;
   /// Replaces statvfs in tests; may be empty.
   std::function<Bytes()> free_space;
 };

@@ -3,8 +3,8 @@
 #include "troupe/runtime/base/fd.hpp"
 #include "troupe/runtime/control/codec.hpp"
 #include "troupe/runtime/control/folder.hpp"
-#include "troupe/runtime/control/internal/database.hpp"
 #include "troupe/runtime/control/rocks_store.hpp"
+#include "troupe/runtime/storage/database.hpp"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -139,9 +139,9 @@ Result<Fd> lock(const std::string& folder) {
 
 /// Reads one kind of records after the other, so that a bad record hides only later ones of its
 /// kind. Returns why the database does not open, or an empty text.
-std::string read_all(const rocks::Door& door, const std::string& path, Records& found,
+std::string read_all(const storage::Door& door, const std::string& path, Records& found,
                      std::vector<std::string>& notes) {
-  std::unique_ptr<rocks::Database> db;
+  std::unique_ptr<storage::Database> db;
   if (const auto status = door.open_leniently(path, db); !status.ok()) return status.text;
   for (const Kind& kind : kKinds) {
     const auto status = db->scan(kind.prefix, [&](std::string_view key, std::string_view value) {
@@ -155,7 +155,7 @@ std::string read_all(const rocks::Door& door, const std::string& path, Records& 
 /// Returns the records that a lenient reader finds. If it does not find all, the records that a
 /// repair of another copy leaves are added.
 Result<Records> read_leftovers(const Workshop& shop, const std::string& folder, Salvage& seen) {
-  const auto door = rocks::door();
+  const auto door = storage::door();
   if (!door) return door.error();
   Records found;
   auto copy = shop.copy(folder, "lenient", seen.notes);

@@ -25,6 +25,8 @@
 #include "troupe/runtime/base/ids.hpp"
 #include "troupe/runtime/base/result.hpp"
 #include "troupe/runtime/base/units.hpp"
+#include "troupe/runtime/storage/database.hpp"
+#include "troupe/runtime/storage/disk_space.hpp"
 
 #include <array>
 #include <cstdint>
@@ -39,11 +41,8 @@
 
 namespace troupe::control {
 
-/// One change of one key; no value means delete.
-struct Write {
-  std::string key;
-  std::optional<std::string> value;
-};
+using storage::Visit;
+using storage::Write;
 
 /// Changes that become visible together or not at all. A later write to the same key wins.
 class Batch {
@@ -61,8 +60,6 @@ class Batch {
  private:
   std::vector<Write> writes_;
 };
-
-using Visit = std::function<void(std::string_view key, std::string_view value)>;
 
 inline constexpr std::size_t kSlotSize = 4096;
 using Slot = std::array<std::byte, kSlotSize>;
@@ -100,10 +97,10 @@ class StoreMedium {
 struct StoreOptions {
   /// Below this much free space ordinary commits answer no_space. They are accepted again as soon
   /// as there is more.
-  Bytes low_water{64ull << 20};
+  Bytes low_water = storage::kLowWater;
   /// Below this much free space essential commits (fences, epochs) answer no_space too: RocksDB
   /// aborts the process on a full disk.
-  Bytes floor{16ull << 20};
+  Bytes floor = storage::kFloor;
   /// A commit larger than this answers invalid_argument before anything is written.
   Bytes max_commit{32ull << 20};
   /// The id of a store that is created; zero: random. The simulator sets it, so that a seed

@@ -2,16 +2,18 @@
 // it is damaged. The format has blocks of 32 KiB. A record is crc32c (masked), length, type and
 // payload. The last 6 bytes or less of a block are padding.
 // Source: RocksDB wiki, "Write Ahead Log File Format".
-#include "troupe/runtime/control/folder.hpp"
+#include "troupe/runtime/storage/damage.hpp"
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <string_view>
 #include <vector>
 
-namespace troupe::control {
+namespace troupe::storage {
 namespace {
 
 constexpr std::size_t kBlock = 32768;
@@ -68,11 +70,11 @@ std::size_t first_bad_record(std::string_view log) {
 
 }  // namespace
 
-std::string find_damage(const std::string& db_path) {
+std::string find_damage(const std::string& folder) {
   namespace fs = std::filesystem;
   std::vector<fs::path> files;
   std::error_code error;
-  for (fs::directory_iterator it(db_path, error), end; !error && it != end; it.increment(error)) {
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
     if (it->path().extension() == ".log" || name.rfind("MANIFEST-", 0) == 0)
       files.push_back(it->path());
@@ -87,4 +89,4 @@ std::string find_damage(const std::string& db_path) {
   return {};
 }
 
-}  // namespace troupe::control
+}  // namespace troupe::storage

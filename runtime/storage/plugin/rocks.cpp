@@ -1,7 +1,8 @@
-// The plug-in: RocksDB behind the interface of internal/database.hpp. The library is not linked to
+// The plug-in: RocksDB behind the interface of database.hpp. The library is not linked to
 // it.
-#include "troupe/runtime/control/internal/database.hpp"
+#include "troupe/runtime/storage/database.hpp"
 
+#include <rocksdb/convenience.h>
 #include <rocksdb/db.h>
 #include <rocksdb/env.h>
 #include <rocksdb/options.h>
@@ -9,7 +10,7 @@
 #include <cstdarg>
 #include <utility>
 
-namespace troupe::control::rocks {
+namespace troupe::storage {
 namespace {
 
 /// Drops RocksDB's own log. On a full disk, a log line after one that could not be written aborts
@@ -20,17 +21,25 @@ class NoLog final : public rocksdb::Logger {
   void Logv(const char*, va_list) override {}
 };
 
-rocksdb::Options strict_options(bool create) {
+rocksdb::CompressionType lz4_if_there() {
+  for (const rocksdb::CompressionType type : rocksdb::GetSupportedCompressions())
+    if (type == rocksdb::kLZ4Compression) return type;
+  return rocksdb::kNoCompression;
+}
+
+rocksdb::Options strict_options(const OpenOptions& wanted) {
   rocksdb::Options options;
   options.info_log = std::make_shared<NoLog>();
-  options.create_if_missing = create;
-  options.error_if_exists = create;
+  options.create_if_missing = wanted.create;
+  options.error_if_exists = wanted.create;
   options.paranoid_checks = true;
-  options.wal_recovery_mode = rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
+  options.wal_recovery_mode = wanted.to_a_point_in_time
+                                  ? rocksdb::WALRecoveryMode::kPointInTimeRecovery
+                                  : rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
   options.track_and_verify_wals_in_manifest = true;
-  options.compression = rocksdb::kNoCompression;
-  options.write_buffer_size = 16 << 20;
-  options.max_total_wal_size = 64 << 20;
+  options.compression = wanted.compress ? lz4_if_there() : rocksdb::kNoCompression;
+  options.write_buffer_size = wanted.buffer;
+  options.max_total_wal_size = wanted.most_log;
   options.max_background_jobs = 2;
   options.max_open_files = 256;
   options.stats_dump_period_sec = 0;
@@ -65,7 +74,7 @@ class RocksDatabase final : public Database {
  public:
   explicit RocksDatabase(rocksdb::DB* db) : db_(db) {}
 
-  Status write(std::span<const Write> writes) override {
+  Status write(std::span<const Write> writes, Durability durability) override {
     rocksdb::WriteBatch batch;
     for (const Write& write : writes) {
       const auto status =
@@ -73,9 +82,12 @@ class RocksDatabase final : public Database {
       if (!status.ok()) return status_of(status);
     }
     rocksdb::WriteOptions options;
-    options.sync = true;
+    options.sync = durability == Durability::synced;
     return status_of(db_->Write(options, &batch));
   }
+
+  Status sync() override { return status_of(db_->SyncWAL()); }
+  Status flush() override { return status_of(db_->Flush(rocksdb::FlushOptions())); }
 
   Status get(std::string_view key, std::optional<std::string>& value) override {
     const auto status = db_->Get(rocksdb::ReadOptions(), slice(key), &value.emplace());
@@ -84,16 +96,33 @@ class RocksDatabase final : public Database {
   }
 
   Status scan(std::string_view prefix, const Visit& visit) override {
-    rocksdb::ReadOptions options;
-    options.verify_checksums = true;
-    options.fill_cache = false;
-    const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(options));
+    const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(scan_options()));
     for (it->Seek(slice(prefix)); it->Valid() && it->key().starts_with(slice(prefix)); it->Next())
       visit(it->key().ToStringView(), it->value().ToStringView());
     return status_of(it->status());
   }
 
+  Status scan_range(std::string_view first, std::string_view end, Direction direction,
+                    const VisitWhile& visit) override {
+    rocksdb::ReadOptions options = scan_options();
+    const rocksdb::Slice lower = slice(first), upper = slice(end);
+    options.iterate_lower_bound = &lower;
+    options.iterate_upper_bound = &upper;
+    const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(options));
+    const bool up = direction == Direction::up;
+    for (up ? it->SeekToFirst() : it->SeekToLast(); it->Valid(); up ? it->Next() : it->Prev())
+      if (!visit(it->key().ToStringView(), it->value().ToStringView())) break;
+    return status_of(it->status());
+  }
+
  private:
+  static rocksdb::ReadOptions scan_options() {
+    rocksdb::ReadOptions options;
+    options.verify_checksums = true;
+    options.fill_cache = false;
+    return options;
+  }
+
   std::unique_ptr<rocksdb::DB> db_;
 };
 
@@ -106,8 +135,14 @@ Status open_with(const rocksdb::Options& options, const std::string& path,
 }
 
 constexpr Door kTheDoor{
-    [](const std::string& path, bool create, std::unique_ptr<Database>& db) {
-      return open_with(strict_options(create), path, db);
+    [](const std::string& path, const OpenOptions& options, std::unique_ptr<Database>& db) {
+      return open_with(strict_options(options), path, db);
+    },
+    [](const std::string& path, const OpenOptions& options, std::unique_ptr<Database>& db) {
+      rocksdb::DB* opened = nullptr;
+      const auto status = rocksdb::DB::OpenForReadOnly(strict_options(options), path, &opened);
+      if (status.ok()) db = std::make_unique<RocksDatabase>(opened);
+      return status_of(status);
     },
     [](const std::string& path, std::unique_ptr<Database>& db) {
       return open_with(lenient_options(), path, db);
@@ -116,9 +151,9 @@ constexpr Door kTheDoor{
 };
 
 }  // namespace
-}  // namespace troupe::control::rocks
+}  // namespace troupe::storage
 
-extern "C" __attribute__((visibility("default"))) const troupe::control::rocks::Door*
+extern "C" __attribute__((visibility("default"))) const troupe::storage::Door*
 troupe_rocksdb_door() {
-  return &troupe::control::rocks::kTheDoor;
+  return &troupe::storage::kTheDoor;
 }

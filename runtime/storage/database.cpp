@@ -1,8 +1,8 @@
-#include "troupe/runtime/control/internal/database.hpp"
+#include "troupe/runtime/storage/database.hpp"
 
 #include <dlfcn.h>
 
-namespace troupe::control::rocks {
+namespace troupe::storage {
 namespace {
 
 /// Returns the folder of the file (library or program) that holds this function.
@@ -29,7 +29,7 @@ Result<const Door*> open_plugin() {
     why = path + " has no " + kDoor + ": it is of another version";
   }
   return Error(Code::unavailable,
-               "control keeps its data with RocksDB, and its plug-in cannot be opened (" + why +
+               "a data folder needs RocksDB, and its plug-in cannot be opened (" + why +
                    "): install it beside libtroupe.so, or run without a data folder");
 }
 
@@ -40,4 +40,4 @@ Result<const Door*> door() {
   return found;
 }
 
-}  // namespace troupe::control::rocks
+}  // namespace troupe::storage
