@@ -1,0 +1,196 @@
+#include "troupe/tune/study/checkpoint_files.hpp"
+
+#include "troupe/runtime/storage/disk_space.hpp"
+#include "troupe/train/hash.hpp"
+#include "troupe/tune/study/internal/files.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <filesystem>
+#include <utility>
+
+namespace troupe::tune {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kSuffix = ".safetensors";
+constexpr const char* kTensor = "model";
+constexpr const char* kFormat = "troupe.tune.checkpoint.1";
+/// The header of such a file is far shorter.
+constexpr std::uint64_t kMostHeader = 64 << 10;
+
+std::string hexadecimal(std::uint64_t hash) {
+  std::string text(16, '0');
+  for (std::size_t i = 16; i-- > 0; hash >>= 4) text[i] = "0123456789abcdef"[hash & 15];
+  return text;
+}
+
+std::uint64_t number_of(const train::Metadata& metadata, const std::string& name) {
+  std::uint64_t number = 0;
+  const auto found = metadata.find(name);
+  if (found != metadata.end())
+    std::from_chars(found->second.data(), found->second.data() + found->second.size(), number);
+  return number;
+}
+
+/// Returns a hash of all metadata but itself.
+std::string check_of(const train::Metadata& metadata) {
+  std::string text;
+  for (const auto& [name, value] : metadata)
+    if (name != "check") text += name + "=" + value + "\n";
+  return hexadecimal(train::hash_bytes(text.data(), text.size()));
+}
+
+Error bad_file(const std::string& path, const std::string& why) {
+  return Error(Code::invalid_argument, "tune: the checkpoint " + path + " " + why);
+}
+
+}  // namespace
+
+CheckpointFiles::CheckpointFiles(std::string folder, Options options)
+    : folder_(std::move(folder)), options_(std::move(options)) {
+  for (SignalMaskedThread& thread : threads_)
+    thread = SignalMaskedThread("tune-files", [this] { work(); });
+}
+
+CheckpointFiles::~CheckpointFiles() {
+  {
+    const std::lock_guard guard(mutex_);
+    over_ = true;
+  }
+  wake_.notify_all();
+  for (SignalMaskedThread& thread : threads_) thread.join();
+}
+
+void CheckpointFiles::write(CheckpointSave save) {
+  {
+    const std::lock_guard guard(mutex_);
+    queue_.push_back(std::move(save));
+  }
+  wake_.notify_one();
+}
+
+std::vector<CheckpointFiles::Done> CheckpointFiles::take_done() {
+  const std::lock_guard guard(mutex_);
+  return std::exchange(done_, {});
+}
+
+void CheckpointFiles::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    wake_.wait(lock, [this] { return over_ || !queue_.empty(); });
+    if (over_) return;
+    CheckpointSave save = std::move(queue_.front());
+    queue_.pop_front();
+    lock.unlock();
+    Done done = carry_out(std::move(save));
+    lock.lock();
+    done_.push_back(std::move(done));
+    lock.unlock();
+    if (options_.wake) options_.wake();
+    lock.lock();
+  }
+}
+
+CheckpointFiles::Done CheckpointFiles::carry_out(CheckpointSave save) {
+  try {
+    const Result<StoredModel> model = options_.pull(save);
+    if (!model) return {std::move(save), model.error()};
+    const std::lock_guard one_at_a_time(writing_);
+    const Result<void> written = write_file(save, *model);
+    if (!written) return {std::move(save), written.error()};
+    return {std::move(save), std::nullopt};
+  } catch (const Error& error) {
+    return {std::move(save), error};
+  } catch (const std::exception& error) {
+    return {std::move(save), Error(Code::internal, error.what())};
+  }
+}
+
+Result<void> CheckpointFiles::write_file(const CheckpointSave& save, const StoredModel& model) {
+  const Bytes free =
+      options_.free_space ? options_.free_space() : storage::DiskSpace(folder_, {}).free();
+  if (free < Bytes{model.bytes.size()} + options_.low_water)
+    return Error(Code::out_of_disk, "tune: the checkpoint " + save.key + " of trial " +
+                                        std::to_string(save.trial) + " needs " +
+                                        std::to_string(model.bytes.size()) + " bytes, and " +
+                                        std::to_string(free.count) + " are free at " + folder_ +
+                                        ", of which " + std::to_string(options_.low_water.count) +
+                                        " stay free: make room, or raise save_every");
+  const train::FileTensor tensor{
+      kTensor, train::FileType::u8, {static_cast<std::int64_t>(model.bytes.size())}, model.bytes};
+  train::Metadata metadata{{"format", kFormat},
+                           {"trial", std::to_string(save.trial)},
+                           {"step", std::to_string(save.step)},
+                           {"hash", save.hash},
+                           {"types", std::to_string(model.types)},
+                           {"passes", std::to_string(model.passes)},
+                           {"batches", std::to_string(model.batches)}};
+  metadata["check"] = check_of(metadata);
+  return train::write_safetensors_file(path_of(save.key), {&tensor, 1}, metadata);
+}
+
+void CheckpointFiles::remove(const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) ::unlink(path_of(key).c_str());
+}
+
+std::string CheckpointFiles::path_of(const std::string& key) const {
+  return folder_ + "/" + key + kSuffix;
+}
+
+std::string CheckpointFiles::fault_of(const CheckpointSave& save) const {
+  struct stat there{};
+  if (::stat(path_of(save.key).c_str(), &there) != 0)
+    return errno == ENOENT ? "is missing" : "cannot be read: " + internal::words_of(errno);
+  const auto size = static_cast<std::uint64_t>(there.st_size);
+  if (S_ISREG(there.st_mode) && size > save.bytes && size <= save.bytes + kMostHeader) return {};
+  return "has " + std::to_string(size) + " bytes, and its model alone has " +
+         std::to_string(save.bytes);
+}
+
+Result<StoredModel> CheckpointFiles::read(const CheckpointSave& save) const {
+  const std::string path = path_of(save.key);
+  if (const std::string fault = fault_of(save); !fault.empty()) return bad_file(path, fault);
+  Result<train::SafetensorsFile> opened =
+      train::read_safetensors_file(path, {save.bytes + kMostHeader});
+  if (!opened && opened.error().code() == Code::invalid_argument)
+    return bad_file(path, "is altered: " + opened.error().message());
+  if (!opened) return opened.error();
+  auto file = std::make_shared<train::SafetensorsFile>(std::move(*opened));
+  const train::FileTensor* tensor = file->find(kTensor);
+  if (tensor == nullptr || tensor->bytes.size() != save.bytes ||
+      hexadecimal(train::hash_bytes(tensor->bytes.data(), tensor->bytes.size())) != save.hash)
+    return bad_file(path, "is altered: its model's hash is not " + save.hash);
+  const auto check = file->metadata.find("check");
+  if (check == file->metadata.end() || check->second != check_of(file->metadata))
+    return bad_file(path, "is altered: its metadata is not what was written");
+  StoredModel model;
+  model.bytes = tensor->bytes;
+  model.types = number_of(file->metadata, "types");
+  model.passes = number_of(file->metadata, "passes");
+  model.batches = number_of(file->metadata, "batches");
+  model.owner = std::move(file);
+  return model;
+}
+
+int CheckpointFiles::tidy(const std::vector<std::string>& keys) const {
+  std::vector<fs::path> unknown;
+  std::error_code error;
+  for (fs::directory_iterator at(folder_, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    const bool is_draft = name.ends_with(".tmp");
+    const bool is_file = name.ends_with(kSuffix);
+    const std::string key =
+        is_file ? name.substr(0, name.size() - std::string(kSuffix).size()) : "";
+    if (is_draft || (is_file && std::find(keys.begin(), keys.end(), key) == keys.end()))
+      unknown.push_back(at->path());
+  }
+  for (const fs::path& path : unknown) fs::remove(path, error);
+  return static_cast<int>(unknown.size());
+}
+
+}  // namespace troupe::tune

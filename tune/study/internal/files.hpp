@@ -1,0 +1,24 @@
+/// Small files of a study's folder. Errors name the path; a full disk is OutOfDisk, and any other
+/// failure Unavailable.
+#pragma once
+
+#include "troupe/runtime/base/result.hpp"
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace troupe::tune::internal {
+
+/// Returns the system's words for an error number.
+std::string words_of(int number);
+Error failed(const std::string& what, const std::string& path, int number);
+bool exists(const std::string& path);
+/// Reads a file of at most `most` bytes.
+Result<std::string> read_file(const std::string& path, std::size_t most);
+/// Writes another file, syncs it and renames it over the path. A crash leaves the old file or the
+/// new one. One process at a time may write a path.
+Result<void> replace_file(const std::string& path, std::string_view text);
+Result<void> sync_folder(const std::string& folder);
+
+}  // namespace troupe::tune::internal

@@ -1,0 +1,294 @@
+#include "troupe/tune/study/study_store.hpp"
+
+#include "troupe/runtime/base/signal_masked_thread.hpp"
+#include "troupe/runtime/storage/database.hpp"
+#include "troupe/runtime/storage/disk_space.hpp"
+#include "troupe/tune/study/internal/files.hpp"
+#include "troupe/tune/study/internal/store_check.hpp"
+#include "troupe/tune/study/internal/store_keys.hpp"
+
+#include <condition_variable>
+#include <filesystem>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace troupe::tune {
+
+using namespace internal;
+
+namespace {
+
+Error out_of_disk(const std::string& folder, Bytes free, Bytes needed, const char* what) {
+  return Error(Code::out_of_disk, "tune: only " + std::to_string(free.count) +
+                                      " bytes are free at " + folder + ", and a study needs " +
+                                      std::to_string(needed.count) + " to " + what +
+                                      ": make room on that disk");
+}
+
+std::vector<storage::Write> writes_of(const StudyBatch& batch) {
+  std::vector<storage::Write> writes;
+  writes.reserve(batch.events.size() + batch.trials.size() + batch.reports.size() +
+                 batch.checkpoints.size() + batch.clients.size() + batch.exporters.size() + 1);
+  std::uint64_t number = batch.first_event;
+  for (const std::string& event : batch.events) writes.push_back({event_key(number++), event});
+  for (const TrialRow& row : batch.trials) writes.push_back({trial_key(row.trial), row.json});
+  for (const ReportRow& row : batch.reports)
+    writes.push_back({report_key(row.trial, row.step), row.json});
+  for (const CheckpointRow& row : batch.checkpoints)
+    writes.push_back({kCheckpoints + row.key, row.json});
+  for (const ClientRow& row : batch.clients) writes.push_back({kClients + row.client, row.json});
+  for (const ExporterRow& row : batch.exporters)
+    writes.push_back({kExporters + row.exporter, row.json});
+  if (batch.meta) writes.push_back({kMetaKey, *batch.meta});
+  return writes;
+}
+
+}  // namespace
+
+struct StudyStore::State {
+  State(StudyFolder opened, StudyStoreOptions wanted)
+      : folder(std::move(opened)),
+        options(std::move(wanted)),
+        disk(folder.path(), options.reserve) {}
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() {
+    if (!thread.joinable()) return;
+    {
+      const std::lock_guard guard(mutex);
+      over = true;
+    }
+    wake.notify_all();
+    thread.join();
+    if (sync_now()) (void)db->flush();
+  }
+
+  Bytes free() const { return options.free_space ? options.free_space() : disk.free(); }
+  Result<void> make_room();
+  Result<void> open_database();
+  Result<void> create();
+  Result<void> recover(std::uint64_t synced);
+  Result<void> sync_now();
+  void sync_often();
+
+  StudyFolder folder;  // outlives the database: it holds the lock
+  StudyStoreOptions options;
+  storage::DiskSpace disk;
+  std::unique_ptr<storage::Database> db;
+  StudyRows rows;
+  std::mutex syncing;  ///< taken before `mutex`
+  mutable std::mutex mutex;
+  std::condition_variable wake;
+  // What `mutex` guards.
+  std::uint64_t last = 0, marked = 0;      ///< events written, and named in `synced`
+  std::uint64_t written = 0, durable = 0;  ///< batches
+  std::optional<Error> failure;            ///< what ended the use of the store
+  bool over = false;
+  SignalMaskedThread thread;
+};
+
+Result<void> StudyStore::State::make_room() {
+  if (free() < options.floor) disk.use_reserve(true);
+  if (const Bytes have = free(); have < options.floor)
+    return out_of_disk(folder.path(), have, options.floor, "open");
+  return {};
+}
+
+/// The file `synced` is made before the store. A store without a file CURRENT, of which nothing was
+/// synced, is therefore a first start that was killed, and is made again.
+Result<void> StudyStore::State::open_database() {
+  const std::string store = folder.store_path();
+  const auto synced = read_mark(folder.mark_path());
+  if (!exists(store) && (!exists(folder.mark_path()) || synced == 0)) return create();
+  if (!synced)
+    return damaged(folder.path(), folder.mark_path() + ", offset 0",
+                   "it does not name the last synced event");
+  if (*synced == 0 && !exists(store + "/CURRENT")) return create();
+  if (!exists(store))
+    return damaged(folder.path(), store + ", offset 0",
+                   "it is missing, and event " + std::to_string(*synced) + " was synced");
+  return recover(*synced);
+}
+
+Result<void> StudyStore::State::create() {
+  std::error_code error;
+  std::filesystem::remove_all(folder.store_path(), error);
+  for (const std::string& path :
+       {folder.checkpoints_path(), folder.logs_path(), folder.exports_path()}) {
+    std::filesystem::create_directories(path, error);
+    if (error) return failed("make the folder", path, error.value());
+  }
+  if (auto done = write_mark(folder.mark_path(), 0); !done) return done;
+  if (auto done = sync_folder(folder.path()); !done) return done;
+  auto door = storage::door();
+  if (!door) return door.error();
+  const auto status = (*door)->open(folder.store_path(), database_options(true), db);
+  if (!status.ok()) return error_of(status, "make", folder.path());
+  return sync_folder(folder.path());
+}
+
+/// Checks the store before anything is written to it: opening a damaged one to write would drop
+/// what `troupe tune doctor` can still read.
+Result<void> StudyStore::State::recover(std::uint64_t synced) {
+  auto door = storage::door();
+  if (!door) return door.error();
+  {
+    std::unique_ptr<storage::Database> look;
+    const auto status = (*door)->open_to_read(folder.store_path(), database_options(false), look);
+    if (!status.ok()) return error_of(status, "open", folder.path());
+    const auto found = check_store(*look, folder.path(), synced);
+    if (!found) return found.error();
+    last = *found;
+  }
+  marked = synced;
+  const auto status = (*door)->open(folder.store_path(), database_options(false), db);
+  if (!status.ok()) return error_of(status, "open", folder.path());
+  if (last > marked) ++written;
+  return {};
+}
+
+/// Syncs all batches that are written, then names the last event of them.
+Result<void> StudyStore::State::sync_now() {
+  const std::lock_guard one_at_a_time(syncing);
+  std::unique_lock lock(mutex);
+  if (failure) return *failure;
+  if (durable == written) return {};
+  const std::uint64_t event = last, batch = written;
+  const bool is_new = event != marked;
+  lock.unlock();
+  Result<void> done;
+  if (const auto status = db->sync(); !status.ok())
+    done = error_of(status, "sync", folder.path());
+  else if (is_new)
+    done = write_mark(folder.mark_path(), event);
+  lock.lock();
+  if (!done) {
+    failure = done.error();
+    return done;
+  }
+  durable = batch;
+  marked = event;
+  return {};
+}
+
+void StudyStore::State::sync_often() {
+  std::unique_lock lock(mutex);
+  for (;;) {
+    wake.wait(lock, [this] { return over || (durable != written && !failure); });
+    if (!over) wake.wait_for(lock, options.sync_after, [this] { return over; });
+    if (over) return;
+    lock.unlock();
+    (void)sync_now();  // the next write() returns the failure
+    lock.lock();
+  }
+}
+
+StudyStore::StudyStore(std::unique_ptr<State> state) : state_(std::move(state)) {}
+StudyStore::~StudyStore() = default;
+
+Result<std::unique_ptr<StudyStore>> StudyStore::open(const std::string& path,
+                                                     StudyStoreOptions options) {
+  auto folder = StudyFolder::open(path, StudyFolder::Use::own);
+  if (!folder) return folder.error();
+  auto state = std::make_unique<State>(std::move(*folder), std::move(options));
+  if (auto room = state->make_room(); !room) return room.error();
+  if (auto opened = state->open_database(); !opened) return opened.error();
+  state->rows = StudyRows(*state->db, state->folder.path());
+  if (state->free() >= state->options.low_water) state->disk.use_reserve(false);
+  state->thread = SignalMaskedThread("tune-sync", [s = state.get()] { s->sync_often(); });
+  return std::unique_ptr<StudyStore>(new StudyStore(std::move(state)));
+}
+
+Result<void> StudyStore::write(const StudyBatch& batch) {
+  State& s = *state_;
+  if (batch.empty()) return {};
+  {
+    const std::lock_guard guard(s.mutex);
+    if (s.failure) return *s.failure;
+    if (!batch.events.empty() && batch.first_event != s.last + 1)
+      return Error(Code::invalid_argument, "tune: event " + std::to_string(batch.first_event) +
+                                               " cannot follow event " + std::to_string(s.last));
+  }
+  if (const Bytes free = s.free(); free < s.options.low_water)
+    return out_of_disk(s.folder.path(), free, s.options.low_water, "write");
+  const bool power = s.options.durability == StudyDurability::power;
+  const auto status = s.db->write(
+      writes_of(batch), power ? storage::Durability::synced : storage::Durability::kernel);
+  const std::lock_guard guard(s.mutex);
+  if (!status.ok()) {
+    s.failure = error_of(status, "write", s.folder.path());
+    return *s.failure;
+  }
+  s.last += batch.events.size();
+  const bool idle = s.durable == s.written++;
+  if (idle) s.wake.notify_all();
+  return {};
+}
+
+Result<void> StudyStore::sync() {
+  return state_->sync_now();
+}
+
+const StudyRows& StudyStore::rows() const noexcept {
+  return state_->rows;
+}
+const StudyFolder& StudyStore::folder() const noexcept {
+  return state_->folder;
+}
+std::uint64_t StudyStore::last_event() const noexcept {
+  const std::lock_guard guard(state_->mutex);
+  return state_->last;
+}
+std::uint64_t StudyStore::synced_event() const {
+  const std::lock_guard guard(state_->mutex);
+  return state_->marked;
+}
+Bytes StudyStore::free_space() const {
+  return state_->free();
+}
+
+struct StudyReader::State {
+  explicit State(StudyFolder opened) : folder(std::move(opened)) {}
+  StudyFolder folder;
+  std::unique_ptr<storage::Database> db;
+  StudyRows rows;
+  std::uint64_t last = 0;
+};
+
+StudyReader::StudyReader(std::unique_ptr<State> state) : state_(std::move(state)) {}
+StudyReader::~StudyReader() = default;
+StudyReader::StudyReader(StudyReader&&) noexcept = default;
+StudyReader& StudyReader::operator=(StudyReader&&) noexcept = default;
+
+Result<StudyReader> StudyReader::open(const std::string& path) {
+  auto folder = StudyFolder::open(path, StudyFolder::Use::read);
+  if (!folder) return folder.error();
+  auto state = std::make_unique<State>(std::move(*folder));
+  const auto synced = read_mark(state->folder.mark_path());
+  if (!synced)
+    return damaged(state->folder.path(), state->folder.mark_path() + ", offset 0",
+                   "it does not name the last synced event");
+  auto door = storage::door();
+  if (!door) return door.error();
+  const auto status =
+      (*door)->open_to_read(state->folder.store_path(), database_options(false), state->db);
+  if (!status.ok()) return error_of(status, "open", state->folder.path());
+  const auto last = check_store(*state->db, state->folder.path(), *synced);
+  if (!last) return last.error();
+  state->last = *last;
+  state->rows = StudyRows(*state->db, state->folder.path());
+  return StudyReader(std::move(state));
+}
+
+const StudyRows& StudyReader::rows() const noexcept {
+  return state_->rows;
+}
+const StudyFolder& StudyReader::folder() const noexcept {
+  return state_->folder;
+}
+std::uint64_t StudyReader::last_event() const noexcept {
+  return state_->last;
+}
+
+}  // namespace troupe::tune

@@ -1,0 +1,99 @@
+/// The durable half of a study: its events and rows, in RocksDB.
+///
+///     auto store = StudyStore::open("studies/resnet", {});
+///     (*store)->write(batch).value();              // in the kernel: survives kill -9
+///     (*store)->rows().events(1, visit);           // to rebuild the study
+///
+/// A thread syncs what was written and then names the last synced event in the file `synced`. A
+/// store that ends before that event, or whose events have a gap, is damaged and refused. A store
+/// that ends after it met a power failure, and opens.
+#pragma once
+
+#include "troupe/runtime/base/units.hpp"
+#include "troupe/tune/study/study_folder.hpp"
+#include "troupe/tune/study/study_rows.hpp"
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace troupe::tune {
+
+/// What an answer waits for. process: the kernel has the batch, so that it survives the end of this
+/// process. power: the disk has it.
+enum class StudyDurability : std::uint8_t { process, power };
+
+struct StudyStoreOptions {
+  StudyDurability durability = StudyDurability::process;
+  /// How long a batch waits at most until its sync begins.
+  Duration sync_after = std::chrono::milliseconds(20);
+  /// Below this much free space write() answers OutOfDisk.
+  Bytes low_water{64ull << 20};
+  /// Below this much free space open() answers OutOfDisk, since RocksDB aborts on a full disk.
+  Bytes floor{8ull << 20};
+  /// A file that open() gives up when less than `floor` is free.
+  Bytes reserve{8ull << 20};
+  /// Replaces the disk's answer in tests; may be empty.
+  std::function<Bytes()> free_space = {};
+};
+
+/// The schema of the folders that this version reads. The description has it as "schema".
+inline constexpr int kStudySchema = 3;
+
+/// Owns a study's folder. write() and sync() are for one thread at a time; rows() for any.
+class TROUPE_API StudyStore {
+ public:
+  /// Opens a study's folder, or makes one. Blocks for as long as reading all of it takes. Errors:
+  /// those of StudyFolder::open(); InvalidArgument for a damaged store, with file and offset, and
+  /// for one of another schema; OutOfDisk; Unavailable.
+  static Result<std::unique_ptr<StudyStore>> open(const std::string& folder,
+                                                  StudyStoreOptions options);
+  /// Syncs what was written.
+  ~StudyStore();
+  StudyStore(const StudyStore&) = delete;
+  StudyStore& operator=(const StudyStore&) = delete;
+
+  /// Writes the batch, all of it or nothing. Errors: OutOfDisk below the low-water mark, and
+  /// InvalidArgument for events that do not follow the last one; nothing was written then, and a
+  /// later call may succeed. After any other error the outcome is unknown, and all later calls
+  /// fail: open the store again.
+  Result<void> write(const StudyBatch& batch);
+  /// Blocks until the disk has all that was written.
+  Result<void> sync();
+
+  const StudyRows& rows() const noexcept;
+  const StudyFolder& folder() const noexcept;
+  /// The number of the last event written; 0: none.
+  std::uint64_t last_event() const noexcept;
+  /// The event that the file `synced` names.
+  std::uint64_t synced_event() const;
+  /// What this user may still write on the folder's disk.
+  Bytes free_space() const;
+
+ private:
+  struct State;
+  explicit StudyStore(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+/// Reads a study that no process owns. Its read lock keeps an owner from starting meanwhile, for 2 s
+/// at most: keep it for one look.
+class TROUPE_API StudyReader {
+ public:
+  /// Never writes to the folder, which may be another user's. Errors: as StudyStore::open().
+  static Result<StudyReader> open(const std::string& folder);
+  ~StudyReader();
+  StudyReader(StudyReader&&) noexcept;
+  StudyReader& operator=(StudyReader&&) noexcept;
+
+  const StudyRows& rows() const noexcept;
+  const StudyFolder& folder() const noexcept;
+  std::uint64_t last_event() const noexcept;
+
+ private:
+  struct State;
+  explicit StudyReader(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace troupe::tune
