@@ -31,6 +31,9 @@ struct Page {
   std::atomic<std::uint64_t> sleep_reads;     ///< reads while slept_ns was not 0
   std::atomic<std::uint32_t> proxy_port;      ///< 0: connect directly
   std::atomic<std::uint32_t> hole_port;       ///< connections to it never complete
+  std::atomic<std::int32_t> calls;            ///< that CHAOS_CALL describes, so far (shim.cpp)
+  std::atomic<std::int32_t> stopped;          ///< the process that one of them has stopped; 0: none
+  std::atomic<std::uint32_t> go;              ///< for tests: the processes that wait for it go on
   std::atomic<std::uint32_t> listeners;
   Listener listener[kMostListeners];
 };

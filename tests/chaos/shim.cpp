@@ -1,19 +1,31 @@
 // A library that is preloaded into the processes of a cluster. It leads their TCP connections
 // through the proxy of the chaos program, which can hold, delay and cut them, and it shifts their
 // clocks. Reads and writes of files without a name fail as CHAOS_DISK says: "write=N" each N-th
-// write, "read=N" only the N-th read, "last=N" all reads but the first N. The product has no code
-// for any of this.
+// write, "read=N" only the N-th read, "last=N" all reads but the first N.
+//
+// CHAOS_CALL is "ACT CALL N TEXT". CALL is listen, connect, write, fsync, rename or renamed (after
+// it). Files count whose path has TEXT; listening counts in workers, and connecting to workers. The
+// processes of a page count together. ACT says what becomes of the N-th call: "stop" stops the
+// process, "hang=MS" delays the call. With "full", the disk has no room from the N-th call on.
+// CHAOS_HIDE is "NODE TEXT": the workers of that node cannot open files whose path has TEXT.
+//
+// The product has no code for any of this.
 #include "tests/chaos/page.hpp"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+#include <array>
 #include <atomic>
 #include <cerrno>
+#include <csignal>
+#include <cstdarg>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -90,6 +102,96 @@ ssize_t read_at(int fd, void* into, std::size_t size, off_t at) {
   return -1;
 }
 
+/// What CHAOS_CALL says.
+struct Plan {
+  enum class Act : char { none, stop, full, hang } act = Act::none;
+  std::array<char, 16> call{};
+  std::array<char, 128> text{};
+  int number = 0;
+  long ms = 0;
+};
+
+const Plan& plan() {
+  static const Plan made = [] {
+    Plan read;
+    std::array<char, 24> act{};
+    const char* said = std::getenv("CHAOS_CALL");
+    if (said == nullptr || std::sscanf(said, "%23s %15s %d %127s", act.data(), read.call.data(),
+                                       &read.number, read.text.data()) < 3)
+      return Plan{};
+    if (std::strcmp(act.data(), "stop") == 0) read.act = Plan::Act::stop;
+    if (std::strcmp(act.data(), "full") == 0) read.act = Plan::Act::full;
+    if (std::sscanf(act.data(), "hang=%ld", &read.ms) == 1) read.act = Plan::Act::hang;
+    return read;
+  }();
+  return made;
+}
+
+bool is_planned(const char* call) {
+  return plan().act != Plan::Act::none && std::strcmp(plan().call.data(), call) == 0 &&
+         page() != nullptr;
+}
+
+/// Counts a call that is planned, and does what the plan says. Returns the error with which the
+/// call fails, or 0.
+int planned() {
+  const int errors = errno;
+  const int number = ++page()->calls;
+  if (plan().act == Plan::Act::full) return number >= plan().number ? ENOSPC : 0;
+  if (number != plan().number) return 0;
+  if (plan().act == Plan::Act::stop) {
+    page()->stopped = ::getpid();
+    ::raise(SIGSTOP);
+  } else {
+    ::usleep(static_cast<useconds_t>(plan().ms * 1000));
+  }
+  errno = errors;
+  return 0;
+}
+
+bool has_text(const char* path) {
+  return std::strstr(path, plan().text.data()) != nullptr;
+}
+
+bool has_text(int fd) {
+  std::array<char, 32> link{};
+  std::array<char, 4096> path{};
+  std::snprintf(link.data(), link.size(), "/proc/self/fd/%d", fd);
+  return ::readlink(link.data(), path.data(), path.size() - 1) > 0 && has_text(path.data());
+}
+
+/// Returns whether the command line of a process begins with "troupe: worker" and has `text`.
+bool is_worker(int pid, const char* text) {
+  std::array<char, 32> name{};
+  std::array<char, 128> line{};
+  std::snprintf(name.data(), name.size(), "/proc/%d/cmdline", pid);
+  const int fd = ::open(name.data(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const ssize_t size = ::read(fd, line.data(), line.size() - 1);
+  ::close(fd);
+  return size > 0 && std::strncmp(line.data(), "troupe: worker", 14) == 0 &&
+         std::strstr(line.data(), text) != nullptr;
+}
+
+bool is_door(int port) {
+  const std::uint32_t count = page()->listeners;
+  for (std::uint32_t i = 0; i < count && i < chaos::kMostListeners; ++i) {
+    const chaos::Listener& one = page()->listener[i];
+    if (static_cast<int>(one.port) == port && is_worker(one.pid, "")) return true;
+  }
+  return false;
+}
+
+/// Returns whether CHAOS_HIDE hides this file from this process.
+bool is_hidden(const char* path) {
+  static const char* const said = std::getenv("CHAOS_HIDE");
+  if (said == nullptr) return false;
+  std::array<char, 32> node{};
+  std::array<char, 256> text{};
+  return std::sscanf(said, "%31s %255s", node.data(), text.data()) == 2 &&
+         std::strstr(path, text.data()) != nullptr && is_worker(::getpid(), node.data());
+}
+
 sockaddr_in loopback(std::uint32_t port) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -129,6 +231,9 @@ extern "C" __attribute__((visibility("default"))) int connect(int fd, const sock
                                                               socklen_t size) {
   Page* shared = page();
   const auto* target = reinterpret_cast<const sockaddr_in*>(address);
+  if (is_planned("connect") && size >= sizeof(sockaddr_in) && target->sin_family == AF_INET &&
+      is_door(ntohs(target->sin_port)))
+    (void)planned();
   if (shared == nullptr || shared->proxy_port == 0 || size < sizeof(sockaddr_in) ||
       target->sin_family != AF_INET || (ntohl(target->sin_addr.s_addr) >> 24) != 127)
     return real_connect(fd, address, size);
@@ -155,6 +260,7 @@ extern "C" __attribute__((visibility("default"))) int listen(int fd, int backlog
     page()->listener[at].port = ntohs(own.sin_port);
     page()->listener[at].pid = ::getpid();
   }
+  if (is_planned("listen") && is_worker(::getpid(), "")) (void)planned();
   return result;
 }
 
@@ -200,3 +306,39 @@ CHAOS_INSTEAD ssize_t pread(int fd, void* into, std::size_t size, off_t at) {
 CHAOS_INSTEAD ssize_t pread64(int fd, void* into, std::size_t size, off64_t at) {
   return read_at(fd, into, size, at);
 }
+
+CHAOS_INSTEAD ssize_t write(int fd, const void* from, std::size_t size) {
+  static auto* const real = next<ssize_t(int, const void*, std::size_t)>("write");
+  const int error = is_planned("write") && has_text(fd) ? planned() : 0;
+  if (error == 0) return real(fd, from, size);
+  errno = error;
+  return -1;
+}
+CHAOS_INSTEAD int fsync(int fd) {
+  static auto* const real = next<int(int)>("fsync");
+  if (is_planned("fsync") && has_text(fd)) (void)planned();
+  return real(fd);
+}
+CHAOS_INSTEAD int rename(const char* from, const char* to) noexcept {
+  static auto* const real = next<int(const char*, const char*)>("rename");
+  if (is_planned("rename") && has_text(to)) (void)planned();
+  const int result = real(from, to);
+  if (is_planned("renamed") && has_text(to)) (void)planned();
+  return result;
+}
+
+/// Opens a file unless it is hidden. As in the C library, only two flags make use of a mode.
+#define CHAOS_OPEN(name)                                                           \
+  CHAOS_INSTEAD int name(const char* path, int flags, ...) {                       \
+    static auto* const real = next<int(const char*, int, ...)>(#name);             \
+    std::va_list rest;                                                             \
+    va_start(rest, flags);                                                         \
+    const bool makes = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE; \
+    const mode_t mode = makes ? va_arg(rest, mode_t) : 0;                          \
+    va_end(rest);                                                                  \
+    if (!is_hidden(path)) return real(path, flags, mode);                          \
+    errno = ENOENT;                                                                \
+    return -1;                                                                     \
+  }
+CHAOS_OPEN(open)
+CHAOS_OPEN(open64)

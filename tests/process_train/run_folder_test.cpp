@@ -1,5 +1,6 @@
 // Tests fit() with a folder on real processes: checkpoints, what stays, resuming, damage, full
 // disks, and two drivers.
+#include "tests/process_train/tiny.hpp"
 #include "troupe/train/checkpoint/folder/names.hpp"
 #include "troupe/train/checkpoint/folder/run_lock.hpp"
 #include "troupe/train/train.hpp"
@@ -24,29 +25,8 @@ using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 namespace train = troupe::train;
 
-constexpr std::int64_t kContext = 8;
-
-train::Model model() {
-  return train::models::gpt2(
-      {.vocabulary = 16, .context = kContext, .layers = 2, .heads = 2, .channels = 16});
-}
-
-struct Rows {
-  std::uint64_t count = 64;
-  std::uint64_t size() const { return count; }
-  train::Batch batch(std::span<const std::uint64_t> indices) const {
-    train::Batch batch{.inputs = {},
-                       .targets = {},
-                       .rows = static_cast<std::int64_t>(indices.size()),
-                       .time = kContext};
-    for (const std::uint64_t i : indices)
-      for (std::uint64_t t = 0; t < kContext; ++t) {
-        batch.inputs.push_back(static_cast<std::int32_t>((i + t * 5) % 16));
-        batch.targets.push_back(static_cast<std::int32_t>((i + t * 5 + 5) % 16));
-      }
-    return batch;
-  }
-};
+using tiny::model;
+using tiny::Rows;
 
 struct Plan {
   long steps = 20;
