@@ -153,9 +153,6 @@ GangPlan plan_of(const Context& ctx, const FitOptions& options, bool in_trial) {
   plan.cpus = options.cpus_per_worker;
   plan.gpus = gpus_for(ctx, options);
   plan.spread = options.placement.kind() == Placement::spread.kind();
-  plan.on_one_node = plan.gpus > 0;
-  if (plan.on_one_node && plan.spread)
-    log_line("train: workers with GPUs take one node, so Placement::spread changes nothing");
   plan.max_restarts = options.max_restarts;
   plan.grow_after = options.grow_after;
   plan.verdicts = in_trial;

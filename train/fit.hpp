@@ -72,7 +72,7 @@ struct FitOptions {
   Layout layout = {};
   /// GPUs reserved for each worker: a whole number, or a fraction of one GPU that workers share.
   /// The worker's process sees these devices and no others. Context::gpu_ids() are their numbers
-  /// on the node, and Worker::device() is the first. Throws Infeasible when no node has enough
+  /// on the node, and Worker::device() is the first. Throws Infeasible when the nodes have too few
   /// for all workers.
   double gpus_per_worker = 0;
   /// Without a GPU in the cluster, run the loop on CPUs and print a notice on stderr.
@@ -85,8 +85,7 @@ struct FitOptions {
   /// Infeasible when the cluster has too few: at once, on a joined cluster after 60 s.
   double cpus_per_worker = 0;
   /// Which nodes get the workers. pack: one node that has room for all, this node first, else those
-  /// with the most room. spread: all nodes, evenly. Workers that divide tensors stay together, and
-  /// workers with GPUs take one node.
+  /// with the most room. spread: all nodes, evenly. Workers that divide tensors stay together.
   Placement placement = Placement::pack;
   RunOptions run = {};  ///< a trial has no folder
   /// For how long more workers must have had room until a gang of varying size grows. A failure

@@ -53,8 +53,7 @@ GangNeed GangCore::need(int workers) const {
           .tp = plan_.layout.tp,
           .cpus = plan_.cpus,
           .gpus = plan_.gpus,
-          .spread = plan_.spread,
-          .on_one_node = plan_.on_one_node};
+          .spread = plan_.spread};
 }
 
 /// Returns the largest size that fits now and its places; without any, those of the least size.

@@ -105,7 +105,7 @@ std::string never(const std::vector<NodeInfo>& nodes, const GangNeed& need) {
     cpus = std::max(cpus, node.cpus);
     gpus = std::max(gpus, node.gpus);
   }
-  const bool one = need.on_one_node || count < 2;
+  const bool one = count < 2;
   if ((one ? most : all) >= need.workers / need.tp) return "";
   const bool of_cpus = ranks_in({need.workers, 1, need.cpus, 0}, cpus, 0) < need.workers;
   const double total = need.workers * (of_cpus ? need.cpus : need.gpus);
@@ -131,10 +131,10 @@ GangPlaces gang_place(const std::vector<NodeInfo>& nodes, const GangNeed& need, 
   if (std::string why = never(nodes, need); !why.empty())
     return {GangPlaces::Fit::never, {}, std::move(why)};
   const int most = std::accumulate(sites.begin(), sites.end(), 0, [&](int sum, const Site& site) {
-    return need.on_one_node ? std::max(sum, site.room) : std::min(sum + site.room, groups);
+    return std::min(sum + site.room, groups);
   });
   if (most < groups) return {GangPlaces::Fit::not_now, {}, ""};
-  if (need.spread && !need.on_one_node)
+  if (need.spread)
     spread(sites, groups);
   else
     pack(sites, groups);

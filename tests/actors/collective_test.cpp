@@ -201,6 +201,7 @@ TEST_P(Contract, AllRanksEndWithTheSameErrorThatSaysHowFarEachIs) {
 
 // The skipped call has another size than the call that the rank makes in its place.
 TEST_P(Contract, TheRankThatSkipsACallIsNamedFiftyTimesOutOfFifty) {
+  if (!GetParam().meets) GTEST_SKIP() << "devices of other nodes are compared later";
   for (int round = 0; round < 50; ++round) {
     const int size = 3 + round % 3, culprit = round % size, skipped = 1 + round % 4;
     Group group = make(size);

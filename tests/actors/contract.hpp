@@ -25,6 +25,7 @@ struct BackEnd {
   Group (*make)(int size, Bytes slot, Duration timeout, Progress progress);
   bool ordered = true;  ///< COLL-2, and the rules for 16-bit numbers and NaNs
   bool spread = false;  ///< over nodes: each node finds a fault by itself, and texts may differ
+  bool meets = true;    ///< all ranks meet in each operation, else those of a node
 };
 
 inline Group make_local(int size, Bytes slot, Duration timeout, Progress progress) {
@@ -44,6 +45,12 @@ inline Group make_nccl(int size, Bytes slot, Duration timeout, Progress progress
   return group;
 }
 
+inline Group make_nccl_nodes(int size, Bytes slot, Duration timeout, Progress progress) {
+  Group group = over_fake_nccl(nodes_group(two_a_node(size), {.slot = slot, .progress = progress}));
+  for (const auto& rank : group) rank->set_timeout(timeout);
+  return group;
+}
+
 template <std::vector<int> (*ranks_on)(int)>
 Group make_nodes(int size, Bytes slot, Duration timeout, Progress progress) {
   return nodes_group(ranks_on(size), {.slot = slot, .timeout = timeout, .progress = progress});
@@ -54,6 +61,7 @@ inline const auto kBackEnds = testing::Values(
     BackEnd{"local_thread", Progress::thread, make_local},
     BackEnd{"shm_thread", Progress::thread, make_shm},
     BackEnd{"nccl", Progress::caller, make_nccl, false},
+    BackEnd{"nccl_two_a_node", Progress::caller, make_nccl_nodes, false, true, false},
     BackEnd{"one_a_node", Progress::caller, make_nodes<one_a_node>, true, true},
     BackEnd{"two_a_node", Progress::caller, make_nodes<two_a_node>, true, true},
     BackEnd{"all_but_one", Progress::thread, make_nodes<all_but_one>, true, true});

@@ -131,6 +131,11 @@ class PlainLinks : public std::enable_shared_from_this<PlainLinks> {
       if (std::get<4>(key) != rank) ends[1].reset();
     }
   }
+  /// Ends all streams between two ranks, as the death of a rank does.
+  void cut() {
+    const std::lock_guard lock(mutex_);
+    for (const int socket : taken_) ::shutdown(socket, SHUT_RDWR);
+  }
 
  private:
   using Key = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, int, int>;
@@ -166,12 +171,14 @@ class PlainLinks : public std::enable_shared_from_this<PlainLinks> {
     std::array<Fd, 2>& ends = found == made_.end() ? make(key) : found->second;
     Fd& mine = ends[rank < peer ? 0 : 1];
     if (!mine) std::abort();  // each name and peer is asked for once
+    taken_.push_back(mine.get());
     return std::move(mine);
   }
 
   int buffer_;
   std::mutex mutex_;
   std::map<Key, std::array<Fd, 2>> made_;
+  std::vector<int> taken_;  // while all links live
 };
 
 }  // namespace troupe::collective

@@ -151,7 +151,7 @@ TEST(GangPlace, SharesOfAGpuLieOnOneDeviceAndRanksWithGpusOnOneNode) {
   gpus.gpus = gpus.gpus_free = 2;
   const auto fit = [&](int workers, double each, double free) {
     gpus.gpus_free = free;
-    return gang_place({gpus}, {.workers = workers, .gpus = each, .on_one_node = true}, id(1)).fit;
+    return gang_place({gpus}, {.workers = workers, .gpus = each}, id(1)).fit;
   };
   EXPECT_EQ(fit(4, 0.5, 2), Fit::placed);
   EXPECT_EQ(fit(5, 0.5, 2), Fit::never);
@@ -162,7 +162,9 @@ TEST(GangPlace, SharesOfAGpuLieOnOneDeviceAndRanksWithGpusOnOneNode) {
   EXPECT_EQ(fit(2, 1, 2), Fit::placed);
   std::vector<NodeInfo> two{gpus, node(2, 1, 1)};
   two[0].gpus = two[0].gpus_free = two[1].gpus = two[1].gpus_free = 1;
-  EXPECT_EQ(gang_place(two, {.workers = 2, .gpus = 1, .on_one_node = true}, id(1)).fit, Fit::never);
+  EXPECT_EQ(counts(gang_place(two, {.workers = 2, .gpus = 1}, id(1)), 2), (Counts{1, 1}));
+  EXPECT_EQ(gang_place(two, {.workers = 3, .gpus = 1}, id(1)).fit, Fit::never);
+  EXPECT_EQ(gang_place(two, {.workers = 2, .tp = 2, .gpus = 1}, id(1)).fit, Fit::never);
 }
 
 TEST(GangPlace, TheSentencesNameWhatIsMissing) {

@@ -30,7 +30,7 @@ struct GangPlan {
   int least = 1, most = 1;  ///< ranks; a gang has a multiple of tp * pp of them
   Layout layout;            ///< its dp follows from the size of the gang when the sizes differ
   double cpus = 0, gpus = 0;
-  bool spread = false, on_one_node = false;
+  bool spread = false;
   int max_restarts = 0;  ///< -1: without limit
   Duration grow_after = std::chrono::seconds(30);
   bool verdicts = false;  ///< an observer judges each report

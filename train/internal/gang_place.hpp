@@ -20,7 +20,6 @@ struct GangNeed {
   int tp = 1;                 ///< ranks that stay together; divides the workers
   double cpus = 0, gpus = 0;  ///< of each rank; a fraction of a GPU shares a device
   bool spread = false;        ///< evenly over all nodes, else on as few as possible
-  bool on_one_node = false;   ///< never on several nodes
 };
 
 /// The number of ranks that a gang had on each node. Their resources count as free.

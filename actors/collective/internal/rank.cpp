@@ -90,7 +90,7 @@ void take_progress(std::uint64_t word, RankProgress& one) noexcept {
 
 ArenaCommunicator::ArenaCommunicator(std::shared_ptr<Arena> arena, Seats seats, int rank,
                                      const How& how)
-    : Communicator(rank, static_cast<int>(seats.members.size()), how.timeout),
+    : Coordinator(rank, static_cast<int>(seats.members.size()), how.timeout),
       arena_(std::move(arena)),
       seats_(std::move(seats)),
       calls_(*arena_, self(), size() == arena_->size() && !how.numbers.part, how.numbers.whole),
@@ -276,7 +276,7 @@ void ArenaCommunicator::end(Code code, const std::string& why) noexcept {
   end_group(code, why + "; " + progress_text(), 0);
 }
 
-bool ArenaCommunicator::end_if_dead() {
+bool ArenaCommunicator::check_ranks() {
   for (int other = 0; other < size() && !is_over(); ++other)
     if (other != rank() && !has_left(other) && process_is_dead(other))
       end(Code::worker_died, death_of(other));
@@ -550,7 +550,7 @@ void ArenaCommunicator::run(Operation& operation) {
     case OperationKind::send:
     case OperationKind::receive:
     case OperationKind::exchange:
-    case OperationKind::group: transfer(operation); break;
+    case OperationKind::group: move(operation, operation.transfers); break;
   }
   note_progress(false);
 }

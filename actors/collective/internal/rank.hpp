@@ -1,13 +1,12 @@
 /// ArenaCommunicator: one rank's end of a group in an arena, for the back ends `local` and `shm`.
-/// The back end `nccl` uses it to agree on operations before a device carries them out.
 #pragma once
 
 #include "troupe/actors/collective/internal/arena.hpp"
 #include "troupe/actors/collective/internal/call_log.hpp"
+#include "troupe/actors/collective/internal/coordinator.hpp"
 #include "troupe/actors/collective/internal/operation.hpp"
 #include "troupe/actors/collective/local/link.hpp"
 
-#include <deque>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -43,7 +42,7 @@ class Watcher {
 std::uint64_t progress_word(OperationKind kind, std::uint64_t sequence, bool inside) noexcept;
 void take_progress(std::uint64_t word, RankProgress& one) noexcept;
 
-class ArenaCommunicator final : public Communicator {
+class ArenaCommunicator final : public Coordinator {
  public:
   /// How a rank joins.
   struct How {
@@ -65,28 +64,17 @@ class ArenaCommunicator final : public Communicator {
   std::unique_ptr<Communicator> join_split(const Operation& done, Progress progress) override;
   CallLog* call_log() noexcept override { return &calls_; }
 
-  // For back ends whose devices move the data, while this communicator coordinates the ranks.
-  /// Returns when every rank of the operation has started the same one, and its input is ready.
-  /// Throws as run() does. The rank counts as inside the operation until note_done().
-  void agree(const Operation& operation);
-  /// Records the end of an operation in this rank's progress, unless a later one has begun. Any
-  /// thread.
-  void note_done(OperationKind kind, std::uint64_t sequence) noexcept;
-  /// Returns the number of the operation that was begun last, from 1.
-  std::uint64_t sequence() const noexcept { return operations_; }
-  /// Makes the next operation number 1.
-  void count_anew() noexcept;
-  /// Ends the group, unless it has ended, with `why` and the progress of each rank as text. Any
-  /// thread.
-  void end(Code code, const std::string& why) noexcept;
-  /// Ends the group if the process of a rank is dead. Returns whether the group is over.
-  bool end_if_dead();
-  /// Returns the error that ended the group, as the error of an operation. Precondition: is_over().
-  /// Any thread.
-  Error error_of(OperationKind kind, std::uint64_t sequence) noexcept;
-  std::string name_of_rank(int rank) const;
-  int rank_of_whole() const noexcept { return self(); }
-  std::string late_words(Time limit, const Operation& operation) const;
+  void agree(const Operation& operation) override;
+  void note_done(OperationKind kind, std::uint64_t sequence) noexcept override;
+  std::uint64_t sequence() const noexcept override { return operations_; }
+  void count_anew() noexcept override;
+  void end(Code code, const std::string& why) noexcept override;
+  bool check_ranks() override;
+  Error error_of(OperationKind kind, std::uint64_t sequence) noexcept override;
+  std::string name_of_rank(int rank) const override;
+  std::string late_words(Time limit, const Operation& operation) const override;
+  /// Ends the group and throws the error that ended it.
+  [[noreturn]] void fail(Code code, const std::string& why) override;
 
   // For groups over several nodes, of which this group is one node's part.
   /// Begins an operation: counts it, records the progress, and waits for its input.
@@ -114,8 +102,6 @@ class ArenaCommunicator final : public Communicator {
   Ended ended() noexcept;
   /// Ends the group with a text as it is, unless it has ended. Any thread.
   void end_with(const Ended& how) noexcept;
-  /// Ends the group and throws the error that ended it.
-  [[noreturn]] void fail(Code code, const std::string& why);
   /// Precondition: is_over().
   [[noreturn]] void throw_aborted();
 
@@ -132,23 +118,12 @@ class ArenaCommunicator final : public Communicator {
 
   // transfers.cpp
   class Stream;
-  void transfer(const Operation& operation);
+  void move(const Operation& operation, const std::vector<Transfers::One>& messages) override;
   bool advance(Stream& stream);
   bool can_any(const std::vector<Stream>& streams) const noexcept;
   void rest(const std::vector<Stream>& streams, Time deadline);
   void check_peers(const std::vector<Stream>& streams, Time deadline);
   void ring(int other) noexcept;
-  /// A rank's description of a send or receive that a device will carry out.
-  struct Call {
-    std::uint64_t count = 0;
-    std::uint32_t type = 0;
-    std::uint32_t sends = 0;
-  };
-  void agree_on_transfers(const Operation& operation);
-  void agree_with_self(const Operation& operation);
-  void compare(const Transfers::One& mine, const Call& theirs);
-  Call next_call(int peer, bool sends);
-  void move(const std::vector<Transfers::One>& messages);
 
   // rank.cpp
   /// Waits for Terms::after of the operation.
@@ -213,9 +188,8 @@ class ArenaCommunicator final : public Communicator {
   Numbers numbers_;
   Watcher* watcher_;
   std::uint64_t pid_namespace_ = 0;
-  std::mutex looking_;                   // guards processes_
-  std::vector<Fd> processes_;            // pidfd per rank, opened when first needed
-  std::vector<std::deque<Call>> heard_;  // per rank, its announced calls not matched yet
+  std::mutex looking_;         // guards processes_
+  std::vector<Fd> processes_;  // pidfd per rank, opened when first needed
 };
 
 }  // namespace troupe::collective::internal

@@ -2,6 +2,7 @@
 // which the receiver compares with its own arguments, and the bytes.
 #include "troupe/actors/collective/internal/parking.hpp"
 #include "troupe/actors/collective/internal/rank.hpp"
+#include "troupe/actors/collective/internal/turns.hpp"
 #include "troupe/runtime/base/deadline.hpp"
 
 #include <algorithm>
@@ -16,10 +17,6 @@ struct Head {
   std::uint32_t magic = 0;
 };
 constexpr std::uint32_t kMagic = 0x73656e64;  // "send"
-
-std::string words_of(std::uint64_t count, std::uint32_t type) {
-  return std::to_string(count) + " x " + std::string(kernels::name_of(static_cast<DType>(type)));
-}
 
 /// One end of the ring of a pair. The sender alone writes `written`, the receiver alone writes
 /// `read`.
@@ -101,8 +98,8 @@ class ArenaCommunicator::Stream {
            (came_.magic == kMagic && came_.count == head_.count && came_.type == head_.type);
   }
   std::string difference() const {
-    return "sends " + words_of(came_.count, came_.type) + " where it should send " +
-           words_of(head_.count, head_.type);
+    return "sends " + words_of_message(came_.count, came_.type) + " where it should send " +
+           words_of_message(head_.count, head_.type);
   }
 
  private:
@@ -182,31 +179,18 @@ void ArenaCommunicator::rest(const std::vector<Stream>& streams, Time deadline) 
   }
 }
 
-void ArenaCommunicator::transfer(const Operation& o) {
-  move(o.transfers);
-}
-
-void ArenaCommunicator::move(const std::vector<Transfers::One>& messages) {
+void ArenaCommunicator::move(const Operation&, const std::vector<Transfers::One>& messages) {
   if (is_over()) throw_aborted();
-  // `streams` has the first message of each peer and direction; `waiting` has those behind them.
-  std::vector<Transfers::One> waiting = messages;
+  Turns turns(messages);
   std::vector<Stream> streams;
   const auto begin_next = [&] {
-    for (auto one = waiting.begin(); one != waiting.end();) {
-      const bool behind = std::any_of(streams.begin(), streams.end(), [&](const Stream& s) {
-        return s.what().sends == one->sends && s.what().peer == one->peer;
-      });
-      if (behind) {
-        ++one;
-        continue;
-      }
-      const int peer = at(one->peer), from = one->sends ? self() : peer,
-                to = one->sends ? peer : self();
+    turns.begin_next(streams, [&](const Transfers::One& one) {
+      const int peer = at(one.peer), from = one.sends ? self() : peer,
+                to = one.sends ? peer : self();
       streams.emplace_back(
-          *one, Ring(arena_->fifo(seats_.lane, from, to), arena_->fifo_data(seats_.lane, from, to),
-                     arena_->fifo_bytes()));
-      one = waiting.erase(one);
-    }
+          one, Ring(arena_->fifo(seats_.lane, from, to), arena_->fifo_data(seats_.lane, from, to),
+                    arena_->fifo_bytes()));
+    });
   };
   begin_next();
   Time deadline = deadline_after(steady_now(), timeout());
@@ -221,74 +205,6 @@ void ArenaCommunicator::move(const std::vector<Transfers::One>& messages) {
     else
       rest(streams, deadline);
   }
-}
-
-// Each rank sends a Call for each of its sends and receives to the peer, and compares the peer's
-// Calls with its own. A device moves nothing before both ends agree.
-void ArenaCommunicator::agree_on_transfers(const Operation& o) {
-  if (is_over()) throw_aborted();
-  agree_with_self(o);
-  std::vector<Call> calls;
-  calls.reserve(o.transfers.size());
-  std::vector<Transfers::One> messages;
-  for (const Transfers::One& one : o.transfers) {
-    if (one.peer == rank()) continue;
-    calls.push_back({static_cast<std::uint64_t>(one.count), static_cast<std::uint32_t>(one.type),
-                     one.sends ? 1u : 0u});
-    messages.push_back({true, one.peer, DType::u8, sizeof(Call), &calls.back(), nullptr});
-  }
-  move(messages);
-  for (const Transfers::One& one : o.transfers)
-    if (one.peer != rank()) compare(one, next_call(one.peer, !one.sends));
-}
-
-/// Checks the messages of a rank to itself. Send and receive must be in the same call, since a
-/// device would wait for ever for the other one.
-void ArenaCommunicator::agree_with_self(const Operation& o) {
-  std::deque<const Transfers::One*> open;
-  for (const Transfers::One& one : o.transfers) {
-    if (one.peer != rank()) continue;
-    if (open.empty() || open.front()->sends == one.sends) {
-      open.push_back(&one);
-      continue;
-    }
-    compare(one, {static_cast<std::uint64_t>(open.front()->count),
-                  static_cast<std::uint32_t>(open.front()->type), one.sends ? 0u : 1u});
-    open.pop_front();
-  }
-  if (!open.empty())
-    fail(Code::invalid_argument, name_of_rank(rank()) +
-                                     " sends to itself or receives from itself alone: on a device "
-                                     "both belong into one exchange() or group()");
-}
-
-void ArenaCommunicator::compare(const Transfers::One& mine, const Call& theirs) {
-  const auto count = static_cast<std::uint64_t>(mine.count);
-  const auto type = static_cast<std::uint32_t>(mine.type);
-  if (theirs.count == count && theirs.type == type) return;
-  const std::string my_words = words_of(count, type);
-  const std::string their_words = words_of(theirs.count, theirs.type);
-  const int from = mine.sends ? rank() : mine.peer, to = mine.sends ? mine.peer : rank();
-  fail(Code::invalid_argument,
-       name_of_rank(from) + " sends " + (mine.sends ? my_words : their_words) +
-           " where it should send " + (mine.sends ? their_words : my_words) + " to " +
-           name_of_rank(to));
-}
-
-ArenaCommunicator::Call ArenaCommunicator::next_call(int peer, bool sends) {
-  heard_.resize(static_cast<std::size_t>(size()));
-  std::deque<Call>& heard = heard_[static_cast<std::size_t>(peer)];
-  const auto is_it = [&](const Call& call) { return (call.sends != 0) == sends; };
-  auto found = std::find_if(heard.begin(), heard.end(), is_it);
-  while (found == heard.end()) {
-    Call call;
-    move({{false, peer, DType::u8, sizeof call, nullptr, &call}});
-    heard.push_back(call);
-    found = is_it(call) ? heard.end() - 1 : heard.end();
-  }
-  const Call call = *found;
-  heard.erase(found);
-  return call;
 }
 
 }  // namespace troupe::collective::internal

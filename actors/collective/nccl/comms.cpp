@@ -133,7 +133,8 @@ void Comms::await_ready(Entry& entry, const Request& request, Time deadline) {
     if (is_error(state))
       fail(control, request, Code::cancelled,
            "NCCL on " + control.name_of_rank(control.rank()) + ": " + nccl_.error_text(state));
-    if (control.is_over() || (round % 1000 == 999 && control.end_if_dead())) {
+    if (control.is_over() || (round % 1000 == 999 && control.check_ranks())) {
+      control.check_ranks();  // other nodes may not know the end
       finish();
       raise(control.error_of(request.kind, control.sequence()));
     }
@@ -151,7 +152,7 @@ void Comms::fail(Control& control, const Request& request, Code code, const std:
     // NCCL may report a closed connection before the kernel shows the death of the process. Wait
     // for that, so that the error is WorkerDied and names the rank.
     const Time until = steady_now() + kDeathShows;
-    while (!control.end_if_dead() && steady_now() < until) std::this_thread::sleep_for(kNap);
+    while (!control.check_ranks() && steady_now() < until) std::this_thread::sleep_for(kNap);
   }
   control.end(code, why);
   finish();
@@ -247,10 +248,11 @@ void Comms::poll() noexcept {
   if (trouble.control == nullptr) return;
   if (!trouble.nccl.empty()) {
     const Time until = steady_now() + kDeathShows;
-    while (!trouble.control->end_if_dead() && steady_now() < until)
+    while (!trouble.control->check_ranks() && steady_now() < until)
       std::this_thread::sleep_for(kNap);
     trouble.control->end(Code::cancelled, trouble.nccl);
   }
+  trouble.control->check_ranks();  // other nodes may not know the end
   finish();
 }
 
@@ -279,7 +281,7 @@ Comms::Trouble Comms::find_trouble() {
   if (looks) looked_ = now;
   for (const Under& under : under_) {
     Control& control = under.of->control();
-    if (looks) control.end_if_dead();
+    if (looks) control.check_ranks();
     const Time limit = std::min(under.limit, under.flight->operation.must_end());
     if (now >= limit && !control.is_over()) end_late(under, limit);
     if (control.is_over()) trouble.control = &control;

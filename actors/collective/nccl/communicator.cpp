@@ -199,11 +199,11 @@ std::unique_ptr<Communicator> NcclCommunicator::join_split(const Request& done, 
 std::unique_ptr<Communicator> join(std::unique_ptr<Communicator> host,
                                    const kernels::Device& device, const Library& library,
                                    Duration abort_within) {
-  auto* arena = dynamic_cast<Control*>(host.get());
-  if (arena == nullptr || device.is_cpu())
+  const bool coordinates = dynamic_cast<Control*>(host.get()) != nullptr;
+  if (!coordinates || device.is_cpu())
     throw InvalidArgument(Code::invalid_argument,
-                          arena == nullptr ? "a group of NCCL is made over a local or shm group"
-                                           : "a group of NCCL needs a CUDA device, not the CPU");
+                          coordinates ? "a group of NCCL needs a CUDA device, not the CPU"
+                                      : "a group of NCCL is made over a local, shm or nodes group");
   std::unique_ptr<Control> control(static_cast<Control*>(host.release()));
   Place place{device, std::make_shared<Comms>(library, abort_within), synchronizes(Environment())};
   UniqueId id{};

@@ -7,9 +7,14 @@
 ///     sum.wait(device);                              // the device waits, the host does not
 ///
 /// The host group has the same ranks and coordinates them. NCCL itself names no missing rank and
-/// detects no difference between calls. So the ranks agree on every operation over the host group
-/// first, by a few words of shared memory, and only then NCCL gets it. COLL-1 and COLL-3 of
-/// communicator.hpp hold, with the same texts, for all errors before the devices begin.
+/// detects no difference between calls. So the ranks of a node agree on every operation over the
+/// host group first, by a few words of shared memory, and only then NCCL gets it. COLL-1 and COLL-3
+/// of communicator.hpp hold, with the same texts, for all errors before the devices begin.
+///
+/// A group over several nodes differs in this: a rank does not wait for other nodes' ranks before
+/// its device begins, unless it sends to one of them or receives from it. Where nodes have made
+/// different operations, the group's next operation on host memory ends with InvalidArgument, or a
+/// device does not end its operation within the timeout. NCCL's traffic is not encrypted.
 ///
 /// - A call returns when its ranks have started the same operation and it is in the device's queue.
 ///   Work ends when the device has done it. Progress::thread has no effect: NCCL is called on the
@@ -52,15 +57,15 @@ struct NcclOptions {
   Duration abort_within = std::chrono::seconds(10);
 };
 
-/// Makes a group over `host`, a `local` or `shm` group, with its ranks and its timeout. Blocks
-/// until all ranks of `host` have called it; NCCL's id travels over `host`.
+/// Makes a group over `host`, a `local`, `shm` or `nodes` group, with its ranks and its timeout.
+/// Blocks until all ranks of `host` have called it; NCCL's id travels over `host`.
 ///
 /// Sets NCCL_LAUNCH_ORDER_IMPLICIT to 1 in the environment unless it is set. Operations of several
 /// communicators then run on a device in the order of their calls.
 ///
-/// Errors: throws InvalidArgument for the CPU, or a group that is neither `local` nor `shm`. Throws
-/// Unavailable when there is no NCCL, or NCCL refuses; the group is then over on all ranks. Throws
-/// as barrier() when a rank does not come.
+/// Errors: throws InvalidArgument for the CPU, or a group of another back end. Throws Unavailable
+/// when there is no NCCL, or NCCL refuses; the group is then over on all ranks. Throws as barrier()
+/// when a rank does not come.
 TROUPE_API std::unique_ptr<Communicator> join_nccl_group(std::unique_ptr<Communicator> host,
                                                          const kernels::Device& device,
                                                          const NcclOptions& options = {});

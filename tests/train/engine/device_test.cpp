@@ -1,6 +1,7 @@
 // Tests the engine on a device that is apart from the host: its queues run beside the host, and a
 // host thread that touches its memory is killed. Its operations are the CPU's, so the results
 // must have the CPU's bits. **No GPU takes part.**
+#include "tests/actors/nodes_group.hpp"
 #include "tests/device/nccl_group.hpp"
 #include "tests/train/engine/ranks.hpp"
 
@@ -16,17 +17,25 @@ namespace {
 
 using kernels::HostDevice;
 
+/// The host group of the ranks.
+collective::Group on_one_node(int ranks, Duration timeout) {
+  return collective::local_group(ranks, {.timeout = timeout, .slot = {1 << 16}});
+}
+collective::Group on_two_nodes(int ranks, Duration timeout) {
+  return collective::nodes_group({ranks / 2, ranks - ranks / 2}, {.timeout = timeout});
+}
+using MakeHosts = collective::Group (*)(int ranks, Duration timeout);
+
 /// Runs the body on every rank, over the NCCL back end with a library of the tests. Returns the
 /// text of each rank's exception.
 std::vector<std::string> on_devices(const collective::MeshShape& shape,
                                     std::vector<HostDevice>& devices, const RankBody& body,
-                                    Duration timeout = std::chrono::seconds(60)) {
+                                    MakeHosts make_hosts = on_one_node) {
   const int ranks = shape.ranks();
   devices = std::vector<HostDevice>(static_cast<std::size_t>(ranks));
   collective::Group worlds(devices.size());
   if (ranks > 1)
-    worlds = collective::over_fake_nccl(
-        collective::local_group(ranks, {.timeout = timeout, .slot = {1 << 16}}), &devices);
+    worlds = collective::over_fake_nccl(make_hosts(ranks, std::chrono::seconds(60)), &devices);
   std::vector<std::string> errors(devices.size());
   std::vector<std::thread> threads;
   for (std::size_t rank = 0; rank < devices.size(); ++rank)
@@ -43,19 +52,21 @@ std::vector<std::string> on_devices(const collective::MeshShape& shape,
   return errors;
 }
 
-std::vector<Record> run_on_devices(const Experiment& e, std::vector<HostDevice>& devices) {
+std::vector<Record> run_on_devices(const Experiment& e, std::vector<HostDevice>& devices,
+                                   MakeHosts make_hosts) {
   std::vector<Record> records(static_cast<std::size_t>(e.layout.ranks()));
-  const auto errors = on_devices(mesh_of(e.layout), devices, [&](RankContext& context) {
+  const auto body = [&](RankContext& context) {
     records[static_cast<std::size_t>(context.mesh.rank())] = run_on(context, e);
-  });
+  };
+  const auto errors = on_devices(mesh_of(e.layout), devices, body, make_hosts);
   EXPECT_EQ(errors, std::vector<std::string>(errors.size()));
   return records;
 }
 
-void expect_equal(const Experiment& e) {
+void expect_equal(const Experiment& e, MakeHosts make_hosts = on_one_node) {
   ASSERT_TRUE(kernels::use_blas(kernels::Blas::builtin));
   std::vector<HostDevice> devices;
-  const std::vector<Record> on_cpu = run(e), on_devices = run_on_devices(e, devices);
+  const std::vector<Record> on_cpu = run(e), on_devices = run_on_devices(e, devices, make_hosts);
   EXPECT_EQ(on_devices, on_cpu);
   for (const HostDevice& device : devices) {
     EXPECT_EQ(device.strays(), "");
@@ -130,6 +141,11 @@ TEST(EngineOnADevice, SixteenBitTypesHaveTheCpusBits) {
 
 TEST(EngineOnADevice, AMeshOfAllAxesHasTheCpusBits) {
   expect_equal({.layout = {.dp = 2, .tp = 2, .pp = 2, .zero = 1, .micro = 2}, .steps = 2});
+}
+
+TEST(EngineOnADevice, TwoNodesOfTwoRanksHaveTheCpusBits) {
+  expect_equal({.layout = {.dp = 2, .tp = 2, .zero = 3, .micro = 2}, .steps = 2}, on_two_nodes);
+  expect_equal({.layout = {.tp = 2, .pp = 2, .micro = 4}, .steps = 2}, on_two_nodes);
 }
 
 // The host waits for no reduction. The device waits, and the end of the step reports that the

@@ -2,8 +2,8 @@
 /// time, watches the operations in progress, and aborts all communicators together.
 #pragma once
 
+#include "troupe/actors/collective/internal/coordinator.hpp"
 #include "troupe/actors/collective/internal/flight.hpp"
-#include "troupe/actors/collective/internal/rank.hpp"
 #include "troupe/actors/collective/nccl/internal/library.hpp"
 #include "troupe/runtime/base/signal_masked_thread.hpp"
 
@@ -17,7 +17,7 @@
 
 namespace troupe::collective::nccl {
 
-using Control = collective::internal::ArenaCommunicator;
+using Control = collective::internal::Coordinator;
 using collective::internal::Flight;
 using Request = collective::internal::Operation;
 class NcclCommunicator;

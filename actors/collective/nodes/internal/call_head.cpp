@@ -94,7 +94,12 @@ std::optional<Difference> difference_of(int rank, const CallHead& its, int other
   const bool same = its.kind == others.kind && its.type == others.type &&
                     its.reduce == others.reduce && its.root == others.root &&
                     its.count == others.count && its.meeting == others.meeting;
-  if (same) return std::nullopt;
+  if (same && its.device == others.device) return std::nullopt;
+  if (same)
+    return Difference{false, "the device of rank " + std::to_string(other) +
+                                 " had other operations before than that of rank " +
+                                 std::to_string(rank) +
+                                 ": every rank must make the same calls in the same order"};
   return Difference{false, "rank " + std::to_string(other) +
                                " made another call or gave another size than rank " +
                                std::to_string(rank) + ": " + words_of(others) + " in place of " +

@@ -21,10 +21,11 @@ struct CallHead {
   std::uint64_t count = 0;
   std::uint64_t sequence = 0;  ///< number of the rank's operation, for texts
   std::uint64_t meeting = 0;   ///< number of the operation among those of all ranks
+  std::uint64_t device = 0;    ///< a hash of all operations of the devices before it
   std::uint64_t call = 0;      ///< the stamp of the program's call; 0: none
   char names[kNames][24]{};    ///< of the program's call, and of those before it
 };
-static_assert(sizeof(CallHead) == 48 + 24 * CallHead::kNames);
+static_assert(sizeof(CallHead) == 56 + 24 * CallHead::kNames);
 
 /// Describes an operation of a rank, without its numbers.
 CallHead call_head_of(const internal::Operation& operation, const internal::CallLog& log);

@@ -39,7 +39,7 @@ internal::ArenaCommunicator::How how_of(const Gang& gang, const Layout& layout, 
 
 NodesCommunicator::NodesCommunicator(std::shared_ptr<Gang> gang, Layout layout, int rank,
                                      const How& how)
-    : Communicator(rank, layout.size(), how.timeout),
+    : Coordinator(rank, layout.size(), how.timeout),
       gang_(std::move(gang)),
       layout_(std::move(layout)),
       segment_(layout_.segment_of(rank)),
@@ -81,14 +81,14 @@ std::vector<RankProgress> NodesCommunicator::progress() const {
   return all;
 }
 
-void NodesCommunicator::run(internal::Operation& operation) {
-  const kernels::FlushDenormals flush;  // all ranks add alike, whatever mode the caller has set
+template <class F>
+void NodesCommunicator::alone(const F& does) {
   inner_.set_timeout(timeout());
   try {
     const std::lock_guard lock(busy_);
     begun_ = steady_now();
     try {
-      carry_out(operation);
+      does();
     } catch (...) {
       wires_.end();
       if (inner_.is_over()) {
@@ -103,6 +103,45 @@ void NodesCommunicator::run(internal::Operation& operation) {
   }
   // Another thread that ended the group meanwhile found these links in use.
   if (inner_.is_over()) gang_->tell_end(nullptr);
+}
+
+void NodesCommunicator::run(internal::Operation& operation) {
+  const kernels::FlushDenormals flush;  // all ranks add alike, whatever mode the caller has set
+  alone([&] { carry_out(operation); });
+}
+
+// Ranks of other nodes are not waited for: their heads compare the device's operations where the
+// hosts meet next.
+void NodesCommunicator::agree(const internal::Operation& operation) {
+  alone([&] {
+    if (operation.kind < OperationKind::send) {
+      inner_.agree(operation);
+      if (line_) line_->note_device(operation);
+    } else if (layout_.segments() == 1) {
+      inner_.agree(operation);
+    } else {
+      inner_.begin(operation);
+      if (line_) line_->open_or_fail();  // also to hear of the end of the group
+      agree_on_transfers(operation);
+    }
+  });
+}
+
+void NodesCommunicator::count_anew() noexcept {
+  const std::lock_guard lock(busy_);
+  inner_.count_anew();
+  wires_.forget_progress();
+}
+
+void NodesCommunicator::end(Code code, const std::string& why) noexcept {
+  inner_.end(code, why);
+  gang_->tell_end(nullptr);
+}
+
+bool NodesCommunicator::check_ranks() {
+  if (!inner_.check_ranks()) gang_->serve(nullptr, -1);
+  if (inner_.is_over()) gang_->tell_end(nullptr);
+  return inner_.is_over();
 }
 
 void NodesCommunicator::tell_end() noexcept {

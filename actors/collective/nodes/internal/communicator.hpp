@@ -13,7 +13,9 @@
 
 namespace troupe::collective::nodes {
 
-class NodesCommunicator final : public Communicator, private internal::Watcher, private Post {
+class NodesCommunicator final : public internal::Coordinator,
+                                private internal::Watcher,
+                                private Post {
  public:
   struct How {
     Duration timeout{};
@@ -31,8 +33,27 @@ class NodesCommunicator final : public Communicator, private internal::Watcher, 
   void run(internal::Operation& operation) override;
   std::unique_ptr<Communicator> join_split(const internal::Operation& done,
                                            Progress progress) override;
+  void agree(const internal::Operation& operation) override;
+  void note_done(OperationKind kind, std::uint64_t sequence) noexcept override {
+    inner_.note_done(kind, sequence);
+  }
+  std::uint64_t sequence() const noexcept override { return inner_.sequence(); }
+  void count_anew() noexcept override;
+  void end(Code code, const std::string& why) noexcept override;
+  bool check_ranks() override;
+  Error error_of(OperationKind kind, std::uint64_t sequence) noexcept override {
+    return inner_.error_of(kind, sequence);
+  }
+  std::string name_of_rank(int rank) const override { return wires_.name_of(rank); }
+  std::string late_words(Time limit, const internal::Operation& operation) const override {
+    return inner_.late_words(limit, operation);
+  }
+  [[noreturn]] void fail(Code code, const std::string& why) override { inner_.fail(code, why); }
 
  private:
+  /// Does a part of an operation alone; an error that it throws reaches the other nodes.
+  template <class F>
+  void alone(const F& does);
   // operations.cpp
   void carry_out(internal::Operation& operation);
   void all_reduce(const internal::Operation& operation);
@@ -48,7 +69,8 @@ class NodesCommunicator final : public Communicator, private internal::Watcher, 
 
   // transfers.cpp
   class Stream;
-  void transfer(const internal::Operation& operation);
+  void move(const internal::Operation& operation,
+            const std::vector<Transfers::One>& messages) override;
   Side& pair(int rank);
 
   void say_last_words() noexcept;

@@ -1,6 +1,7 @@
 #include "troupe/actors/collective/nodes/internal/line.hpp"
 
 #include "troupe/actors/collective/internal/reduction.hpp"
+#include "troupe/runtime/base/random.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -244,6 +245,16 @@ const std::byte* Line::take(Side& side, std::uint64_t bytes) {
   return frame.data();
 }
 
+void Line::note_device(const internal::Operation& o) noexcept {
+  for (const std::uint64_t word :
+       {static_cast<std::uint64_t>(o.kind) << 16 | static_cast<std::uint64_t>(o.type) << 8 |
+            static_cast<std::uint64_t>(o.reduce),
+        static_cast<std::uint64_t>(o.root), o.count}) {
+    std::uint64_t state = device_ ^ word;
+    device_ = splitmix64(state);
+  }
+}
+
 void Line::begin(const internal::Operation& operation, Duration timeout, const Post* self) {
   operation_ = &operation;
   timeout_ = timeout;
@@ -251,6 +262,7 @@ void Line::begin(const internal::Operation& operation, Duration timeout, const P
   mine_ = call_head_of(operation, *inner_.call_log());
   mine_.sequence = inner_.sequence();
   mine_.meeting = ++meetings_;
+  mine_.device = device_;
   for (Neighbour* each : {&up_, &down_}) each->call_sent = each->call_came = each->side == nullptr;
 }
 

@@ -54,6 +54,8 @@ class Line {
   void open();
   /// Does the same; an error ends the group.
   void open_or_fail();
+  /// Counts in an operation of the devices. Neighbours compare them when begin() meets them next.
+  void note_device(const internal::Operation& operation) noexcept;
   /// Begins an operation: its neighbours get its call, and compare it.
   void begin(const internal::Operation& operation, Duration timeout, const Post* self);
   /// Move a piece, and wait for the ends. Throw as Wires::rest().
@@ -92,6 +94,7 @@ class Line {
   const Post* self_ = nullptr;
   CallHead mine_;
   std::uint64_t meetings_ = 0;  // operations of all ranks that have begun
+  std::uint64_t device_ = 0;    // a hash of the devices' operations
   std::vector<std::vector<std::byte>> scratch_;
 };
 

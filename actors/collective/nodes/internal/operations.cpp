@@ -56,7 +56,7 @@ void NodesCommunicator::carry_out(Operation& o) {
     case OperationKind::send:
     case OperationKind::receive:
     case OperationKind::exchange:
-    case OperationKind::group: transfer(o); break;
+    case OperationKind::group: move(o, o.transfers); break;
   }
   inner_.finish();
   if (is_of_all)

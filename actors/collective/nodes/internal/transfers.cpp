@@ -1,5 +1,6 @@
 // Sends and receives over a link for each pair of ranks. A message is a head, which the receiver
 // compares with its own arguments, and the bytes.
+#include "troupe/actors/collective/internal/turns.hpp"
 #include "troupe/actors/collective/nodes/internal/communicator.hpp"
 #include "troupe/actors/collective/nodes/internal/loopback.hpp"
 
@@ -19,11 +20,6 @@ struct Head {
 };
 constexpr std::uint32_t kMagic = 0x73656e64;  // "send"
 
-std::string words_of(const Head& head) {
-  return std::to_string(head.count) + " x " +
-         std::string(kernels::name_of(static_cast<DType>(head.type)));
-}
-
 }  // namespace
 
 /// A send or receive in progress.
@@ -39,7 +35,8 @@ class NodesCommunicator::Stream {
   /// Returns whether what came fits this receive; true as long as nothing has come.
   bool fits() const noexcept { return fits_; }
   std::string difference() const {
-    return "sends " + words_of(came_) + " where it should send " + words_of(head_);
+    return "sends " + internal::words_of_message(came_.count, came_.type) +
+           " where it should send " + internal::words_of_message(head_.count, head_.type);
   }
   /// Moves a frame if that needs no wait. Returns whether it has.
   bool step(std::vector<std::byte>& scratch) {
@@ -101,25 +98,17 @@ Side& NodesCommunicator::pair(int other) {
   return *side;
 }
 
-void NodesCommunicator::transfer(const internal::Operation& o) {
+void NodesCommunicator::move(const internal::Operation& o,
+                             const std::vector<Transfers::One>& messages) {
   if (inner_.is_over()) inner_.throw_aborted();
-  // `streams` has the first message of each peer and direction; `waiting` has those behind them.
-  std::vector<Transfers::One> waiting = o.transfers;
+  internal::Turns turns(messages);
   std::vector<Stream> streams;
   std::vector<Side*> sent;
   const auto begin_next = [&] {
-    for (auto one = waiting.begin(); one != waiting.end();) {
-      const bool behind = std::any_of(streams.begin(), streams.end(), [&](const Stream& s) {
-        return s.what().sends == one->sends && s.what().peer == one->peer;
-      });
-      if (behind) {
-        ++one;
-        continue;
-      }
-      streams.emplace_back(*one, pair(one->peer));
-      if (one->sends) sent.push_back(&streams.back().side());
-      one = waiting.erase(one);
-    }
+    turns.begin_next(streams, [&](const Transfers::One& one) {
+      streams.emplace_back(one, pair(one.peer));
+      if (one.sends) sent.push_back(&streams.back().side());
+    });
   };
   const auto settle = [&] {
     for (auto& [peer, side] : pairs_) side->awaited = false;

@@ -320,6 +320,10 @@ void Wires::note(int rank, std::uint64_t word) noexcept {
   seen.store((last & ~marks) | ((before | word) & kLeft) | kJoined, std::memory_order_release);
 }
 
+void Wires::forget_progress() noexcept {
+  for (auto& seen : seen_) seen.fetch_and(kLeft | kJoined, std::memory_order_acq_rel);
+}
+
 void Wires::fill(std::vector<RankProgress>& all) const {
   for (std::size_t r = 0; r < all.size(); ++r) {
     const std::uint64_t word = seen_[r].load(std::memory_order_acquire);

@@ -81,6 +81,10 @@ class Wires {
 
   /// Records how far a rank of another node has come, as a word of RankLine::progress.
   void note(int rank, std::uint64_t word) noexcept;
+  /// Forgets how far ranks of other nodes have come, but not who has joined.
+  void forget_progress() noexcept;
+  /// Returns what texts call a rank of the group.
+  std::string name_of(int rank) const;
   /// Puts what is known of other nodes' ranks into the progress of all ranks. Any thread.
   void fill(std::vector<RankProgress>& all) const;
 
@@ -92,7 +96,6 @@ class Wires {
   void check_awaited();
   void judge(Time now);
   void poll(Duration most) noexcept;
-  std::string name_of(int rank) const;
   std::string name_of_world(int world_rank) const;
 
   internal::ArenaCommunicator& inner_;
