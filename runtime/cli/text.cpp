@@ -1,9 +1,5 @@
-/// Reads values of flags and formats sizes, times and tables for all verbs.
+/// Reads values of flags for all verbs.
 #include "troupe/runtime/cli/verbs.hpp"
-
-#include <algorithm>
-#include <cstdio>
-#include <set>
 
 #include "troupe/runtime/base/size_text.hpp"
 
@@ -22,75 +18,6 @@ std::pair<std::string, std::string> pair_of(const std::string& flag, const std::
   if (!pair)
     throw InvalidArgument(Code::invalid_argument, flag + ": '" + text + "' is not name=value");
   return {std::string(pair->first), std::string(pair->second)};
-}
-
-std::string IdPart::of(const std::string& id) const {
-  if (id.size() <= digits) return id;
-  return at_end ? id.substr(id.size() - digits) : id.substr(0, digits);
-}
-
-IdPart unique_part(std::vector<std::string> ids) {
-  std::sort(ids.begin(), ids.end());
-  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-  const auto differ = [&](const IdPart& part) {
-    std::set<std::string> parts;
-    for (const std::string& id : ids) parts.insert(part.of(id));
-    return parts.size() == ids.size();
-  };
-  IdPart part;
-  for (; part.digits < 32; ++part.digits)
-    for (const bool at_end : {false, true}) {
-      part.at_end = at_end;
-      if (differ(part)) return part;
-    }
-  return part;
-}
-
-std::string size_text(std::uint64_t bytes) {
-  const char* unit = "B";
-  double value = static_cast<double>(bytes);
-  for (const char* next : {"KiB", "MiB", "GiB", "TiB"}) {
-    if (value < 1024) break;
-    value /= 1024;
-    unit = next;
-  }
-  char text[32];
-  std::snprintf(text, sizeof text, value < 10 && *unit != 'B' ? "%.1f %s" : "%.0f %s", value, unit);
-  return text;
-}
-
-std::string age_text(std::uint64_t nanoseconds) {
-  const std::uint64_t seconds = nanoseconds / 1'000'000'000;
-  const auto two = [](std::uint64_t large, const char* unit, std::uint64_t small,
-                      const char* rest) {
-    return std::to_string(large) + unit + " " + std::to_string(small) + rest;
-  };
-  if (seconds < 60) return std::to_string(seconds) + "s";
-  if (seconds < 3600) return two(seconds / 60, "m", seconds % 60, "s");
-  if (seconds < 86400) return two(seconds / 3600, "h", seconds / 60 % 60, "m");
-  return two(seconds / 86400, "d", seconds / 3600 % 24, "h");
-}
-
-std::string table_text(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      std::string cell = row[i];
-      for (char& c : cell)
-        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-      line += cell;
-      if (i + 1 < row.size()) line.append(widths[i] - row[i].size() + 2, ' ');
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
-  }
-  return text;
 }
 
 }  // namespace troupe::cli

@@ -9,6 +9,7 @@
 #include "troupe/runtime/cli/observer.hpp"
 
 #include "troupe/runtime/base/result.hpp"
+#include "troupe/runtime/observe/table.hpp"
 #include "troupe/runtime/os/cluster_file.hpp"
 
 #include <cstdint>
@@ -155,21 +156,11 @@ std::uint64_t bytes_of(const std::string& flag, const std::string& text);
 Duration duration_of(const std::string& flag, const std::string& text);
 /// Splits "name=value". Throws InvalidArgument naming the flag.
 std::pair<std::string, std::string> pair_of(const std::string& flag, const std::string& text);
-/// 1536 → "1.5 KiB".
-std::string size_text(std::uint64_t bytes);
-
-/// 90 s → "1m 30s".
-std::string age_text(std::uint64_t nanoseconds);
-
-/// The part of ids that a table shows: as many digits of their beginning, or of their end.
-struct IdPart {
-  std::size_t digits = 8;
-  bool at_end = false;
-  std::string of(const std::string& id) const;
-};
-/// Returns the shortest part, of at least eight digits, by which these ids differ. Ids that are
-/// made in one process may all begin with the same digits.
-IdPart unique_part(std::vector<std::string> ids);
+using observe::age_text;
+using observe::IdPart;
+using observe::size_text;
+using observe::table_text;
+using observe::unique_part;
 
 /// Returns why the object looks like a leak; empty: it does not. `after`: nanoseconds.
 std::string suspicion(const wire::MemoryObject& object, std::uint64_t after);
@@ -177,9 +168,5 @@ std::string suspicion(const wire::MemoryObject& object, std::uint64_t after);
 /// Returns a table of the named objects.
 std::string text_of_names(const std::vector<control::ObjectName>& objects,
                           const std::map<NodeId, std::string>& nodes);
-
-/// Aligns the rows as a table; the first row is the head. Control characters become '?', since
-/// names come from programs.
-std::string table_text(const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace troupe::cli

@@ -19,7 +19,7 @@ tests: tests cli train tune kernels actors runtime objectstore'
 
 # The layers of runtime/, from below. A folder may include folders with lower numbers, and of its own layer only those in
 # `beside`.
-layers='base=0 ring=1 wire=1 net=1 storage=1 os=2 engine=3 scheduling=4 front=5 detail=5 client=6 control=6 agent=7 boot=8 cli=9'
+layers='base=0 ring=1 wire=1 net=1 observe=1 storage=1 os=2 engine=3 scheduling=4 front=5 detail=5 client=6 control=6 agent=7 boot=8 cli=9'
 beside='detail=front front=detail'
 
 # Rooms that use the other rooms as a user does: only public headers, and no name of `detail` or of another room's

@@ -1,0 +1,88 @@
+#include "troupe/runtime/observe/table.hpp"
+
+#include "troupe/runtime/base/visible_text.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <set>
+
+namespace troupe::observe {
+
+std::string IdPart::of(const std::string& id) const {
+  if (id.size() <= digits) return id;
+  return at_end ? id.substr(id.size() - digits) : id.substr(0, digits);
+}
+
+IdPart unique_part(std::vector<std::string> ids) {
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  const auto differ = [&](const IdPart& part) {
+    std::set<std::string> parts;
+    for (const std::string& id : ids) parts.insert(part.of(id));
+    return parts.size() == ids.size();
+  };
+  IdPart part;
+  for (; part.digits < 32; ++part.digits)
+    for (const bool at_end : {false, true}) {
+      part.at_end = at_end;
+      if (differ(part)) return part;
+    }
+  return part;
+}
+
+std::string size_text(std::uint64_t bytes) {
+  const char* unit = "B";
+  double value = static_cast<double>(bytes);
+  for (const char* next : {"KiB", "MiB", "GiB", "TiB"}) {
+    if (value < 1024) break;
+    value /= 1024;
+    unit = next;
+  }
+  char text[32];
+  std::snprintf(text, sizeof text, value < 10 && *unit != 'B' ? "%.1f %s" : "%.0f %s", value, unit);
+  return text;
+}
+
+std::string age_text(std::uint64_t nanoseconds) {
+  const std::uint64_t seconds = nanoseconds / 1'000'000'000;
+  const auto two = [](std::uint64_t large, const char* unit, std::uint64_t small,
+                      const char* rest) {
+    return std::to_string(large) + unit + " " + std::to_string(small) + rest;
+  };
+  if (seconds < 60) return std::to_string(seconds) + "s";
+  if (seconds < 3600) return two(seconds / 60, "m", seconds % 60, "s");
+  if (seconds < 86400) return two(seconds / 3600, "h", seconds / 60 % 60, "m");
+  return two(seconds / 86400, "d", seconds / 3600 % 24, "h");
+}
+
+std::string number_text(double number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.10g", number);
+  return text;
+}
+
+std::string table_text(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::vector<std::string>> cells;
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    auto& line = cells.emplace_back();
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      line.push_back(visible_text(row[i], i + 1 < row.size() ? kMaxCell : kMaxLastCell));
+      widths[i] = std::max(widths[i], troupe::columns_of(line.back()));
+    }
+  }
+  std::string text;
+  for (const auto& row : cells) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      line += row[i];
+      if (i + 1 < row.size()) line.append(widths[i] - troupe::columns_of(row[i]) + 2, ' ');
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+}  // namespace troupe::observe
