@@ -12,6 +12,7 @@
 #include <sys/random.h>
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -144,14 +145,41 @@ Array<std::uint8_t> copied(const Array<std::uint8_t>& model) {
   return model;
 }
 
-GangPlan plan_of(const Context& ctx, const FitOptions& options, bool in_trial) {
+using Reserved = std::optional<GangReservation>;
+
+/// Throws InvalidArgument when a rank asks for more than is reserved for it.
+void check_reserved(const FitOptions& options, const GangReservation& reserved) {
+  const auto more = [](const char* option, double asked, const char* member, double has) {
+    if (asked > has)
+      reject(
+          fmt::format("train: {} is {} in a trial whose tune::Options::per_trial.{} is {}: reserve "
+                      "there what a rank needs",
+                      option, asked, member, has));
+  };
+  const bool none = reserved.workers < 1;
+  if (none && options.cpus_per_worker <= 0 && options.gpus_per_worker <= 0) return;
+  more("workers", options.workers.most, "workers", reserved.workers);
+  more("cpus_per_worker", options.cpus_per_worker, "cpus", reserved.cpus);
+  more("gpus_per_worker", options.gpus_per_worker, "gpus", reserved.gpus);
+}
+
+GangPlan plan_of(const Context& ctx, const FitOptions& options, bool in_trial,
+                 const Reserved& reserved) {
   GangPlan plan;
   plan.layout = layout_of(options);
   plan.least = options.workers.least;
   const int step = plan.layout.tp * plan.layout.pp;
   plan.most = plan.least + (options.workers.most - plan.least) / step * step;
   plan.cpus = options.cpus_per_worker;
-  plan.gpus = gpus_for(ctx, options);
+  const bool of_trial = reserved && reserved->workers > 0;
+  if (!of_trial) {
+    plan.gpus = gpus_for(ctx, options);
+  } else if (!reserved->holds) {
+    plan.cpus = reserved->cpus;
+    plan.gpus = reserved->gpus;
+  } else {
+    plan.cpus = 0;
+  }
   plan.spread = options.placement.kind() == Placement::spread.kind();
   plan.max_restarts = options.max_restarts;
   plan.grow_after = options.grow_after;
@@ -178,7 +206,8 @@ class Supervisor {
         spawn_(spawn),
         observer_(observer),
         folder_(options.run.folder.empty() ? nullptr : std::make_unique<RunFolder>(options)),
-        core_(plan_of(ctx, options, observer != nullptr), first_start()) {
+        reserved_(observer != nullptr ? observer->reserved() : std::nullopt),
+        core_(plan_of(ctx, options, observer != nullptr, reserved_), first_start()) {
     take_notes();
   }
   Supervisor(const Supervisor&) = delete;
@@ -298,6 +327,9 @@ class Supervisor {
     copies_.push_back(std::move(copy));
   }
 
+  /// Whether this process holds what the ranks need.
+  bool holds() const { return reserved_ && reserved_->workers > 0 && reserved_->holds; }
+
   WorkerHandle& at(int rank) { return ranks_.at(static_cast<std::size_t>(rank)); }
 
   void kill() {
@@ -309,7 +341,14 @@ class Supervisor {
   }
 
   // --- acts
-  void perform(const act::AskNodes&) { core_.nodes(steady_now(), ctx_.cluster().nodes); }
+  void perform(const act::AskNodes&) {
+    std::vector<NodeInfo> nodes = ctx_.cluster().nodes;
+    if (holds()) {
+      std::erase_if(nodes, [this](const NodeInfo& node) { return node.id != ctx_.node(); });
+      for (NodeInfo& node : nodes) node.draining = false;  // this process stays there, too
+    }
+    core_.nodes(steady_now(), std::move(nodes));
+  }
 
   void perform(const act::Probe& what) {
     probe_ = ctx_.with({.name = "place for a gang", .cpus = what.cpus, .gpus = what.gpus})
@@ -365,6 +404,13 @@ class Supervisor {
     ActorOptions with;
     with.cpus = setup.cpus;
     with.gpus = setup.gpus;
+    if (holds()) {
+      setup.cpus = reserved_->cpus;
+      setup.gpus = reserved_->gpus;
+      const char* devices = std::getenv(kVisibleDevices);
+      if (setup.gpus > 0 && devices != nullptr)
+        setup.devices = gang_devices(devices, what.rank, setup.gpus);
+    }
     with.placement = Placement::on(what.node);
     ranks_.push_back(spawn_(setup, with));
     loops_.follow(what.gang * kMostWorkers + what.rank, ranks_.back().take);
@@ -399,6 +445,7 @@ class Supervisor {
     if (folder_) folder_->reported(what.metrics, what.value);
   }
   void perform(const act::Began& what) {
+    if (observer_ != nullptr) observer_->began();
     if (options_.on_gang) options_.on_gang(what.gang);
   }
   void perform(const act::Report& what) {
@@ -419,6 +466,7 @@ class Supervisor {
   const SpawnWorker& spawn_;
   GangObserver* observer_;
   std::unique_ptr<RunFolder> folder_;  // null: checkpoints are objects
+  const Reserved reserved_;
   GangCore core_;
   std::vector<WorkerHandle> ranks_;  // of the present gang
   int number_ = 0;                   // of the present gang, or the last one
@@ -432,6 +480,8 @@ class Supervisor {
 Fit supervise(Context ctx, const FitOptions& options, const SpawnWorker& spawn,
               GangObserver* observer) {
   check(options, observer != nullptr);
+  if (observer != nullptr)
+    if (const Reserved reserved = observer->reserved()) check_reserved(options, *reserved);
   return Supervisor(ctx, options, spawn, observer).run();
 }
 

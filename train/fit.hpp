@@ -147,6 +147,15 @@ class TROUPE_API Fit {
   std::vector<std::string> failures_;
 };
 
+/// What an observer has reserved for the ranks of its gang.
+struct GangReservation {
+  int workers = 0;            ///< ranks; 0: nothing is reserved, and the gang may reserve nothing
+  double cpus = 0, gpus = 0;  ///< of each rank
+  /// This process holds the sum, and all ranks run on its node. Otherwise each rank reserves its own
+  /// amounts, on any node.
+  bool holds = false;
+};
+
 /// Follows a gang while it runs and may end it. A trial of tune is one.
 class TROUPE_API GangObserver {
  public:
@@ -160,6 +169,10 @@ class TROUPE_API GangObserver {
   virtual bool reported(const Metrics& metrics, const SavedModel& saved) = 0;
   /// Called when the gang restarts, with a sentence on the reason and the step to start from.
   virtual void restarted(const std::string& why, long step) = 0;
+  /// Called each time when all ranks of a gang are ready.
+  virtual void began() {}
+  /// Returns what the ranks use instead of reserving resources themselves. Nothing: no such rule.
+  virtual std::optional<GangReservation> reserved() const { return {}; }
 };
 
 namespace internal {

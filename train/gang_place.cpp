@@ -13,6 +13,7 @@ namespace {
 
 /// Absorbs the rounding of sums and quotients of amounts, which are multiples of 0.0001.
 constexpr double kRounding = 1e-6;
+constexpr int kMostOnDevice = 10'000;
 
 /// Returns floor(have / each), at most `most`.
 int times(double have, double each, int most) {
@@ -143,6 +144,22 @@ GangPlaces gang_place(const std::vector<NodeInfo>& nodes, const GangNeed& need, 
     places.nodes.insert(places.nodes.end(), static_cast<std::size_t>(site.gets) * need.tp,
                         site.node->id);
   return places;
+}
+
+std::string gang_devices(std::string_view all, int rank, double gpus) {
+  std::vector<std::string_view> devices;
+  while (!all.empty()) {
+    const std::size_t comma = std::min(all.find(','), all.size());
+    devices.push_back(all.substr(0, comma));
+    all.remove_prefix(std::min(comma + 1, all.size()));
+  }
+  const int on_one = gpus < 1 ? times(1, gpus, kMostOnDevice) : 1;
+  const auto each = static_cast<std::size_t>(std::max(gpus, 1.0));
+  const std::size_t first = static_cast<std::size_t>(rank / on_one) * each;
+  std::string mine;
+  for (std::size_t d = first; d < std::min(first + each, devices.size()); ++d)
+    mine += (mine.empty() ? "" : ",") + std::string(devices[d]);
+  return mine;
 }
 
 NodeId here(Context& ctx) {

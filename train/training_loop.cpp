@@ -10,6 +10,7 @@
 #include "troupe/runtime/base/deadline.hpp"
 #include "troupe/runtime/base/secret.hpp"
 #include "troupe/train/internal/gang_door.hpp"
+#include "troupe/train/internal/gang_place.hpp"
 #include "troupe/train/internal/reject.hpp"
 
 #include <unistd.h>
@@ -27,6 +28,7 @@ constexpr long kMostSteps = 1'000'000;
 
 TrainingLoop::TrainingLoop(WorkerSetup setup) : setup_(std::move(setup)) {
   if (!sees_folder()) return;
+  if (!setup_.devices.empty()) ::setenv(kVisibleDevices, setup_.devices.c_str(), 1);
   WorkerEvent ready;
   ready.kind = WorkerEvent::Kind::ready;
   ready.pid = ::getpid();

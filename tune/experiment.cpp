@@ -21,6 +21,7 @@ void check(const SearchSpace& space, const ExperimentOptions& o) {
   if (o.save_every < 0) reject("save_every must not be negative");
   if (o.time_limit < Duration::zero()) reject("time_limit must not be negative");
   if (o.stop_grace < Duration::zero()) reject("stop_grace must not be negative");
+  if (o.silence < Duration::zero()) reject("silence must not be negative");
   if (o.target && !std::isfinite(*o.target)) reject("target must be a number");
   for (const Point& point : o.starts) space.check(point);
   const auto* halving = std::get_if<AsyncHyperBand>(&o.scheduler);

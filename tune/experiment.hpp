@@ -18,6 +18,7 @@
 
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/tune/board.hpp"
+#include "troupe/tune/per_trial.hpp"
 #include "troupe/tune/scheduler.hpp"
 #include "troupe/tune/searcher.hpp"
 
@@ -35,7 +36,8 @@ struct Options {
   int trials = 1;
   S scheduler = {};
   AnySearcher searcher = {};
-  /// Trials that run at a time (slots). 0: all; in optimize() as many as the cluster has CPUs.
+  /// Trials that run at a time (slots). 0: all; in optimize() as many as the cluster has room for
+  /// (per_trial), or has CPUs if trials reserve nothing.
   int concurrent = 0;
   /// Retries of a trial after failed attempts; -1: endless. A retry waits longer after each attempt
   /// in a row that came no further than those before it: up to 1 s if the attempt reported, up to
@@ -49,9 +51,21 @@ struct Options {
   /// best report's.
   long save_every = 0;
   bool save_at_end = false;  ///< keep the last model of every trial that completes
+  PerTrial per_trial = {};   ///< optimize(): what each running trial reserves
+  /// optimize(): Placement::spread, each attempt on the node with the least use, or
+  /// Placement::pack. A next attempt prefers the node with its checkpoint.
+  Placement placement = Placement::spread;
+  /// optimize(): an attempt that has not reported for so long is ended, as a failure. The time that
+  /// it waits for room or inside report() does not count. 0: no limit.
+  Duration silence = {};
+  /// optimize(): a process of its own for each attempt. Otherwise a process runs up to 1,000
+  /// attempts, one after the other, so that statics and caches stay; with GPUs it runs one.
+  bool fresh_process = false;
   std::uint64_t seed = 0;
   std::string name = "experiment";
-  std::string metric = "score";    ///< the name of the score, for people
+  /// The name of the score. A plain number that a trial reports is the score under any name. Of
+  /// train::Metrics "score" and "loss" mean the loss, and another name one of Metrics::extra.
+  std::string metric = "score";
   std::vector<Point> starts = {};  ///< points to try first (Space::starts())
   bool show = true;                ///< optimize(): a live table, or a line now and then
   /// optimize(): a folder of this experiment's own for log, pictures and page; empty: none are
@@ -62,9 +76,10 @@ struct Options {
 
   /// Returns the same options with the scheduler's type erased.
   Options<AnyScheduler> any() const {
-    return {goal,      trials, scheduler,  searcher,   concurrent,  max_failures, fail_fast,
-            max_steps, target, time_limit, save_every, save_at_end, seed,         name,
-            metric,    starts, show,       results,    stop_grace};
+    return {goal,      trials,    scheduler, searcher,      concurrent, max_failures,
+            fail_fast, max_steps, target,    time_limit,    save_every, save_at_end,
+            per_trial, placement, silence,   fresh_process, seed,       name,
+            metric,    starts,    show,      results,       stop_grace};
   }
 };
 using ExperimentOptions = Options<>;

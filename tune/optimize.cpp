@@ -1,8 +1,9 @@
 #include "troupe/tune/optimize.hpp"
 
-#include "troupe/actors/loop_actor/loop_controller.hpp"
 #include "troupe/runtime/base/log.hpp"
+#include "troupe/tune/internal/interrupt.hpp"
 #include "troupe/tune/internal/text.hpp"
+#include "troupe/tune/internal/trial_hosts.hpp"
 #include "troupe/tune/views/files.hpp"
 #include "troupe/tune/views/terminal.hpp"
 
@@ -22,20 +23,27 @@ namespace {
 
 constexpr const char* kLog = "/experiment.jsonl";
 constexpr std::size_t kNoteLimit = 10'000;
-/// How often the live view is updated when no trial reports.
+/// How often the live view is updated when no trial reports, and Ctrl-C is looked for.
 constexpr Duration kRepaint = std::chrono::milliseconds(100);
+/// How long trials have to return after Ctrl-C.
+constexpr Duration kCancelWithin = std::chrono::seconds(1);
+/// A trial is shown as silent from this time on, or from half of Options::silence.
+constexpr Duration kShownSilence = std::chrono::seconds(30);
+constexpr Duration kShownWait = std::chrono::seconds(1);
+constexpr std::size_t kMostStanding = 5;  ///< lines of the view on trials that wait or are silent
 
 std::string hexadecimal(std::uint64_t hash) {
   return fmt::format("{:016x}", hash);
 }
 
-/// Sets `concurrent` to the number of the cluster's CPUs (at least 1) if it is 0.
-ExperimentOptions with_slots(ExperimentOptions options, const Context& ctx) {
+/// Sets `concurrent`, if it is 0, to all trials, since the room limits them. Trials that reserve
+/// nothing take as many slots as the cluster has CPUs.
+ExperimentOptions with_slots(ExperimentOptions options, const Admission& admission) {
   if (options.concurrent != 0) return options;
-  double cpus = 0;
-  for (const NodeInfo& node : ctx.cluster().nodes) cpus += node.cpus;
-  options.concurrent =
-      std::clamp(static_cast<int>(std::min(cpus, 1e6)), 1, std::max(options.trials, 1));
+  const PerTrial& need = options.per_trial;
+  const bool limited = need.cpus > 0 || need.gpus > 0;
+  const int trials = std::max(options.trials, 1);
+  options.concurrent = limited ? trials : std::min(admission.slots(), trials);
   return options;
 }
 
@@ -60,9 +68,8 @@ class Runner {
  public:
   Runner(Context ctx, const SearchSpace& space, const ExperimentOptions& options,
          const SpawnTrial& spawn)
-      : ctx_(ctx),
-        options_(with_slots(options, ctx)),
-        spawn_(spawn),
+      : hosts_(ctx, options, spawn),
+        options_(with_slots(options, hosts_.admission())),
         experiment_(space, options_),
         view_(terminal_of(STDOUT_FILENO)) {
     if (options.results.empty()) {
@@ -73,39 +80,54 @@ class Runner {
   }
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
-  ~Runner() {
-    for (const auto& [number, attempt] : running_) attempt.trial.kill();
-  }
+  ~Runner() = default;
 
   Outcome run() {
+    const InterruptWatch interrupt;
+    watches_ = interrupt.watches();
     const double began = unix_seconds();
+    tell_room();
     experiment_.begin(steady_now());
-    while (settle()) watch();
+    Time cancelled = Time::max();
+    while (settle() && steady_now() - kCancelWithin < cancelled) {
+      watch();
+      if (!interrupt.came() || cancelled != Time::max()) continue;
+      cancelled = steady_now();
+      experiment_.cancel(cancelled);
+    }
     const Board& board = experiment_.board();
     const std::string no_model = why_no_model(board);
     if (!no_model.empty()) add_note(no_model);
     if (log_) write_files(board, began);
     if (options_.show) print(view_.finish(board));
+    if (cancelled != Time::max()) throw Cancelled(Code::cancelled, cancelled_words(board));
     if (!board.error.empty()) throw InvalidArgument(Code::invalid_argument, "tune: " + board.error);
     Outcome outcome{board, {}, no_model, {}, {notes_.begin(), notes_.end()}};
-    if (no_model.empty()) outcome.model = stored_.at(board.best_report->checkpoint->key);
+    if (no_model.empty()) outcome.model = stored_.at(board.best_report->checkpoint->key).model;
     for (const TrialInfo& t : board.trials) {
-      if (t.checkpoint) outcome.models[t.number] = stored_.at(t.checkpoint->key);
+      if (t.checkpoint) outcome.models[t.number] = stored_.at(t.checkpoint->key).model;
     }
     return outcome;
   }
 
  private:
-  using Heard = LoopController<TrialMessage>::Heard;
   struct Attempt {
     int number = 0;
-    TrialHandle trial;
-    long step = 0;
+    Time began{};
+    /// Since when the attempt is to report; max while it waits for room or inside report().
+    Time quiet_since = Time::max();
+  };
+  struct Stored {
+    train::SavedModel model;
+    std::optional<NodeId> node;
   };
 
   /// Carries out the commands that follow from the last inputs, appends to the log and updates the
   /// view. Returns false when the experiment is over.
   bool settle() {
+    hosts_.look(steady_now());
+    end_silent();
+    tell_room();
     experiment_.tick(steady_now());
     say_what_repeats();
     for (const Command& command : experiment_.take_commands()) carry_out(command);
@@ -113,6 +135,7 @@ class Runner {
     if (log_ && !lines.empty()) log_->append(lines);
     if (options_.show) {
       experiment_.set_clock(steady_now());
+      view_.standing(standing());
       print(view_.update(experiment_.board(), steady_now()));
     }
     return !experiment_.over();
@@ -124,7 +147,7 @@ class Runner {
     if (const auto* answer = std::get_if<Reply>(&command))
       return reply(*answer, answer->go_on ? Verdict::go_on : Verdict::stop);
     if (const auto* end = std::get_if<Kill>(&command)) {
-      if (is_running(end->trial, end->attempt)) finish(end->trial, "killed");
+      if (is_running(end->trial, end->attempt)) finish(end->trial, "killed", false);
     } else if (const auto* drop = std::get_if<Drop>(&command)) {
       stored_.erase(drop->checkpoint.key);
     }
@@ -139,55 +162,122 @@ class Runner {
     TrialSetup setup;
     setup.number = start.trial;
     setup.attempt = start.attempt;
+    std::optional<NodeId> prefer;
     if (start.from) {
       const auto found = stored_.find(start.from->key);
       if (found == stored_.end())
         return experiment_.ended(start.trial, start.attempt,
                                  "checkpoint " + start.from->key + " is lost", steady_now());
-      setup.start = found->second;
+      setup.start = found->second.model;
+      prefer = found->second.node;
     }
-    Attempt attempt;
-    attempt.number = start.attempt;
-    attempt.trial = spawn_(setup, start.params);
-    loops_.follow(start.trial, attempt.trial.take);
-    running_[start.trial] = std::move(attempt);
+    const bool runs = hosts_.begin(std::move(setup), start.params, prefer);
+    Attempt& attempt = running_[start.trial] = Attempt{start.attempt, steady_now()};
+    if (runs) listen_to(start.trial, attempt);
+  }
+
+  /// From now on the attempt is to report, unless it still waits for its gang.
+  void listen_to(int trial, Attempt& attempt) const {
+    if (!hosts_.waits(trial)) attempt.quiet_since = steady_now();
   }
 
   template <class To>
   void reply(const To& to, Verdict verdict) {
-    if (is_running(to.trial, to.attempt)) running_[to.trial].trial.reply(verdict);
+    if (!is_running(to.trial, to.attempt)) return;
+    hosts_.reply(to.trial, verdict);
+    if (verdict == Verdict::go_on) running_[to.trial].quiet_since = steady_now();
   }
 
-  /// Ends an attempt: kills its actor and tells the experiment. The process may live a moment
-  /// longer.
-  void finish(int trial, const std::string& error) {
-    const Attempt attempt = std::move(running_[trial]);
+  /// Ends an attempt and tells the experiment. `keeps`: its process may run another one. Otherwise
+  /// it is killed; it may live a moment longer.
+  void finish(int trial, const std::string& error, bool keeps) {
+    const int attempt = running_.at(trial).number;
     running_.erase(trial);
-    loops_.forget(trial);
-    attempt.trial.kill();
-    experiment_.ended(trial, attempt.number, error, steady_now());
+    hosts_.end(trial, keeps);
+    experiment_.ended(trial, attempt, error, steady_now());
+  }
+
+  /// Tells the experiment how many attempts fit, when that has changed.
+  void tell_room() {
+    const int room = hosts_.admission().room(steady_now());
+    if (room != room_) experiment_.room(room, steady_now());
+    room_ = room;
+  }
+
+  void end_silent() {
+    if (options_.silence <= Duration::zero()) return;
+    std::vector<int> silent;
+    for (const auto& [trial, attempt] : running_)
+      if (steady_now() - options_.silence >= attempt.quiet_since) silent.push_back(trial);
+    for (const int trial : silent)
+      finish(
+          trial,
+          "it has not reported for " + words(options_.silence) + ", the limit of Options::silence",
+          false);
+  }
+
+  static std::string words(Duration time) {
+    return duration_text(std::chrono::duration<double>(time).count());
+  }
+
+  /// Returns lines on what holds trials up.
+  std::vector<std::string> standing() const {
+    std::vector<std::string> lines;
+    const Duration shown = options_.silence > Duration::zero()
+                               ? std::min(kShownSilence, options_.silence / 2)
+                               : kShownSilence;
+    const Time now = steady_now();
+    for (const auto& [trial, attempt] : running_) {
+      const std::string who = "trial " + std::to_string(trial);
+      if (hosts_.waits(trial) && now - attempt.began >= kShownWait)
+        lines.push_back(who + " waits for " + hosts_.admission().needs());
+      else if (now - shown >= attempt.quiet_since)
+        lines.push_back(who + " has been silent for " + words(now - attempt.quiet_since));
+      if (lines.size() == kMostStanding) break;
+    }
+    return lines;
+  }
+
+  std::string cancelled_words(const Board& board) const {
+    std::string text = "tune: interrupted";
+    if (board.best >= 0)
+      text += "; the best so far is trial " + std::to_string(board.best) + " with " + board.metric +
+              " " + number(board.best_score());
+    return text + (log_ ? "; its files are in " + options_.results : std::string());
   }
 
   /// Blocks until a message of any trial arrives or a tick is due, then feeds all messages that are
   /// there to the experiment.
   void watch() {
-    Time until = options_.show ? steady_now() + kRepaint : Time::max();
+    Time until = options_.show || watches_ ? steady_now() + kRepaint : Time::max();
+    until = std::min(until, hosts_.next_look());
     if (const auto due = experiment_.next_tick()) until = std::min(until, *due);
-    hear(loops_.next(until));
-    while (hear(loops_.next({}))) {
+    if (options_.silence > Duration::zero())
+      for (const auto& [trial, attempt] : running_)
+        if (attempt.quiet_since != Time::max())
+          until = std::min(until, attempt.quiet_since + options_.silence);
+    hear(hosts_.next(until));
+    while (hear(hosts_.next({}))) {
     }
   }
 
-  bool hear(const std::optional<Heard>& heard) {
+  bool hear(const std::optional<TrialHosts::Heard>& heard) {
     if (!heard) return false;
-    const auto found = running_.find(heard->from);
+    const int trial = heard->trial;
+    const auto found = running_.find(trial);
     if (found == running_.end()) return true;
-    if (heard->death) {
-      finish(heard->from, heard->death->message());
-      return true;
+    for (const TrialMessage& message : heard->messages)
+      if (!happened(trial, found->second, message)) return true;
+    if (!heard->death) return true;
+    const int attempt = found->second.number;
+    running_.erase(found);
+    if (heard->node_lost) {
+      experiment_.lost(trial, attempt, heard->death->message(), steady_now());
+    } else if (heard->death->code() == Code::infeasible) {
+      raise(*heard->death);  // no later attempt fits either
+    } else {
+      experiment_.ended(trial, attempt, heard->death->message(), steady_now());
     }
-    for (const TrialMessage& message : heard->events)
-      if (!happened(heard->from, found->second, message)) break;
     return true;
   }
 
@@ -196,28 +286,29 @@ class Runner {
     using Kind = TrialMessage::Kind;
     const Time now = steady_now();
     switch (message.kind) {
+      case Kind::ready:
+      case Kind::gathered: listen_to(trial, attempt); break;
       case Kind::restored:
         experiment_.restored(trial, attempt.number, hexadecimal(message.hash), now);
         break;
       case Kind::reported:
-        attempt.step = message.metrics.step;
+        attempt.quiet_since = Time::max();
         experiment_.reported(
             trial, attempt.number,
-            {message.metrics.step, message.metrics.loss, message.metrics.extra, message.can_save},
-            now);
+            {message.metrics.step, message.score, message.metrics.extra, message.can_save}, now);
         break;
       case Kind::saved: {
         const std::string key = "trial-" + std::to_string(trial) + "-" +
                                 std::to_string(attempt.number) + "-" +
                                 std::to_string(message.saved.step);
-        stored_[key] = message.saved;
+        stored_[key] = {message.saved, hosts_.node_of(trial)};
         experiment_.saved(
             trial, attempt.number,
             {key, hexadecimal(message.saved.hash), message.saved.bytes, message.saved.step}, now);
         break;
       }
       case Kind::noted: noted(trial, message.error); break;
-      case Kind::ended: finish(trial, message.error); return false;
+      case Kind::ended: finish(trial, message.error, message.reusable); return false;
     }
     return true;
   }
@@ -269,17 +360,17 @@ class Runner {
            "before w.report() in a gang";
   }
 
-  Context ctx_;
+  TrialHosts hosts_;
   const ExperimentOptions options_;
-  const SpawnTrial& spawn_;
   Experiment experiment_;
   LiveView view_;
   std::deque<std::string> notes_;
   std::uint64_t events_seen_ = 0;
   std::optional<LogFile> log_;
   std::map<int, Attempt> running_;
-  LoopController<TrialMessage> loops_;
-  std::map<std::string, train::SavedModel> stored_;
+  std::map<std::string, Stored> stored_;  ///< by key
+  int room_ = -1;
+  bool watches_ = false;  ///< for Ctrl-C
 };
 
 }  // namespace

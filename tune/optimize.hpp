@@ -1,4 +1,4 @@
-/// optimize(): runs an experiment on a cluster, with one actor for each running trial.
+/// optimize(): runs an experiment on a cluster, with one process for each running trial.
 ///
 ///     auto best = tune::optimize<trial, Hp, tune::Pbt>(
 ///         ctx, space, {.goal = tune::maximize, .trials = 8, .scheduler = {.perturb_every = 5}});
@@ -50,13 +50,14 @@ struct Best {
 };
 
 namespace internal {
-/// How the runner speaks to one attempt's actor: `take` asks for its next messages.
+/// How the runner speaks to a host of attempts: `take` asks for its next messages.
 struct TrialHandle {
   std::function<Ref<std::vector<TrialMessage>>()> take;
+  std::function<void(const TrialSetup&, const Point&)> start;
   std::function<void(Verdict)> reply;
   std::function<void()> kill;
 };
-using SpawnTrial = std::function<TrialHandle(const TrialSetup&, const Point&)>;
+using SpawnTrial = std::function<TrialHandle(const ActorOptions&)>;
 
 struct Outcome {
   Board board;
@@ -75,30 +76,37 @@ TROUPE_API Outcome run_experiment(Context ctx, const SearchSpace& space,
 /// copied to every attempt; pass large data as a Ref.
 ///
 /// Throws InvalidArgument for bad options, for a results folder that holds another experiment or is
-/// in use, and when Pbt would have to copy a trial that reports without a model. Throws OutOfDisk
-/// when the log cannot be written. Failed trials do not throw: see Best::board. Pictures and tables
-/// that cannot be written become a note.
+/// in use, and when Pbt would have to copy a trial that reports without a model. Throws Infeasible
+/// when no node can hold what options.per_trial reserves, nor the cluster a trial's gang. Throws
+/// OutOfDisk when the log cannot be written, and Cancelled within 2 s after Ctrl-C, with its files
+/// written. Failed trials do not throw: see Best::board. Pictures and tables that cannot be written
+/// become a note.
 ///
-/// If options.concurrent is 0, as many trials run at a time as the cluster has CPUs. If the options
-/// have no max_steps, target or time_limit, every trial ends at kDefaultSteps and a line on stderr
-/// says so.
+/// If options.concurrent is 0, as many trials run at a time as the cluster has room for. Trials of
+/// a lost node go on elsewhere, from a copy of their last checkpoint; that is no failure. If the
+/// options have no max_steps, target or time_limit, every trial ends at kDefaultSteps and a line on
+/// stderr says so.
 template <auto trial, class Hp = typename internal::TrialActor<trial>::Params,
           class S = AnyScheduler, class... X>
 Best<Hp> optimize(Context& ctx, const Space<Hp>& space, const Options<S>& options, X&&... passed) {
   using A = internal::TrialActor<trial>;
-  const internal::SpawnTrial spawn = [&](const internal::TrialSetup& setup, const Point& point) {
-    Actor<A> actor = ctx.template spawn<A>(setup, space.from_point(point), passed...);
+  const internal::SpawnTrial spawn = [&](const ActorOptions& with) {
+    Actor<A> actor = ctx.with(with).template spawn<A>(passed...);
     internal::TrialHandle handle;
     handle.take = [actor] { return actor.template call<&A::take>(); };
+    handle.start = [actor, &space](const internal::TrialSetup& setup, const Point& point) {
+      static_cast<void>(actor.template call<&A::start>(setup, space.from_point(point)));
+    };
     // A call whose result is dropped, not a tell: a tell to a trial that died prints to stderr.
     handle.reply = [actor](internal::Verdict v) {
-      static_cast<void>(actor.template call<&A::tell>(v));
+      static_cast<void>(actor.template call<&A::answer>(v));
     };
     handle.kill = [actor, ctx] { ctx.kill(actor); };
     return handle;
   };
   ExperimentOptions all = options.any();
   if (all.starts.empty()) all.starts = space.starts();
+  if constexpr (!A::reusable) all.fresh_process = true;
   internal::limit(all);
   internal::Outcome outcome = internal::run_experiment(ctx, space.search(), all, spawn);
   Best<Hp> best;

@@ -2,6 +2,11 @@
 
 #include "troupe/runtime/base/words.hpp"
 #include "troupe/tune/detail/trial_loop.hpp"
+#include "troupe/tune/internal/process_state.hpp"
+
+#include <unistd.h>
+#include <algorithm>
+#include <cstdio>
 
 namespace troupe::tune {
 
@@ -39,6 +44,24 @@ void Trial::note(const std::string& what) {
 }
 
 bool Trial::report(const train::Metrics& metrics, const std::function<train::SavedModel()>& save) {
+  const std::string& name = loop_->setup_.metric;
+  if (name == "score" || name == "loss") return report(metrics, metrics.loss, save);
+  const auto found = metrics.extra.find(name);
+  if (found != metrics.extra.end()) {
+    train::Metrics all = metrics;
+    if (metrics.loss != 0) all.extra.emplace("loss", metrics.loss);
+    return report(all, found->second, save);
+  }
+  std::string names = "loss";
+  for (const auto& [each, value] : metrics.extra) names += ", " + each;
+  throw InvalidArgument(Code::invalid_argument,
+                        "tune: the report of step " + std::to_string(metrics.step) +
+                            " has no metric '" + name + "', which Options::metric names; it has " +
+                            names + ": report it in Metrics::extra, or name one of these");
+}
+
+bool Trial::report(const train::Metrics& metrics, double score,
+                   const std::function<train::SavedModel()>& save) {
   if (loop_->stopped_) return false;  // the attempt was told to return; its reports no longer count
   if (metrics.step < 1 || (loop_->reported_ && metrics.step <= loop_->step_))
     throw InvalidArgument(Code::invalid_argument,
@@ -50,6 +73,7 @@ bool Trial::report(const train::Metrics& metrics, const std::function<train::Sav
   TrialMessage message;
   message.kind = TrialMessage::Kind::reported;
   message.metrics = metrics;
+  message.score = score;
   message.can_save = static_cast<bool>(save);
   loop_->emit(std::move(message));
   for (;;) {
@@ -59,7 +83,23 @@ bool Trial::report(const train::Metrics& metrics, const std::function<train::Sav
     TrialMessage saved;
     saved.kind = TrialMessage::Kind::saved;
     saved.saved = save();
+    if (loop_->setup_.replicate) replicate(saved.saved);
     loop_->emit(std::move(saved));
+  }
+}
+
+/// Puts the model of a checkpoint on a second node as well, so that it outlives this one. When no
+/// other node takes it, the checkpoint stays as it is, and a note says why.
+void Trial::replicate(train::SavedModel& saved) {
+  if (!saved.folder.empty()) return;
+  try {
+    const auto model = context().view(saved.model);
+    auto copy = context().create<std::uint8_t>(model->size());
+    std::copy(model->begin(), model->end(), copy.begin());
+    saved.model = std::move(copy).seal({.replicas = 2});
+  } catch (const Error& error) {
+    note("the checkpoint of step " + std::to_string(saved.step) +
+         " is on one node alone: " + error.message());
   }
 }
 
@@ -74,19 +114,52 @@ void TrialObserver::restarted(const std::string& why, long step) {
   trial_.note(why + "; its gang goes on from step " + std::to_string(step));
 }
 
-TrialLoop::TrialLoop(TrialSetup setup) : setup_(std::move(setup)), step_(setup_.start.step) {}
+void TrialObserver::began() {
+  TrialMessage message;
+  message.kind = TrialMessage::Kind::gathered;
+  trial_.loop_->emit(std::move(message));
+}
 
-void TrialLoop::run(std::function<void(Trial&)> body) {
-  LoopActor::run([this, body = std::move(body)] {
+std::optional<train::GangReservation> TrialObserver::reserved() const {
+  const TrialSetup& setup = trial_.loop_->setup_;
+  return train::GangReservation{setup.workers, setup.cpus, setup.gpus, setup.holds};
+}
+
+TrialLoop::TrialLoop() {
+  run([this] { serve(); });
+}
+
+/// Runs attempt after attempt until the actor ends.
+void TrialLoop::serve() {
+  const ProcessState before;
+  TrialMessage ready;
+  ready.kind = TrialMessage::Kind::ready;
+  ready.node = Context::current().node();
+  ready.pid = ::getpid();
+  emit(std::move(ready));
+  while (std::optional<TrialOrder> order = next()) {
+    if (!order->body) continue;  // a verdict for an attempt that has ended
+    setup_ = std::move(order->setup);
+    step_ = setup_.start.step;
+    reported_ = stopped_ = false;
     TrialMessage end;
     try {
       Trial trial(*this);
-      body(trial);
+      order->body(trial);
     } catch (...) {
       end.error = words_of_current_exception();
     }
+    order.reset();  // the function's arguments end before the attempt does
+    std::fflush(nullptr);
+    end.reusable = before.restore() && end.error.empty() && !has_child();
     emit(std::move(end));
-  });
+  }
+}
+
+/// Returns the next verdict for the present attempt.
+Verdict TrialLoop::await_verdict() {
+  const std::optional<TrialOrder> order = next();
+  return order ? order->verdict : Verdict::stop;
 }
 
 }  // namespace internal

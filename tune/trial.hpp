@@ -10,9 +10,9 @@
 ///       train::fit<train_loop>(t, {.workers = 2}, hp, data);
 ///     }
 ///
-/// A trial is an actor. The function runs on a thread of its own in that actor and may block. It is
-/// called once for each attempt: at first, after a failure, after an exploit (with the donor's
-/// weights) and after a pause.
+/// The function runs on a thread of its own in an actor and may block. It is called once for each
+/// attempt: at first, after a failure, after an exploit (with the donor's weights) and after a
+/// pause. One process runs many attempts, one after the other (Options::fresh_process).
 #pragma once
 
 #include "troupe/runtime/callable.hpp"
@@ -20,6 +20,7 @@
 #include "troupe/train/fit.hpp"
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,8 @@ namespace troupe::tune {
 
 namespace internal {
 class TrialLoop;
-}
+class TrialObserver;
+}  // namespace internal
 
 /// The handle that the trial's function receives. Use it on the function's own thread only.
 class TROUPE_API Trial {
@@ -53,13 +55,14 @@ class TROUPE_API Trial {
   template <class... M>
   bool report(double score, M&&... parts) {
     if constexpr (sizeof...(M) == 0)
-      return report({.step = step() + 1, .loss = score}, {});
+      return report({.step = step() + 1, .loss = score}, score, {});
     else
-      return report({.step = step() + 1, .loss = score},
+      return report({.step = step() + 1, .loss = score}, score,
                     [&] { return train::save_model(context(), step(), parts...); });
   }
-  /// The general form: `metrics.loss` is the score, and `save` saves the model (empty: there is no
-  /// model). Throws InvalidArgument unless steps start at 1 or more and rise within an attempt.
+  /// The general form: Options::metric names the metric that is the score, and `save` saves the
+  /// model (empty: there is no model). Throws InvalidArgument when the report lacks that metric, and
+  /// unless steps start at 1 or more and rise within an attempt.
   bool report(const train::Metrics& metrics, const std::function<train::SavedModel()>& save);
 
   /// The model that this attempt starts from; empty when there is none. restore() loads it.
@@ -71,7 +74,11 @@ class TROUPE_API Trial {
 
  private:
   friend class internal::TrialLoop;
+  friend class internal::TrialObserver;
   explicit Trial(internal::TrialLoop& loop) noexcept : loop_(&loop) {}
+  bool report(const train::Metrics& metrics, double score,
+              const std::function<train::SavedModel()>& save);
+  void replicate(train::SavedModel& saved);
   internal::TrialLoop* loop_;
 };
 
@@ -84,6 +91,8 @@ class TROUPE_API TrialObserver final : public train::GangObserver {
   void restored(std::uint64_t hash) override { trial_.restored(hash); }
   bool reported(const train::Metrics& metrics, const train::SavedModel& saved) override;
   void restarted(const std::string& why, long step) override;
+  void began() override;
+  std::optional<train::GangReservation> reserved() const override;
 
  private:
   Trial& trial_;
@@ -93,8 +102,9 @@ class TROUPE_API TrialObserver final : public train::GangObserver {
 
 namespace troupe::train {
 /// Runs a gang inside a trial and blocks until it ends. The gang starts from the trial's weights,
-/// its reports are the trial's (the loss is the score), and it ends when the scheduler stops the
-/// trial. Other trials can copy a step only if the loop calls w.checkpoint() before w.report() in
+/// its reports are the trial's (the mean loss is the score, or the metric of Options::metric), and
+/// it ends when the scheduler stops the trial. Its ranks use what tune::Options::per_trial reserves
+/// for them; throws InvalidArgument when FitOptions asks for more. Other trials can copy a step only if the loop calls w.checkpoint() before w.report() in
 /// that step.
 template <auto loop, class... X>
 Fit fit(tune::Trial& trial, const FitOptions& options, X&&... arguments) {

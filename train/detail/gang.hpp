@@ -31,6 +31,7 @@ struct WorkerSetup {
   std::int64_t timeout_ns = 30'000'000'000;
   Layout layout;
   double cpus = 0, gpus = 0;  ///< reserved for this rank
+  std::string devices;        ///< the GPUs to use, of those that another process holds; empty: own
   SavedModel start;
   RunSetup run;
   std::string listen;     ///< the host at which the rank's door listens; empty: one node, no door

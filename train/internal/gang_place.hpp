@@ -40,6 +40,12 @@ struct GangPlaces {
 GangPlaces gang_place(const std::vector<NodeInfo>& nodes, const GangNeed& need, NodeId driver,
                       const GangHeld& held = {});
 
+/// The variable with the GPUs that CUDA shows to a process, as "0,3".
+inline constexpr const char* kVisibleDevices = "CUDA_VISIBLE_DEVICES";
+/// Returns the devices of a rank among those of its gang, when each rank has so many. A share of a
+/// GPU lies on one device.
+std::string gang_devices(std::string_view all, int rank, double gpus);
+
 /// Returns the node that runs the task. A task that needs what a gang needs asks the scheduler how
 /// long a new node may still come.
 NodeId here(Context& ctx);

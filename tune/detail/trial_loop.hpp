@@ -1,4 +1,9 @@
-/// The actor that runs a trial's function, and the messages between it and optimize()'s runner.
+/// The actor that runs a trial's function, attempt after attempt, and the messages between it and
+/// optimize()'s runner.
+///
+/// A host is such an actor in a process of its own. start() begins an attempt, and the message
+/// `ended` ends it. Between two attempts the host restores what the function may have changed of
+/// the process (ProcessState). An attempt that failed, or left a child process, is the host's last.
 #pragma once
 
 #include "troupe/actors/loop_actor/loop_actor.hpp"
@@ -6,6 +11,7 @@
 #include "troupe/tune/trial.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <tuple>
 
@@ -16,35 +22,65 @@ struct TrialSetup {
   int number = 0;
   int attempt = 1;
   train::SavedModel start;  ///< the weights to restore; empty: none
+  std::string metric = "score";
+  bool replicate = false;  ///< a checkpoint goes to a second node
+  // What the trial reserves for each rank of its gang.
+  int workers = 0;
+  double cpus = 0, gpus = 0;
+  bool holds = false;  ///< this process holds the sum for all ranks
 };
 
-/// A message from the attempt to the runner.
+/// A message from the host to the runner.
 struct TrialMessage {
-  enum class Kind : std::uint8_t { reported, saved, restored, noted, ended };
+  enum class Kind : std::uint8_t {
+    ready,  ///< the host runs; once, and before all others
+    reported,
+    saved,
+    restored,
+    noted,
+    gathered,  ///< the ranks of the trial's gang are ready
+    ended,
+  };
   Kind kind = Kind::ended;
   train::Metrics metrics;
+  double score = 0;  ///< reported
   bool can_save = false;
   train::SavedModel saved;
   std::uint64_t hash = 0;
   std::string error;  ///< ended: the error, or empty; noted: the text
+  NodeId node;        ///< ready: where the host runs
+  int pid = 0;
+  bool reusable = false;  ///< ended: the host can run another attempt
 };
 
 /// The runner's answer to a trial inside report(). After `save` the trial saves and waits for
 /// another one.
 enum class Verdict : std::uint8_t { stop, go_on, save };
 
+/// What the loop of a host receives: an attempt to run, or a verdict for the one that runs.
+struct TrialOrder {
+  Verdict verdict = Verdict::stop;
+  TrialSetup setup;
+  std::function<void(Trial&)> body;  ///< empty: a verdict
+};
+
 /// Runs the trial's function on a thread of its own and answers the runner's calls meanwhile.
-class TROUPE_API TrialLoop : public LoopActor<TrialMessage, Verdict> {
+class TROUPE_API TrialLoop : public LoopActor<TrialMessage, TrialOrder> {
  public:
-  explicit TrialLoop(TrialSetup setup);
+  TrialLoop();
   ~TrialLoop() { stop(); }
+  void answer(Verdict verdict) { tell({verdict, {}, {}}); }
 
  protected:
-  void run(std::function<void(Trial&)> body);
+  void begin(const TrialSetup& setup, std::function<void(Trial&)> body) {
+    tell({Verdict::stop, setup, std::move(body)});
+  }
 
  private:
   friend class tune::Trial;
-  Verdict await_verdict() { return next().value_or(Verdict::stop); }
+  friend class TrialObserver;
+  void serve();
+  Verdict await_verdict();
 
   // Only the function's thread uses these.
   TrialSetup setup_;
@@ -64,14 +100,27 @@ template <auto trial, class Hp, class... P>
 class TrialActor<trial, TypeList<Trial&, Hp, P...>> : public TrialLoop {
  public:
   using Params = std::decay_t<Hp>;
-  TrialActor(TrialSetup setup, Params hp, std::decay_t<P>... arguments)
-      : TrialLoop(std::move(setup)) {
-    auto kept = std::make_shared<std::tuple<Params, std::decay_t<P>...>>(std::move(hp),
-                                                                         std::move(arguments)...);
-    run([kept](Trial& t) {
-      std::apply([&](auto&... each) { CallableTraits<trial>::call(t, std::move(each)...); }, *kept);
+  using Passed = std::tuple<std::decay_t<P>...>;
+  /// Whether each attempt can get a copy of the arguments.
+  static constexpr bool reusable = std::is_copy_constructible_v<Passed>;
+
+  explicit TrialActor(std::decay_t<P>... arguments)
+      : passed_(std::make_shared<Passed>(std::move(arguments)...)) {}
+  void start(const TrialSetup& setup, const Params& hp) {
+    begin(setup, [hp, passed = passed_](Trial& t) {
+      const auto call = [&t, &hp](auto&&... each) {
+        Params own = hp;
+        CallableTraits<trial>::call(t, std::move(own), std::move(each)...);
+      };
+      if constexpr (reusable)
+        std::apply(call, Passed(*passed));
+      else
+        std::apply(call, std::move(*passed));
     });
   }
+
+ private:
+  std::shared_ptr<Passed> passed_;
 };
 
 }  // namespace troupe::tune::internal

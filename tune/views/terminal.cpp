@@ -294,6 +294,12 @@ std::string LiveView::draw(const Board& board) {
     out += line + "\n";
     ++drawn_;
   }
+  const auto width = static_cast<std::size_t>(std::max(terminal_.width, 20));
+  for (const std::string& line : standing_) {
+    const std::string shown = fit(line, width);
+    out += (terminal_.unicode ? shown : ascii(shown)) + "\n";
+    ++drawn_;
+  }
   return out;
 }
 
@@ -308,7 +314,9 @@ std::string LiveView::update(const Board& board, Time now) {
   std::string out = new_events(board);
   if (last_ && now - *last_ < every_) return out;
   last_ = now;
-  const std::string line = progress_line(board) + "\n";
+  std::string line = progress_line(board);
+  for (const std::string& each : standing_) line += " · " + fit(each, 200);
+  line += "\n";
   return out + (terminal_.unicode ? line : ascii(line));
 }
 

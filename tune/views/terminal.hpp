@@ -55,6 +55,9 @@ class TROUPE_API LiveView {
   std::string finish(const Board& board);
   /// Adds a line that the next update() or finish() shows once, after the events before it.
   void note(const std::string& line) { notes_.push_back(line); }
+  /// Sets the lines on what holds trials up. They stand below the table, or after the progress
+  /// line, until the next call.
+  void standing(std::vector<std::string> lines) { standing_ = std::move(lines); }
 
  private:
   std::string line_of(double seconds, const std::string& what) const;
@@ -68,6 +71,7 @@ class TROUPE_API LiveView {
   std::size_t drawn_ = 0;  ///< lines of the table now on the screen, which erase() removes
   std::uint64_t events_seen_ = 0;
   std::vector<std::string> notes_;
+  std::vector<std::string> standing_;
 };
 
 }  // namespace troupe::tune
