@@ -22,6 +22,7 @@
 #include "troupe/tune/scheduler.hpp"
 #include "troupe/tune/searcher.hpp"
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <variant>
@@ -71,6 +72,9 @@ struct Options {
   /// optimize(): a folder of this experiment's own for log, pictures and page; empty: none are
   /// written.
   std::string results = {};
+  /// optimize(): called on its thread with each event that plain_words() describes: starts, ends,
+  /// copies, failures, new best reports. An exception becomes a note.
+  std::function<void(const Event&)> on_event = {};
   /// How long an attempt has to return once it was told to; then it is killed. Forever: never.
   Duration stop_grace = std::chrono::seconds(5);
 
@@ -79,7 +83,7 @@ struct Options {
     return {goal,      trials,    scheduler, searcher,      concurrent, max_failures,
             fail_fast, max_steps, target,    time_limit,    save_every, save_at_end,
             per_trial, placement, silence,   fresh_process, seed,       name,
-            metric,    starts,    show,      results,       stop_grace};
+            metric,    starts,    show,      results,       on_event,   stop_grace};
   }
 };
 using ExperimentOptions = Options<>;

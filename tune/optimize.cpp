@@ -1,6 +1,7 @@
 #include "troupe/tune/optimize.hpp"
 
 #include "troupe/runtime/base/log.hpp"
+#include "troupe/runtime/base/words.hpp"
 #include "troupe/tune/internal/interrupt.hpp"
 #include "troupe/tune/internal/text.hpp"
 #include "troupe/tune/internal/trial_hosts.hpp"
@@ -95,6 +96,7 @@ class Runner {
       cancelled = steady_now();
       experiment_.cancel(cancelled);
     }
+    tell_events();
     const Board& board = experiment_.board();
     const std::string no_model = why_no_model(board);
     if (!no_model.empty()) add_note(no_model);
@@ -129,7 +131,7 @@ class Runner {
     end_silent();
     tell_room();
     experiment_.tick(steady_now());
-    say_what_repeats();
+    tell_events();
     for (const Command& command : experiment_.take_commands()) carry_out(command);
     const std::vector<std::string> lines = experiment_.take_log();
     if (log_ && !lines.empty()) log_->append(lines);
@@ -334,15 +336,25 @@ class Runner {
     }
   }
 
-  /// Copies `repeated` events to the notes, and to stderr when there is no live view that shows
-  /// them.
-  void say_what_repeats() {
+  void tell_of(const Event& event) {
+    if (!options_.on_event) return;
+    try {
+      options_.on_event(event);
+    } catch (...) {
+      add_note("Options::on_event threw: " + words_of_current_exception());
+    }
+  }
+
+  /// Tells of new events. Copies `repeated` ones to the notes, and to stderr when there is no live
+  /// view that shows them.
+  void tell_events() {
     const Board& board = experiment_.board();
     const std::uint64_t fresh =
         std::min<std::uint64_t>(board.events_seen - events_seen_, board.events.size());
     events_seen_ = board.events_seen;
     for (auto e = board.events.end() - static_cast<std::ptrdiff_t>(fresh); e != board.events.end();
          ++e) {
+      tell_of(*e);
       if (e->kind != Event::Kind::repeated) continue;
       notes_.push_back(plain_words(*e, board.space, board.metric));
       if (!options_.show) complain("tune: " + notes_.back());

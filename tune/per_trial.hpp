@@ -8,7 +8,8 @@
 
 namespace troupe::tune {
 
-/// Texts in `resources` and `labels` must live as long as the options do.
+/// Tasks that a trial submits reserve CPUs of their own, beside its. Leave some free for them, by
+/// Options::concurrent or with cpus = 0. Texts in `resources` and `labels` must live as long as the options do.
 struct PerTrial {
   double cpus = 1;  ///< 0: none; then as many trials run as Options::concurrent says
   /// A whole number, or a fraction of one GPU. A process with GPUs runs one attempt.

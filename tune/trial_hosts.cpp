@@ -48,8 +48,15 @@ void TrialHosts::look(Time now) {
     if (host.trial < 0 && now - host.idle_since >= kLongestIdle) old.push_back(id);
   for (const int id : old) kill(id);
   if (looked_ != Time{} && now - looked_ < kLookEvery) return;
+  const bool first = !std::exchange(has_looked_, true);
   looked_ = now;
-  std::vector<NodeInfo> nodes = ctx_.cluster().nodes;
+  std::vector<NodeInfo> nodes;
+  try {
+    nodes = ctx_.cluster().nodes;
+  } catch (const Unavailable&) {  // this node stands still; what was seen before has to do
+    if (first) throw;
+    return;
+  }
   many_nodes_ =
       std::count_if(nodes.begin(), nodes.end(), [](const NodeInfo& n) { return n.alive; }) > 1;
   admission_.nodes(std::move(nodes), now);

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cfenv>
 #include <chrono>
 #include <clocale>
@@ -172,6 +173,20 @@ TEST(TrialHost, TheMetricsNameChoosesTheScore) {
   EXPECT_EQ(best_on<says_pid>(1, with).score, 1) << "a plain number is the metric of any name";
   with.metric = "loss";
   EXPECT_DOUBLE_EQ(best_on<two_metrics>(1, with, true).score, 0.3);
+}
+
+TEST(TrialHost, EventsAreToldInTheDriverAndAThrowIsANote) {
+  tune::Options<> with = options(2);
+  std::vector<tune::Event::Kind> seen;
+  with.on_event = [&](const tune::Event& event) {
+    seen.push_back(event.kind);
+    if (event.kind == tune::Event::Kind::completed && event.trial == 1)
+      throw std::runtime_error("boom");
+  };
+  const auto best = best_on<says_pid>(1, with);
+  EXPECT_EQ(std::count(seen.begin(), seen.end(), tune::Event::Kind::completed), 2);
+  EXPECT_EQ(seen.back(), tune::Event::Kind::over);
+  EXPECT_EQ(std::count(best.notes.begin(), best.notes.end(), "Options::on_event threw: boom"), 1);
 }
 
 void endless(tune::Trial& t, Hp) {

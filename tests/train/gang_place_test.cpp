@@ -179,5 +179,14 @@ TEST(GangPlace, TheSentencesNameWhatIsMissing) {
             "has tp = 4, and no node has room for 4 ranks with 1 CPU each");
 }
 
+TEST(GangPlace, RanksShareTheDevicesOfTheirGang) {
+  EXPECT_EQ(gang_devices("4,5,7", 0, 1), "4");
+  EXPECT_EQ(gang_devices("4,5,7", 2, 1), "7");
+  EXPECT_EQ(gang_devices("4,5,7,9", 1, 2), "7,9");
+  EXPECT_EQ(gang_devices("4,GPU-ab", 1, 0.5), "4");
+  EXPECT_EQ(gang_devices("4,GPU-ab", 2, 0.5), "GPU-ab");
+  EXPECT_EQ(gang_devices("", 0, 1), "");
+}
+
 }  // namespace
 }  // namespace troupe::train::internal

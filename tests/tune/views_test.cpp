@@ -133,6 +133,24 @@ TEST(LiveView, ShowsANoteOnceAboveTheTableOrAsALine) {
   }
 }
 
+TEST(LiveView, WhatHoldsTrialsUpStandsUntilItIsOver) {
+  const Board board = sample_board();
+  for (const bool live : {true, false}) {
+    LiveView view({.live = live});
+    Time now{};
+    view.standing({"trial 4 waits for 2 CPUs"});
+    EXPECT_TRUE(has(view.update(board, now), "trial 4 waits for 2 CPUs"));
+    EXPECT_TRUE(has(view.update(board, now += std::chrono::seconds(4)), "waits for 2 CPUs"));
+    view.standing({});
+    const std::string after = view.update(board, now += std::chrono::seconds(4));
+    EXPECT_FALSE(has(after, "waits for 2 CPUs"));
+    const auto lines = std::to_string(table(board, {}).size() + 1);
+    if (live) {
+      EXPECT_EQ(after.substr(0, lines.size() + 3), "\x1b[" + lines + "A") << "it is erased, too";
+    }
+  }
+}
+
 TEST(LiveView, OneShortLineEveryFewSecondsElsewhere) {
   const Board board = sample_board();
   LiveView view({.live = false}, std::chrono::seconds(3));

@@ -73,6 +73,7 @@ class TrialHosts {
   const internal::SpawnTrial& spawn_;
   Admission admission_;
   Time looked_{};
+  bool has_looked_ = false;
   bool many_nodes_ = false;
   std::map<int, Host> hosts_;
   std::map<int, int> running_;  ///< hosts by trial

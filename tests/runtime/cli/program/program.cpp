@@ -2,6 +2,7 @@
 #include "soak.hpp"
 #include "troupe/train/train.hpp"
 #include "troupe/troupe.hpp"
+#include "troupe/tune/tune.hpp"
 
 #include <unistd.h>
 #include <algorithm>
@@ -78,6 +79,45 @@ int nodes(troupe::Context& ctx) {
     for (auto& call : calls) seen.insert(ctx.get(call));
   } while (!all_had_some() && std::chrono::steady_clock::now() < until);
   std::cout << seen.size() << "\n";
+  return 0;
+}
+
+struct Rate {
+  double rate = 0.1;
+};
+/// Counts its steps in its model, and notes its node.
+void count_steps(troupe::tune::Trial& t, Rate) {
+  std::vector<double> model = {0};
+  t.restore(model);
+  t.note(t.context().node().str());
+  do {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    model[0] += 1;
+    if (t.number() == 0 && model[0] == 1) std::cout << "runs" << std::endl;
+  } while (t.report(1 / model[0], model));
+}
+/// Runs 16 trials, and prints how many completed all steps, how many failures there were, and on
+/// how many nodes they ran.
+int tune(troupe::Context& ctx) {
+  namespace tune = troupe::tune;
+  const auto space = tune::Space<Rate>{}.with(&Rate::rate, tune::uniform(0, 1));
+  const tune::Options<> options{.goal = tune::minimize,
+                                .trials = 16,
+                                .max_failures = 0,
+                                .max_steps = 20,
+                                .save_every = 1,
+                                .show = false};
+  const auto best = tune::optimize<count_steps, Rate>(ctx, space, options);
+  int completed = 0, failures = 0;
+  for (const tune::TrialInfo& trial : best.board.trials) {
+    completed += trial.state == tune::TrialState::completed && trial.step() == 20 ? 1 : 0;
+    failures += trial.failures;
+    if (!trial.note.empty()) std::cerr << trial.number << ": " << trial.note << std::endl;
+  }
+  std::set<std::string> nodes;
+  for (const std::string& note : best.notes)
+    if (note.compare(0, 6, "trial ") == 0) nodes.insert(note.substr(note.find(": ") + 2, 32));
+  std::cout << completed << " " << failures << " " << nodes.size() << std::endl;
   return 0;
 }
 
@@ -252,6 +292,7 @@ int main(int argc, char** argv) {
     if (verb == "sum") return sum(ctx, argc > 2 ? std::stoi(argv[2]) : 100);
     if (verb == "nodes") return nodes(ctx);
     if (verb == "fit") return fit(ctx);
+    if (verb == "tune") return tune(ctx);
     if (verb == "hold") return hold(ctx);
     if (verb == "hold_node") return hold_node(ctx, argv[2], argv[3]);
     if (verb == "wait") return wait_for_ever(ctx);
