@@ -38,6 +38,8 @@ void check_amount(const char* what, double amount) {
 }
 
 constexpr int kMostWorkers = 1024;
+/// How long the next gang waits for a checkpoint to arrive at this node.
+constexpr Duration kCopyWait = std::chrono::seconds(2);
 
 /// Returns the layout of the smallest gang, with its dp filled in. Throws InvalidArgument when its
 /// sizes do not multiply to the workers.
@@ -362,13 +364,23 @@ class Supervisor {
       return core_.chosen(steady_now(), folder_->latest());
     }
     for (const SavedModel& each : what.candidates) {
-      if (is_there(each)) return core_.chosen(steady_now(), each);
-      const auto copy = std::find_if(copies_.begin(), copies_.end(), [&each](const SavedModel& m) {
-        return each && m.step == each.step;
-      });
-      if (copy != copies_.end() && is_there(*copy)) return core_.chosen(steady_now(), *copy);
+      const SavedModel found = still_there(each);
+      if (found) return core_.chosen(steady_now(), found);
     }
     core_.chosen(steady_now(), {});
+  }
+
+  /// Returns a checkpoint, or its copy on this node if one was made; empty when it is lost. The
+  /// copy comes first: what is known of the other node may be older than its death.
+  SavedModel still_there(const SavedModel& saved) const {
+    const auto copy = std::find_if(copies_.begin(), copies_.end(), [&saved](const SavedModel& m) {
+      return saved && m.step == saved.step;
+    });
+    if (copy != copies_.end()) {
+      static_cast<void>(ctx_.wait(std::vector{copy->model}, {.count = 1, .timeout = kCopyWait}));
+      if (is_there(*copy)) return *copy;
+    }
+    return is_there(saved) ? saved : SavedModel{};
   }
 
   bool is_there(const SavedModel& saved) const {

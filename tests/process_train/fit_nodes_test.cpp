@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace fit_over_nodes {
@@ -20,6 +21,8 @@ namespace train = troupe::train;
 struct Plan {
   long die_at = 0;
   bool whole_node = false;
+  int rank = -1;  ///< that dies; -1: the last
+  int pause_ms = 0;
 };
 
 /// Twenty steps whose sums depend on the order in which ranks are added.
@@ -28,7 +31,9 @@ void sums(train::Worker& w, Plan plan) {
   w.restore(weights);
   while (w.step() < 20) {
     w.next_step();
-    if (w.step() == plan.die_at && w.rank() == w.world() - 1 && w.incarnation() == 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(plan.pause_ms));
+    const int rank = plan.rank < 0 ? w.world() - 1 : plan.rank;
+    if (w.step() == plan.die_at && w.rank() == rank && w.incarnation() == 0)
       ::kill(plan.whole_node ? agent_of_this_node() : ::getpid(), SIGKILL);
     std::vector<float> slope(weights.size());
     for (std::size_t i = 0; i < slope.size(); ++i)
@@ -106,6 +111,31 @@ TEST_F(FitOverNodes, AKilledRankOrNodeIsARestartWithTheSameBits) {
     EXPECT_GE(gangs[1].step, 10);
     EXPECT_EQ(gangs[1].ranks.size(), 3U);
   }
+}
+
+/// An actor that keeps CPUs.
+struct Holder {
+  int hold() { return 0; }
+};
+
+TEST_F(FitOverNodes, WithoutAFolderTheCheckpointsOfALostNodeHaveACopyAtTheDriver) {
+  auto holder =
+      ctx.with({.cpus = 2, .placement = troupe::Placement::on(ctx.node())}).spawn<Holder>();
+  ctx.get(holder.call<&Holder::hold>());
+  const train::FitOptions options{.workers = 2,
+                                  .max_restarts = 1,
+                                  .cpus_per_worker = 1,
+                                  .placement = troupe::Placement::spread};
+  const train::Fit calm = fit(options);
+  // The loop is slow, so the copy of step 5 is there when the node dies.
+  const train::Fit run =
+      fit(options, {.die_at = 14, .whole_node = true, .rank = 0, .pause_ms = 20});
+  EXPECT_EQ(run.restarts(), 1);
+  EXPECT_EQ(run.history().size(), 20U);
+  EXPECT_EQ(run.latest_checkpoint().hash, calm.latest_checkpoint().hash);
+  ASSERT_EQ(gangs.size(), 2U);
+  EXPECT_GE(gangs[1].step, 5);
+  for (const std::string& node : nodes_of(gangs[1])) EXPECT_NE(node, gangs[0].ranks[0].node);
 }
 
 }  // namespace fit_over_nodes
