@@ -1,7 +1,9 @@
 #include "troupe/train/detail/folder_saves.hpp"
 
+#include "troupe/runtime/base/deadline.hpp"
 #include "troupe/train/checkpoint/folder/names.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -15,11 +17,12 @@ Duration times(Duration timeout, int factor) {
   return timeout > Duration::max() / factor ? Duration::max() : timeout * factor;
 }
 
-std::unique_ptr<collective::Communicator> own_group(collective::Communicator* world, int rank,
-                                                    Duration timeout) {
+/// Returns a group without a timeout: one that ends takes the gang's other groups with it, and a
+/// rank may wait for another one's disk.
+std::unique_ptr<collective::Communicator> own_group(collective::Communicator* world, int rank) {
   if (world == nullptr) return nullptr;
   std::unique_ptr<collective::Communicator> group = world->split(0, rank);
-  group->set_timeout(times(timeout, kSaveTimeouts));
+  group->set_timeout(forever);
   return group;
 }
 
@@ -31,10 +34,20 @@ FolderSaves::FolderSaves(const WorkerSetup& setup, collective::Communicator* wor
       timeout_(setup.timeout_ns),
       run_(setup.run),
       emit_(std::move(emit)),
-      writer_(rank_, world_, own_group(world, rank_, timeout_)) {}
+      writer_(rank_, world_, own_group(world, rank_)) {}
 
 bool FolderSaves::wait() {
-  return writer_.wait(timeout_ / 2);
+  if (writer_.wait(std::min(timeout_ / 2, time_left(deadline_, steady_now())))) return true;
+  look();
+  return false;
+}
+
+void FolderSaves::look() {
+  if (!told_ || told_->load() || steady_now() < deadline_) return;
+  if (told_->exchange(true)) return;
+  emit_({.step = last_,
+         .error = "it was still being written after " + std::to_string(kSaveTimeouts) +
+                  " timeouts of the gang"});
 }
 
 void FolderSaves::leave_out(long step) {
@@ -58,13 +71,17 @@ void FolderSaves::start(FolderSave save) {
     document.moments_since = staged.moments_since;
   }
   last_ = document.step;
+  deadline_ = deadline_after(steady_now(), times(timeout_, kSaveTimeouts));
+  told_ = std::make_shared<std::atomic<bool>>(false);
   FolderEvent written{.step = document.step};
   if (rank_ == 0) written.document = text_of(document);
   writer_.begin({.folder = run_.folder + "/" + writing_folder_name(document.step, run_.gang),
                  .step = document.step,
                  .engine = engine,
                  .parts = rank_ == 0 ? std::move(save.parts) : std::nullopt,
-                 .done = [emit = emit_, written = std::move(written)](WrittenShare share) mutable {
+                 .done = [emit = emit_, told = told_,
+                          written = std::move(written)](WrittenShare share) mutable {
+                   if (told->exchange(true)) return;  // look() was first
                    written.files = std::move(share.files);
                    written.error = std::move(share.error);
                    emit(std::move(written));
@@ -72,8 +89,7 @@ void FolderSaves::start(FolderSave save) {
 }
 
 void FolderSaves::finish() {
-  if (writer_.wait(times(timeout_, kSaveTimeouts))) return;
-  emit_({.step = last_, .error = "it was still being written when the loop had ended"});
+  if (!writer_.wait(time_left(deadline_, steady_now()))) look();
 }
 
 FolderSaves::Candidate FolderSaves::look_at(const std::string& path) const {

@@ -18,6 +18,10 @@ namespace {
 /// A run ends with this failure in a row.
 constexpr int kMostFailures = 3;
 
+std::string not_saved(long step, const std::string& why) {
+  return "the checkpoint of step " + std::to_string(step) + " was not saved: " + why;
+}
+
 }  // namespace
 
 void check_run(const FitOptions& options) {
@@ -68,6 +72,10 @@ const RunSetup& RunFolder::begin_gang() {
 }
 
 bool RunFolder::ended(const Saves::Ended& save) {
+  if (save.left_out) {  // no failure: the save before it goes on
+    notes_.push_back(not_saved(save.step, save.error));
+    return false;
+  }
   if (!save.error.empty()) {
     failed(save.step, save.error);
     return false;
@@ -103,8 +111,7 @@ void RunFolder::commit(const Saves::Ended& save) {
 
 void RunFolder::failed(long step, const std::string& why) {
   remove_writing(folder_, setup_.gang, step);
-  const std::string sentence =
-      "the checkpoint of step " + std::to_string(step) + " was not saved: " + why;
+  const std::string sentence = not_saved(step, why);
   notes_.push_back(sentence);
   if (++failures_ >= kMostFailures)
     throw Unavailable(Code::unavailable, "train: " + std::to_string(kMostFailures) +

@@ -8,7 +8,8 @@ namespace troupe::train::internal {
 
 std::optional<Saves::Ended> Saves::heard(int rank, const FolderEvent& event) {
   if (event.kind == FolderEvent::Kind::left_out)
-    return Ended{.step = event.step, .error = event.error, .files = {}, .document = {}};
+    return Ended{
+        .step = event.step, .error = event.error, .left_out = true, .files = {}, .document = {}};
   Open& open = open_[event.step];
   open.so_far.step = event.step;
   if (open.so_far.error.empty() && !event.error.empty())

@@ -56,6 +56,7 @@ TrainingLoop::~TrainingLoop() {
 void TrainingLoop::next_step() {
   step_.fetch_add(1);
   moved();
+  if (saves_) saves_->look();
 }
 
 void TrainingLoop::go_to(long step) {
@@ -180,10 +181,13 @@ std::unique_ptr<collective::Communicator> TrainingLoop::join_on_one_node() {
 
 /// Leaves the group, so that ranks that wait for this one fail at once and not after the timeout.
 void TrainingLoop::leave(const std::vector<ToldError>& error) {
+  if (!error.empty()) {
+    const std::lock_guard lock(mutex_);
+    if (group_) group_->abort("the loop of another rank threw: " + error.front().message);
+  }
+  // After the abort, which ends an exchange of a checkpoint. It lasts as long as a write of a file.
+  saves_.reset();
   const std::lock_guard lock(mutex_);
-  if (group_ && !error.empty())
-    group_->abort("the loop of another rank threw: " + error.front().message);
-  saves_.reset();  // after the abort, which ends an exchange of a checkpoint
   if (!group_) return;
   group_.reset();
   mesh_.reset();  // after the group: ranks that wait in the mesh then find that this rank has left

@@ -52,6 +52,7 @@ TEST(Saves, FailWithTheFirstError) {
       0, {.kind = FolderEvent::Kind::left_out, .step = 6, .files = {}, .error = "slow"});
   ASSERT_TRUE(left_out) << "one rank tells of it for all";
   EXPECT_EQ(left_out->error, "slow");
+  EXPECT_TRUE(left_out->left_out);
 }
 
 class ReportFiles : public testing::Test {
@@ -121,6 +122,21 @@ TEST_F(ReportFiles, ARankThatDoesNotSeeTheFolderEndsTheRun) {
   EXPECT_TRUE(setup.starts.empty());
   EXPECT_THROW(folder.started({.kind = FolderEvent::Kind::unseen, .files = {}, .error = "node b"}),
                troupe::InvalidArgument);
+}
+
+TEST_F(ReportFiles, CheckpointsThatAreLeftOutAreNoFailures) {
+  troupe::train::FitOptions options;
+  options.run.folder = path().substr(0, path().rfind('/'));
+  RunFolder folder(options);
+  folder.begin_gang();
+  const auto end = [&](bool left_out) {
+    return folder.ended(
+        {.step = 5, .error = "slow", .left_out = left_out, .files = {}, .document = {}});
+  };
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(end(true));
+  EXPECT_EQ(folder.take_notes().size(), 5u);
+  EXPECT_FALSE(end(false) || end(false));
+  EXPECT_THROW(end(false), troupe::Unavailable);
 }
 
 TEST(PassBook, RefusesOtherDataInThePassOfTheCheckpoint) {

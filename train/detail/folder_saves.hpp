@@ -6,6 +6,7 @@
 #include "troupe/train/detail/folder_save.hpp"
 #include "troupe/train/detail/gang.hpp"
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -24,12 +25,15 @@ class FolderSaves {
   /// Waits for the save before, for half of the gang's timeout at most. Other ranks then wait for
   /// this one without a timeout. Returns whether that save has ended.
   bool wait();
+  /// Tells that the last save has failed, once ten times the gang's timeout have passed. What its
+  /// writer tells later does not count. Never blocks.
+  void look();
   /// Tells that all ranks leave out the checkpoint of that step.
   void leave_out(long step);
   StagedState& staged() noexcept { return writer_.staged(); }
   /// Writes what is staged, in the background. Precondition: wait() returned true.
   void start(FolderSave save);
-  /// Waits for the last save, ten times the gang's timeout at most.
+  /// Waits for the last save, until ten times the gang's timeout after its start at most.
   void finish();
 
   /// A checkpoint to start from, as this rank found it.
@@ -48,6 +52,8 @@ class FolderSaves {
   RunSetup run_;
   Emit emit_;
   long last_ = 0;  // step of the last save
+  Time deadline_{};
+  std::shared_ptr<std::atomic<bool>> told_;  // what became of it; null: there was none
   CheckpointWriter writer_;
 };
 

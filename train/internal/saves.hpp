@@ -21,7 +21,8 @@ class Saves {
   /// A save of which all ranks have told.
   struct Ended {
     long step = 0;
-    std::string error;  ///< the first rank's error; empty: every rank has written its share
+    std::string error;      ///< the first rank's error; empty: every rank has written its share
+    bool left_out = false;  ///< no rank has begun to write it
     std::vector<SavedFile> files;
     std::string document;
   };
