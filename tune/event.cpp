@@ -3,6 +3,7 @@
 #include "troupe/tune/internal/json.hpp"
 #include "troupe/tune/internal/text.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <utility>
@@ -12,26 +13,32 @@ namespace {
 
 using Kind = Event::Kind;
 
-constexpr std::array<std::string_view, 27> kKindNames = {
-    "begin",    "report", "save",      "restore", "end",     "lost",    "room",
-    "tick",     "cancel", "interrupt", "created", "started", "exploit", "copied",
-    "mismatch", "held",   "yielded",   "paused",  "resumed", "stopped", "completed",
-    "retry",    "failed", "best",      "over",    "kept",    "repeated"};
+constexpr std::array<std::string_view, 30> kKindNames = {
+    "begin",  "report",   "save", "restore", "end",       "lost",    "room",    "set",
+    "stored", "missing",  "tick", "cancel",  "interrupt", "created", "started", "exploit",
+    "copied", "mismatch", "held", "yielded", "paused",    "resumed", "stopped", "completed",
+    "retry",  "failed",   "best", "over",    "kept",      "repeated"};
+constexpr std::array<std::string_view, 8> kActionNames = {"go_on", "stop",   "complete", "yield",
+                                                          "hold",  "resume", "exploit",  "refuse"};
 
 /// The fields of an Event that a kind writes and reads.
 struct Fields {
   bool trial, attempt, step, score, donor, room, can_save, ok, checkpoint, params, donor_params,
-      metrics, text;
+      metrics, settings, text;
 };
+
+bool is_any_of(Kind kind, std::initializer_list<Kind> kinds) {
+  return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
+}
 
 Fields fields_of(Kind kind) {
   Fields f{};
+  f.trial = !is_any_of(kind, {Kind::begin, Kind::room, Kind::set, Kind::stored, Kind::missing,
+                              Kind::tick, Kind::cancel, Kind::interrupt, Kind::over});
+  f.attempt = is_any_of(kind, {Kind::report, Kind::save, Kind::restore, Kind::end, Kind::lost,
+                               Kind::started, Kind::retry});
   f.room = kind == Kind::room;
-  f.trial = kind != Kind::begin && kind != Kind::room && kind != Kind::tick &&
-            kind != Kind::cancel && kind != Kind::interrupt && kind != Kind::over;
-  f.attempt = kind == Kind::report || kind == Kind::save || kind == Kind::restore ||
-              kind == Kind::end || kind == Kind::lost || kind == Kind::started ||
-              kind == Kind::retry;
+  f.settings = kind == Kind::set;
   f.step = kind == Kind::report || kind == Kind::exploit || kind == Kind::copied ||
            kind == Kind::best || kind == Kind::stopped || kind == Kind::completed ||
            kind == Kind::retry;
@@ -40,16 +47,15 @@ Fields fields_of(Kind kind) {
   f.donor = kind == Kind::exploit || kind == Kind::copied || kind == Kind::kept;
   f.can_save = kind == Kind::report;
   f.ok = kind == Kind::end;
-  f.checkpoint = kind == Kind::save || kind == Kind::restore || kind == Kind::started ||
-                 kind == Kind::exploit || kind == Kind::copied || kind == Kind::mismatch;
+  f.checkpoint = is_any_of(kind, {Kind::save, Kind::restore, Kind::stored, Kind::missing,
+                                  Kind::started, Kind::exploit, Kind::copied, Kind::mismatch});
   f.params = kind == Kind::created || kind == Kind::started || kind == Kind::exploit ||
              kind == Kind::copied;
   f.donor_params = kind == Kind::exploit || kind == Kind::copied;
   f.metrics = kind == Kind::report;
-  f.text = kind == Kind::end || kind == Kind::lost || kind == Kind::exploit ||
-           kind == Kind::mismatch || kind == Kind::stopped || kind == Kind::completed ||
-           kind == Kind::retry || kind == Kind::failed || kind == Kind::over ||
-           kind == Kind::repeated;
+  f.text = is_any_of(kind, {Kind::end, Kind::lost, Kind::set, Kind::missing, Kind::exploit,
+                            Kind::mismatch, Kind::stopped, Kind::completed, Kind::retry,
+                            Kind::failed, Kind::over, Kind::kept, Kind::repeated});
   return f;
 }
 
@@ -106,11 +112,27 @@ double number_in(const Json& j) {
   return *number;
 }
 
-Point point_in(const Json& j) {
-  const Json::Array* values = j.as_array();
-  if (values == nullptr) not_a(j, "list of numbers");
+/// Returns the name of value i of a point.
+std::string name_at(const SearchSpace& space, std::size_t i) {
+  return i < space.size() ? space.parameters[i].name : "p" + std::to_string(i);
+}
+
+double value_in(const Domain& domain, const Json& j) {
+  const std::string* text = j.as_text();
+  if (domain.kind != Domain::Kind::choice || text == nullptr) return number_in(j);
+  const auto found = std::find(domain.options.begin(), domain.options.end(), *text);
+  return found == domain.options.end() ? -1 : static_cast<double>(found - domain.options.begin());
+}
+
+Point point_in(const Json& j, const SearchSpace& space) {
+  const Json::Object* values = j.as_object();
+  if (values == nullptr) not_a(j, "point");
   Point point;
-  for (const Json& v : *values) point.push_back(number_in(v));
+  for (std::size_t i = 0; i < std::max(values->size(), space.size()); ++i) {
+    const Json& value = field_of(j, name_at(space, i).c_str());
+    point.push_back(i < space.size() ? value_in(space.parameters[i].domain, value)
+                                     : number_in(value));
+  }
   return point;
 }
 
@@ -122,16 +144,89 @@ std::map<std::string, double> metrics_in(const Json& j) {
   return metrics;
 }
 
-Json point_out(const Point& point) {
-  Json out = Json::array();
-  for (const double v : point) out.push_back(json_number(v));
+Json point_out(const Point& point, const SearchSpace& space) {
+  Json out = Json::object();
+  for (std::size_t i = 0; i < point.size(); ++i) {
+    Json& value = out[name_at(space, i)];
+    value = json_number(point[i]);
+    if (i >= space.size() || space.parameters[i].domain.kind != Domain::Kind::choice) continue;
+    const std::vector<std::string>& options = space.parameters[i].domain.options;
+    if (point[i] >= 0 && point[i] < static_cast<double>(options.size()))
+      value = valid_utf8(options[static_cast<std::size_t>(point[i])]);
+  }
   return out;
 }
 
-Event read_fields(const Json& j, Kind kind) {
+Json decision_out(const Decision& d, const SearchSpace& space) {
+  Json out;
+  out["trial"] = d.trial;
+  out["do"] = kActionNames[static_cast<std::size_t>(d.action)];
+  if (d.save) out["save"] = true;
+  if (d.donor >= 0) {
+    out["donor"] = d.donor;
+    out["donor_params"] = point_out(d.donor_params, space);
+    out["params"] = point_out(d.params, space);
+  }
+  if (!d.why.empty()) out["why"] = valid_utf8(d.why);
+  return out;
+}
+
+Decision decision_in(const Json& j, const SearchSpace& space) {
+  Decision d;
+  d.trial = whole_in<int>(field_of(j, "trial"));
+  const std::string& action = text_in(field_of(j, "do"));
+  const auto found = std::find(kActionNames.begin(), kActionNames.end(), action);
+  if (found == kActionNames.end()) not_a(j, "decision");
+  d.action = static_cast<Decision::Action>(found - kActionNames.begin());
+  if (const Json* save = j.find("save")) d.save = flag_in(*save);
+  if (const Json* donor = j.find("donor")) {
+    d.donor = whole_in<int>(*donor);
+    d.donor_params = point_in(field_of(j, "donor_params"), space);
+    d.params = point_in(field_of(j, "params"), space);
+  }
+  if (const Json* why = j.find("why")) d.why = text_in(*why);
+  return d;
+}
+
+Json answer_out(const Answer& answer, const SearchSpace& space) {
+  Json out;
+  switch (answer.kind) {
+    case Answer::Kind::point:
+      out["point"] = answer.point ? point_out(*answer.point, space) : Json();
+      if (answer.by == Chosen::by_user) out["by"] = "user";
+      break;
+    case Answer::Kind::decisions: {
+      Json& all = out["decisions"] = Json::array();
+      for (const Decision& d : answer.decisions) all.push_back(decision_out(d, space));
+      break;
+    }
+    case Answer::Kind::next: out["next"] = answer.next; break;
+  }
+  return out;
+}
+
+Answer answer_in(const Json& j, const SearchSpace& space) {
+  Answer answer;
+  if (const Json* point = j.find("point")) {
+    answer.kind = Answer::Kind::point;
+    if (!point->is_null()) answer.point = point_in(*point, space);
+    if (j.find("by") != nullptr) answer.by = Chosen::by_user;
+  } else if (const Json* decisions = j.find("decisions")) {
+    answer.kind = Answer::Kind::decisions;
+    const Json::Array* all = decisions->as_array();
+    if (all == nullptr) not_a(*decisions, "list of decisions");
+    for (const Json& d : *all) answer.decisions.push_back(decision_in(d, space));
+  } else {
+    answer.next = whole_in<int>(field_of(j, "next"));
+  }
+  return answer;
+}
+
+Event read_fields(const Json& j, Kind kind, const SearchSpace& space) {
   Event e;
   e.kind = kind;
   e.micros = micros_in(field_of(j, "t"));
+  if (const Json* time = j.find("time")) e.wall = micros_in(*time);
   const Fields f = fields_of(kind);
   if (f.trial) e.trial = whole_in<int>(field_of(j, "trial"));
   if (f.attempt) e.attempt = whole_in<int>(field_of(j, "attempt"));
@@ -147,10 +242,16 @@ Event read_fields(const Json& j, Kind kind) {
                     whole_in<std::uint64_t>(field_of(c, "bytes")),
                     whole_in<long>(field_of(c, "step"))};
   }
-  if (f.params) e.params = point_in(field_of(j, "params"));
-  if (f.donor_params) e.donor_params = point_in(field_of(j, "donor_params"));
+  if (f.params) e.params = point_in(field_of(j, "params"), space);
+  if (f.donor_params) e.donor_params = point_in(field_of(j, "donor_params"), space);
   if (f.metrics) e.metrics = metrics_in(field_of(j, "metrics"));
+  if (f.settings) e.metrics = metrics_in(field_of(j, "options"));
   if (f.text) e.text = text_in(field_of(j, "text"));
+  if (const Json* answers = j.find("answers")) {
+    const Json::Array* all = answers->as_array();
+    if (all == nullptr) not_a(*answers, "list of answers");
+    for (const Json& answer : *all) e.answers.push_back(answer_in(answer, space));
+  }
   return e;
 }
 
@@ -176,9 +277,10 @@ std::string_view name_of(Event::Kind kind) noexcept {
   return i < kKindNames.size() ? kKindNames[i] : "?";
 }
 
-std::string to_json(const Event& e) {
+std::string to_json(const Event& e, const SearchSpace& space) {
   Json out;
   out["t"] = e.seconds();
+  if (e.wall != 0) out["time"] = static_cast<double>(e.wall) / 1e6;
   out["event"] = name_of(e.kind);
   const Fields f = fields_of(e.kind);
   if (f.trial) out["trial"] = e.trial;
@@ -195,23 +297,27 @@ std::string to_json(const Event& e) {
                          {"bytes", e.checkpoint.bytes},
                          {"step", e.checkpoint.step}};
   }
-  if (f.params) out["params"] = point_out(e.params);
-  if (f.donor_params) out["donor_params"] = point_out(e.donor_params);
-  if (f.metrics) {
-    Json& metrics = out["metrics"] = Json::object();
+  if (f.params) out["params"] = point_out(e.params, space);
+  if (f.donor_params) out["donor_params"] = point_out(e.donor_params, space);
+  if (f.metrics || f.settings) {
+    Json& metrics = out[f.metrics ? "metrics" : "options"] = Json::object();
     for (const auto& [key, value] : e.metrics) metrics[key] = json_number(value);
   }
   if (f.text) out["text"] = e.text;
+  if (!e.answers.empty()) {
+    Json& answers = out["answers"] = Json::array();
+    for (const Answer& answer : e.answers) answers.push_back(answer_out(answer, space));
+  }
   return json_line(out);
 }
 
-Result<Event> event_from_json(std::string_view line) {
+Result<Event> event_from_json(std::string_view line, const SearchSpace& space) {
   const auto j = Json::parse(line);
   if (!j) return Error(Code::invalid_argument, "no experiment event: " + j.error().message());
   try {
     const std::string& name = text_in(field_of(*j, "event"));
     for (std::size_t i = 0; i < kKindNames.size(); ++i) {
-      if (kKindNames[i] == name) return read_fields(*j, static_cast<Kind>(i));
+      if (kKindNames[i] == name) return read_fields(*j, static_cast<Kind>(i), space);
     }
     return Error(Code::invalid_argument, "no experiment event: unknown kind " + name);
   } catch (const InvalidArgument& e) {
@@ -243,14 +349,20 @@ std::string plain_words(const Event& e, const SearchSpace& space, std::string_vi
     case Kind::lost:
       return who + " lost its node and goes on from its newest checkpoint: " + e.text;
     case Kind::failed: return who + " failed: " + e.text;
-    case Kind::kept:
-      return who + " keeps its weights and parameters: trial " + std::to_string(e.donor) +
-             " ended before it had saved";
+    case Kind::kept: return who + " keeps its weights and parameters: " + e.text;
     case Kind::repeated: return who + " " + e.text;
     case Kind::best: return who + " is the best so far: " + score + at;
     case Kind::over: return "the experiment is over: " + e.text;
     case Kind::interrupt: return "the experiment was interrupted and goes on";
     case Kind::cancel: return "the experiment was cancelled";
+    case Kind::set: {
+      std::string changed;
+      for (const auto& [option, value] : e.metrics)
+        changed += (changed.empty() ? "" : ", ") + option + " " + number(value);
+      return "the " + e.text + " set " + changed;
+    }
+    case Kind::missing:
+      return "the checkpoint " + e.checkpoint.key + " cannot be loaded: " + e.text;
     default: return {};
   }
 }

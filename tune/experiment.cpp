@@ -1,7 +1,6 @@
 #include "troupe/tune/experiment.hpp"
 
 #include "troupe/tune/internal/experiment_core.hpp"
-#include "troupe/tune/internal/json.hpp"
 #include "troupe/tune/internal/text.hpp"
 
 #include <algorithm>
@@ -40,8 +39,26 @@ std::string_view name_of(TrialState state) noexcept {
   return kNames[static_cast<std::size_t>(state)];
 }
 
-Experiment::Core::Core(SearchSpace space, ExperimentOptions o) : options(std::move(o)) {
-  check(space, options);
+namespace {
+
+/// Makes the algorithms of an experiment with seeds of their own.
+Answers answers_of(const SearchSpace& space, const ExperimentOptions& o) {
+  check(space, o);
+  std::uint64_t seed = o.seed;
+  auto searcher = make_searcher(o.searcher, space, o.goal, splitmix64(seed));
+  auto scheduler =
+      make_scheduler(o.scheduler, {space, o.goal, o.trials, splitmix64(seed), o.max_steps});
+  return {std::move(searcher), std::move(scheduler), space};
+}
+
+}  // namespace
+
+Experiment::Core::Core(SearchSpace space, ExperimentOptions o)
+    : options(std::move(o)),
+      first_settings(settings_of(options)),
+      program(first_settings),
+      answers_(answers_of(space, options)) {
+  tune::adopt(program, options);  // as a replay reads them
   board.name = options.name;
   board.metric = options.metric;
   board.goal = options.goal;
@@ -49,41 +66,15 @@ Experiment::Core::Core(SearchSpace space, ExperimentOptions o) : options(std::mo
   board.scheduler = show(options.scheduler);
   board.searcher = show(options.searcher);
   board.seed = options.seed;
+  show_settings();
+}
+
+/// Copies the options that may change to the board.
+void Experiment::Core::show_settings() {
   board.planned = options.trials;
   board.slots =
       options.concurrent > 0 ? std::min(options.concurrent, options.trials) : options.trials;
   board.max_steps = options.max_steps;
-  std::uint64_t seed = options.seed;
-  searcher_ = make_searcher(options.searcher, board.space, options.goal, splitmix64(seed));
-  scheduler_ = make_scheduler(options.scheduler, {board.space, options.goal, options.trials,
-                                                  splitmix64(seed), options.max_steps});
-}
-
-std::string Experiment::Core::header() const {
-  Json out;
-  out["event"] = "experiment";
-  out["version"] = 2;
-  out["name"] = board.name;
-  out["metric"] = board.metric;
-  out["goal"] = options.goal.larger() ? "maximize" : "minimize";
-  Json& parameters = out["space"] = Json::array();
-  for (const Parameter& p : board.space.parameters)
-    parameters.push_back({{"name", p.name}, {"domain", show(p.domain)}});
-  out["trials"] = options.trials;
-  out["scheduler"] = board.scheduler;
-  out["searcher"] = board.searcher;
-  out["concurrent"] = options.concurrent;
-  out["max_failures"] = options.max_failures;
-  out["fail_fast"] = options.fail_fast;
-  out["max_steps"] = options.max_steps;
-  if (options.target) out["target"] = *options.target;
-  out["time_limit"] = std::chrono::duration<double>(options.time_limit).count();
-  out["stop_grace"] = std::chrono::duration<double>(options.stop_grace).count();
-  out["save_every"] = options.save_every;
-  out["save_at_end"] = options.save_at_end;
-  out["seed"] = options.seed;
-  out["starts"] = options.starts;
-  return json_line(out);
 }
 
 std::int64_t Experiment::Core::micros(Time time) {
@@ -163,6 +154,11 @@ void Experiment::room(int trials, Time now) {
   core_->apply(e);
 }
 
+void Experiment::wall_clock(Time now, std::int64_t unix_micros) {
+  const auto since = std::chrono::duration_cast<std::chrono::microseconds>(now.time_since_epoch());
+  core_->wall_zero = unix_micros - since.count();
+}
+
 void Experiment::tick(Time now) {
   Event e = input(Event::Kind::tick, -1, 0);
   e.micros = core_->micros(now);
@@ -183,14 +179,25 @@ void Experiment::cancel(Time now) {
 }
 
 void Experiment::interrupted(Time now) {
-  if (!core_->begun()) return begin(now);
+  if (!core_->begun() && core_->new_settings.empty()) return begin(now);
   // The experiment's time continues from the last record: the downtime does not count.
   core_->epoch = now - std::chrono::microseconds(core_->now);
+  if (!core_->new_settings.empty()) {
+    Event change = input(Event::Kind::set, -1, 0);
+    change.micros = core_->now;
+    change.metrics = std::exchange(core_->new_settings, {});
+    change.text = kProgram;
+    core_->apply(change);
+  }
+  if (!core_->begun()) return begin(now);
   Event e = input(Event::Kind::interrupt, -1, 0);
   e.micros = core_->now;
   core_->apply(e);
 }
 
+std::optional<Point> Experiment::next_point() const {
+  return core_->next_point();
+}
 std::vector<Command> Experiment::take_commands() {
   return std::exchange(core_->commands, {});
 }
@@ -200,7 +207,9 @@ std::vector<std::string> Experiment::take_log() {
     core_->header_due = false;
     lines.push_back(core_->header());
   }
-  for (const Event& event : std::exchange(core_->log, {})) lines.push_back(to_json(event));
+  core_->next_event += core_->log.size();
+  for (const Event& event : std::exchange(core_->log, {}))
+    lines.push_back(to_json(event, core_->board.space));
   return lines;
 }
 void Experiment::without_log() {
@@ -214,49 +223,6 @@ const Board& Experiment::board() const noexcept {
 }
 void Experiment::set_clock(Time now) {
   core_->board.seconds = static_cast<double>(core_->micros(now)) * 1e-6;
-}
-
-Result<Experiment> Experiment::restore(SearchSpace space, ExperimentOptions options,
-                                       std::span<const std::string> lines) {
-  Experiment experiment(std::move(space), std::move(options));
-  Core& core = *experiment.core_;
-  auto bad = [](std::size_t line, const std::string& why) {
-    return Error(Code::invalid_argument,
-                 "the experiment's log, line " + std::to_string(line + 1) + ": " + why);
-  };
-  const std::string header = core.header();
-  if (lines.empty()) return experiment;
-  if (lines[0] != header) {
-    if (lines.size() == 1 && header.starts_with(lines[0])) return experiment;  // torn by a crash
-    return bad(0, "it describes another experiment: " + lines[0] + " is not " + header);
-  }
-  core.header_due = false;
-  std::size_t expected = 0;  // how many records of core.log have been found in the file
-  for (std::size_t i = 1; i < lines.size(); ++i) {
-    if (expected < core.log.size()) {
-      const std::string line = to_json(core.log[expected]);
-      if (line != lines[i]) {
-        if (i + 1 == lines.size() && line.starts_with(lines[i])) break;  // torn by a crash
-        return bad(i, "replay gives " + line + ", the log says " + lines[i]);
-      }
-      ++expected;
-      continue;
-    }
-    const auto event = event_from_json(lines[i]);
-    if (!event && i + 1 == lines.size()) break;
-    if (!event) return bad(i, event.error().message());
-    if (!is_input(event->kind)) return bad(i, "nothing before it leads to " + lines[i]);
-    if (event->micros < core.now) return bad(i, "time runs backwards");
-    core.log.clear();
-    core.apply(*event);
-    expected = 1;
-    if (core.log.empty()) return bad(i, "it has no effect: " + lines[i]);
-    if (to_json(core.log[0]) != lines[i])
-      return bad(i, "replay reads it as " + to_json(core.log[0]));
-  }
-  core.log.erase(core.log.begin(), core.log.begin() + static_cast<std::ptrdiff_t>(expected));
-  core.commands.clear();
-  return experiment;
 }
 
 }  // namespace troupe::tune

@@ -140,16 +140,23 @@ class TROUPE_API Experiment {
   Experiment(Experiment&&) noexcept;
   Experiment& operator=(Experiment&&) noexcept;
 
-  /// Rebuilds an experiment by replaying the inputs of its log. The first line must describe
-  /// exactly these options and this space. A torn last line is ignored. A log without a whole first
-  /// line gives a new experiment. A log may end after any record: take_log() then returns the
-  /// consequences that are missing. Returns InvalidArgument with the line's number when the log is
-  /// damaged or comes from other options or another algorithm. No command of the past is repeated:
-  /// call interrupted() next, which restarts the trials that were running from their last
-  /// checkpoints.
+  /// Rebuilds an experiment by replaying the inputs of its log, with the answers that they hold: no
+  /// algorithm computes one again. Goal, scheduler, seed, metric and the parameters' names and kinds
+  /// must be those of the first line. Another searcher is told everything. A torn last line is
+  /// ignored. A log without a whole first line gives a new experiment. A log may end after any
+  /// record: take_log() then returns the consequences that are missing. Returns InvalidArgument
+  /// with the line's number when the log is damaged or comes from another experiment. No command of
+  /// the past is repeated: call interrupted() next. It sets the options that have changed and
+  /// restarts the trials that were running from their last checkpoints.
   static Result<Experiment> restore(SearchSpace space, ExperimentOptions options,
                                     std::span<const std::string> lines);
+  /// The same from a source that returns the next line, and nothing after the last one.
+  using NextLine = std::function<std::optional<std::string>()>;
+  static Result<Experiment> restore(SearchSpace space, ExperimentOptions options,
+                                    const NextLine& next);
 
+  /// Says what the wall clock shows: later records have its time, too.
+  void wall_clock(Time now, std::int64_t unix_micros);
   /// Starts the first trials. Call it once, before any other input.
   void begin(Time now);
   // Inputs from trials. Those of unknown trials and past attempts are ignored (TU-6), so that late
@@ -178,6 +185,8 @@ class TROUPE_API Experiment {
   /// Begins an experiment that had not begun.
   void interrupted(Time now);
 
+  /// Returns the point that the next new trial would have: a start, or the searcher's suggestion.
+  std::optional<Point> next_point() const;
   /// Returns the commands to carry out, in order; each is returned once.
   std::vector<Command> take_commands();
   /// Returns the lines to append to the log, without newlines; the first one describes the

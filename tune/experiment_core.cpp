@@ -33,6 +33,7 @@ Event Experiment::Core::note(Kind kind, int trial) const {
   Event event;
   event.kind = kind;
   event.micros = now;
+  event.wall = wall_now_;
   event.trial = trial;
   return event;
 }
@@ -100,9 +101,20 @@ std::string Experiment::Core::refusal(const Event& e) const {
          ": the steps of an attempt start at 1 or more and rise";
 }
 
-void Experiment::Core::apply(const Event& e) {
-  const bool early = !begun_ && e.kind == Kind::room;
-  if (board.over || (begun_ == (e.kind == Kind::begin) && !early)) return;
+std::int64_t Experiment::Core::wall_at(std::int64_t micros) const {
+  if (wall_zero == 0) return 0;
+  const auto since =
+      std::chrono::duration_cast<std::chrono::microseconds>(epoch.time_since_epoch());
+  return wall_zero + since.count() + micros;
+}
+
+void Experiment::Core::apply(const Event& input, bool replayed) {
+  const bool early = !begun_ && (input.kind == Kind::room || input.kind == Kind::set);
+  if (board.over && input.kind != Kind::set) return;
+  if (begun_ == (input.kind == Kind::begin) && !early) return;
+  Event e = input;
+  if (!replayed) e.wall = wall_at(e.micros);
+  wall_now_ = e.wall;
   const bool of_trial = e.kind == Kind::report || e.kind == Kind::save || e.kind == Kind::restore ||
                         e.kind == Kind::end || e.kind == Kind::lost;
   if (of_trial && !current(e)) return;
@@ -115,6 +127,12 @@ void Experiment::Core::apply(const Event& e) {
   if (e.kind == Kind::tick && !too_late && !timer_due(e.micros)) return;
   now = e.micros;
   board.seconds = e.seconds();
+  if (replayed) {
+    answers_.replay(std::exchange(e.answers, {}));
+  } else {
+    answers_.live();
+  }
+  const std::size_t at = log.size();
   record(e);
   switch (e.kind) {
     case Kind::begin: begun_ = true; break;
@@ -124,6 +142,7 @@ void Experiment::Core::apply(const Event& e) {
     case Kind::end: on_end(e); break;
     case Kind::lost: on_lost(e); break;
     case Kind::room: board.room = e.room; break;
+    case Kind::set: on_set(e); break;
     case Kind::cancel: end_all("cancelled"); break;
     case Kind::interrupt: on_interrupt(); break;
     default: break;
@@ -135,6 +154,25 @@ void Experiment::Core::apply(const Event& e) {
             " has passed");
   schedule();
   finish_if_done();
+  if (keep_log) log[at].answers = answers_.take();
+}
+
+/// Takes options that changed. More trials or a later limit reopen an experiment that is over.
+void Experiment::Core::on_set(const Event& e) {
+  const int trials = options.trials;
+  if (e.text == kProgram)
+    for (const auto& [name, value] : e.metrics) program[name] = value;
+  tune::adopt(e.metrics, options);
+  show_settings();
+  space_used_up_ = false;
+  const bool more =
+      options.trials > trials || e.metrics.count("target") > 0 || e.metrics.count("time_limit") > 0;
+  if (board.over && more) {
+    board.over = ending_ = false;
+    board.why_over.clear();
+  }
+  if (options.trials == trials) return;
+  for (const Decision& d : answers_.population(options.trials)) carry_out(d);
 }
 
 void Experiment::Core::add_sample(TrialInfo& t, const Event& e) {
@@ -217,8 +255,16 @@ void Experiment::Core::on_report(const Event& e) {
     decision.why = "reached max_steps";
     return carry_out(decision);
   }
-  std::vector<Decision> todo;
-  scheduler_->reported({e.trial, e.step, e.score, e.can_save, others_wait()}, todo);
+  const bool again = e.step <= c.decided;  // the attempt repeats steps that were decided before
+  std::vector<Decision> todo =
+      answers_.report({e.trial, e.step, e.score, e.can_save, others_wait()}, again);
+  if (again) {
+    const auto given = c.given.find(e.step);
+    todo.push_back(given == c.given.end() ? Decision{.trial = e.trial} : given->second);
+  } else if (todo.front().action == Action::go_on || todo.front().action == Action::yield) {
+    c.decided = e.step;
+    if (todo.front().save || todo.front().action == Action::yield) c.given[e.step] = todo.front();
+  }
   const bool due = options.save_every > 0 && c.reports_since_save >= options.save_every &&
                    e.can_save && !std::isnan(e.score);  // weights with a NaN score are of no use
   if (due && todo.front().action == Action::go_on) todo[0].save = true;
@@ -241,6 +287,7 @@ void Experiment::Core::on_save(const Event& e) {
   }
   if (!leaves || c.next != Next::restart) {
     adopt(e.trial, e.checkpoint);
+    c.given.erase(c.given.begin(), c.given.upper_bound(e.checkpoint.step));
   } else if (checkpoint_uses_.count(e.checkpoint.key) == 0) {
     commands.emplace_back(Drop{e.checkpoint});  // the trial goes on from its donor's weights
   }

@@ -36,6 +36,7 @@ void Experiment::Core::carry_out(const Decision& d) {
       return;
     case Action::resume:
       record(note(Kind::resumed, d.trial));
+      control(d.trial).decided = t.step();
       if (t.state == TrialState::holding) {
         holders_.erase(d.trial);
         t.state = TrialState::running;
@@ -96,6 +97,8 @@ void Experiment::Core::set_source(int trial, const Checkpoint& source) {
   copy.donor_step = source.step;
   t.params = copy.params;
   control(trial).copy_ready = true;
+  control(trial).decided = source.step;
+  control(trial).given.clear();
   stop_waiting_for_donor(trial);
 }
 
@@ -131,9 +134,11 @@ void Experiment::Core::donor_gone(int donor) {
       continue;
     }
     info(trial).copies.pop_back();
-    scheduler_->kept(trial, info(trial).params);
+    answers_.kept(trial, info(trial).params,
+                  info(trial).checkpoint ? info(trial).checkpoint->step : 0);
     Event e = note(Kind::kept, trial);
     e.donor = donor;
+    e.text = "trial " + std::to_string(donor) + " ended before it had saved";
     record(e);
     stop_waiting_for_donor(trial);
   }

@@ -37,29 +37,28 @@ bool Experiment::Core::others_wait() const {
   return !waiting_.empty() || may_create();
 }
 
+std::optional<Point> Experiment::Core::next_point() const {
+  if (next_start_ < options.starts.size()) return options.starts[next_start_];
+  return answers_.suggestion(static_cast<int>(board.trials.size()));
+}
+
 bool Experiment::Core::create_trial() {
   const auto number = static_cast<int>(board.trials.size());
-  std::optional<Point> point;
-  if (next_start_ < options.starts.size()) {
-    point = options.starts[next_start_++];
-    searcher_->take(number, *point);
-  } else {
-    point = searcher_->ask(number);
-  }
+  const Point* first = next_start_ < options.starts.size() ? &options.starts[next_start_] : nullptr;
+  const auto [point, by] = answers_.point(number, first);
   if (!point) {
     space_used_up_ = true;
-    std::vector<Decision> out;
-    scheduler_->population(number, out);
-    for (const Decision& d : out) carry_out(d);
+    for (const Decision& d : answers_.population(number)) carry_out(d);
     return false;
   }
+  if (by == Chosen::by_user) ++next_start_;
   TrialInfo t;
   t.number = number;
   t.params = *point;
   t.created = board.seconds;
   board.trials.push_back(std::move(t));
   controls_.emplace_back();
-  scheduler_->created(number, *point);
+  answers_.created(number, *point);
   Event e = note(Kind::created, number);
   e.params = *point;
   record(e);
@@ -103,7 +102,7 @@ void Experiment::Core::schedule() {
       continue;  // if no point was left, the scheduler's decisions may have made others ready
     }
     if (trial < 0 && ready.empty()) break;
-    if (trial < 0) trial = scheduler_->pick(ready);
+    if (trial < 0) trial = answers_.next(ready);
     waiting_.erase(std::find(waiting_.begin(), waiting_.end(), trial));
     start(trial);
   }
@@ -209,17 +208,13 @@ void Experiment::Core::close_trial(int trial, TrialState state, const std::strin
     release(*t.checkpoint);
     t.checkpoint.reset();
   }
-  searcher_->tell({trial,
-                   state == TrialState::failed      ? Ended::State::failed
-                   : state == TrialState::completed ? Ended::State::complete
-                                                    : Ended::State::pruned,
-                   t.score(), t.step()});
-  std::vector<Decision> out;
-  if (state == TrialState::failed) {
-    scheduler_->failed(trial, out);
-  } else {
-    scheduler_->finished(trial, out);
-  }
+  const bool failed = state == TrialState::failed;
+  const Ended outcome{trial,
+                      failed                           ? Ended::State::failed
+                      : state == TrialState::completed ? Ended::State::complete
+                                                       : Ended::State::pruned,
+                      t.score(), t.step()};
+  const std::vector<Decision> out = answers_.over({trial, failed}, outcome);
   if (ending_) return;
   for (const Decision& d : out) carry_out(d);
 }

@@ -1,4 +1,5 @@
 #include "troupe/tune/internal/schedulers.hpp"
+#include "troupe/tune/internal/streams.hpp"
 #include "troupe/tune/internal/text.hpp"
 
 #include <algorithm>
@@ -52,7 +53,7 @@ std::vector<double> AsyncHyperBandScheduler::rung_steps(const AsyncHyperBand& o,
 
 AsyncHyperBandScheduler::AsyncHyperBandScheduler(const AsyncHyperBand& options,
                                                  const SchedulerSetup& setup)
-    : options_(options), goal_(setup.goal), random_(setup.seed) {
+    : options_(options), goal_(setup.goal), seed_(setup.seed) {
   if (!options.max_steps)
     options_.max_steps = setup.max_steps > 0 ? setup.max_steps : kDefaultHorizon;
   if (*options_.max_steps < 1) refuse("AsyncHyperBand", "max_steps must be at least 1");
@@ -79,7 +80,7 @@ void AsyncHyperBandScheduler::created(int trial, const Point&) {
   };
   double total = 0;
   for (const auto& rungs : brackets_) total += weight_of(rungs);
-  double u = random_.uniform() * total;
+  double u = stream(seed_, Purpose::bracket, static_cast<std::uint64_t>(trial)).uniform() * total;
   std::size_t bracket = 0;
   while (bracket + 1 < brackets_.size()) {
     const double weight = weight_of(brackets_[bracket]);
@@ -102,17 +103,23 @@ std::optional<double> AsyncHyperBandScheduler::record(Place& place) {
   return std::nullopt;
 }
 
-void AsyncHyperBandScheduler::reported(const Report& report, std::vector<Decision>& out) {
+void AsyncHyperBandScheduler::observe(const Report& report) {
   Place& place = places_[report.trial];
   place.step = report.step;
   place.gain = goal_.gain(report.score);
   place.reported = true;
+  const bool at_end = options_.stop_at_max && report.step >= *options_.max_steps;
+  place.cutoff = at_end ? std::nullopt : record(place);
+}
+
+void AsyncHyperBandScheduler::decide(const Report& report, std::vector<Decision>& out) const {
+  const Place& place = places_.at(report.trial);
   if (options_.stop_at_max && report.step >= *options_.max_steps) {
     out.push_back({.trial = report.trial, .action = Decision::Action::complete});
     out.back().why = "reached max_steps";
     return;
   }
-  const auto cutoff = record(place);
+  const auto& cutoff = place.cutoff;
   if (cutoff && !(place.gain >= *cutoff)) {  // written so that a NaN gain stops the trial
     out.push_back(stop(report.trial, "worse than the cutoff " + number(goal_.gain(*cutoff))));
     return;
@@ -120,9 +127,9 @@ void AsyncHyperBandScheduler::reported(const Report& report, std::vector<Decisio
   out.push_back({.trial = report.trial});
 }
 
-void AsyncHyperBandScheduler::finished(int trial, std::vector<Decision>&) {
-  Place& place = places_[trial];
-  if (place.reported) record(place);
+void AsyncHyperBandScheduler::observe(const TrialOver& end) {
+  Place& place = places_[end.trial];
+  if (place.reported && !end.failed) record(place);
 }
 
 SuccessiveHalvingScheduler::SuccessiveHalvingScheduler(const SuccessiveHalving& options,
@@ -140,31 +147,32 @@ double SuccessiveHalvingScheduler::rung_step(std::size_t rung) const {
          std::pow(options_.eta, static_cast<double>(rung) + options_.rate);
 }
 
-void SuccessiveHalvingScheduler::reported(const Report& report, std::vector<Decision>& out) {
-  std::size_t& rung = next_rung_[report.trial];
+void SuccessiveHalvingScheduler::observe(const Report& report) {
+  Place& place = places_[report.trial];
+  place.why = record(place, report);
+}
+
+void SuccessiveHalvingScheduler::decide(const Report& report, std::vector<Decision>& out) const {
+  const std::string& why = places_.at(report.trial).why;
+  out.push_back(why.empty() ? Decision{.trial = report.trial} : stop(report.trial, why));
+}
+
+std::string SuccessiveHalvingScheduler::record(Place& place, const Report& report) {
+  std::size_t& rung = place.next_rung;
   const double gain = goal_.gain(report.score);
   while (static_cast<double>(report.step) >= rung_step(rung)) {  // one report may pass several
     const std::string where = " at rung " + std::to_string(rung);
-    if (std::isnan(gain)) {
-      out.push_back(stop(report.trial, "not a number" + where));
-      return;
-    }
+    if (std::isnan(gain)) return "not a number" + where;
     if (rungs_.size() <= rung) rungs_.resize(rung + 1);
     std::vector<double>& gains = rungs_[rung++];
     gains.insert(std::upper_bound(gains.begin(), gains.end(), gain), gain);
     const std::size_t n = gains.size();
-    if (n <= static_cast<std::size_t>(options_.bootstrap)) {
-      out.push_back(stop(report.trial, "one of the first few" + where));
-      return;
-    }
+    if (n <= static_cast<std::size_t>(options_.bootstrap)) return "one of the first few" + where;
     const std::size_t k = std::max<std::size_t>(n / static_cast<std::size_t>(options_.eta), 1);
-    if (gain < gains[n - k]) {
-      out.push_back(stop(report.trial, "not among the best " + std::to_string(k) + " of " +
-                                           std::to_string(n) + where));
-      return;
-    }
+    if (gain < gains[n - k])
+      return "not among the best " + std::to_string(k) + " of " + std::to_string(n) + where;
   }
-  out.push_back({.trial = report.trial});
+  return {};
 }
 
 std::vector<std::vector<Rung>> hyperband_brackets(long max_steps, int eta, HyperbandTable table) {

@@ -1,4 +1,5 @@
 #include "troupe/tune/internal/schedulers.hpp"
+#include "troupe/tune/internal/streams.hpp"
 #include "troupe/tune/internal/text.hpp"
 
 #include <algorithm>
@@ -37,7 +38,7 @@ PbtScheduler::PbtScheduler(const Pbt& options, const SchedulerSetup& setup)
       space_(setup.space),
       goal_(setup.goal),
       population_(setup.trials),
-      random_(setup.seed) {
+      seed_(setup.seed) {
   check(options, setup);
   next_sync_ = std::max(options.perturb_every, options.burn_in);
 }
@@ -46,35 +47,61 @@ void PbtScheduler::created(int trial, const Point& params) {
   members_[trial].params = params;
 }
 
-void PbtScheduler::reported(const Report& report, std::vector<Decision>& out) {
+void PbtScheduler::observe(const Report& report) {
   Member& me = members_[report.trial];
   me.can_save = report.can_save;
   me.offered |= report.can_save;
   me.last_step = report.step;
   me.sick = std::isnan(report.score);
-  const bool due = options_.synchronous
-                       ? report.step >= next_sync_
-                       : report.step >= options_.burn_in &&
-                             report.step - me.last_perturb >= options_.perturb_every;
-  if (!due) {
-    out.push_back({.trial = report.trial});
-    return;
-  }
+  me.due = options_.synchronous ? report.step >= next_sync_
+                                : report.step >= options_.burn_in &&
+                                      report.step - me.last_perturb >= options_.perturb_every;
+  if (!me.due) return;
   me.has_score = true;
   me.gain = me.sick ? -std::numeric_limits<double>::infinity() : goal_.gain(report.score);
-  if (!options_.synchronous) return decide(report.trial, report, out);
-  if (!me.offered) return out.push_back(without_model(report.trial, report.trial, report.step));
+  if (!options_.synchronous || !me.offered) return;
   me.held = true;
   me.saved = me.can_save && !me.sick;
+}
+
+void PbtScheduler::decide(const Report& report, std::vector<Decision>& out) const {
+  const Member& me = members_.at(report.trial);
+  if (!me.due) return out.push_back({.trial = report.trial});
+  if (!options_.synchronous) return decide_alone(report, out);
+  if (!me.offered) return out.push_back(without_model(report.trial, report.trial, report.step));
   out.push_back({.trial = report.trial, .action = Decision::Action::hold, .save = me.can_save});
-  try_barrier(out);
+  decide_holds(out);
+}
+
+void PbtScheduler::decided(const std::vector<Decision>& decisions) {
+  using Action = Decision::Action;
+  for (const Decision& d : decisions) {
+    if (!options_.synchronous || (d.action != Action::resume && d.action != Action::exploit))
+      continue;
+    barrier_passed();
+    break;
+  }
+  for (const Decision& d : decisions) {
+    Member& me = members_[d.trial];
+    if (d.action == Action::exploit) {
+      const Member& from = members_[d.donor];
+      me.params = d.params;
+      me.last_perturb = from.last_perturb;
+      me.last_step = from.last_step;
+      me.saved = me.sick = false;
+    } else if (me.due && !options_.synchronous) {
+      me.last_perturb = me.last_step;
+      me.saved = d.save;
+    }
+    me.due = false;
+  }
 }
 
 /// Decides about one trial in the asynchronous mode, as Ray's _checkpoint_or_exploit. A sick member
 /// exploits a donor whatever its own quantile is.
-void PbtScheduler::decide(int trial, const Report& report, std::vector<Decision>& out) {
-  Member& me = members_[trial];
-  me.last_perturb = report.step;
+void PbtScheduler::decide_alone(const Report& report, std::vector<Decision>& out) const {
+  const int trial = report.trial;
+  const Member& me = members_.at(trial);
   const Quantiles q = quantiles();
   Decision decision{.trial = trial};
   const bool top = std::find(q.top.begin(), q.top.end(), trial) != q.top.end();
@@ -83,14 +110,13 @@ void PbtScheduler::decide(int trial, const Report& report, std::vector<Decision>
   if (bottom && !q.top.empty() && std::none_of(q.top.begin(), q.top.end(), [this](int donor) {
         return members_.at(donor).offered;
       })) {
-    return out.push_back(without_model(trial, q.top.front(), members_[q.top.front()].last_step));
+    return out.push_back(without_model(trial, q.top.front(), members_.at(q.top.front()).last_step));
   }
   if ((bottom || me.sick) && exploit(trial, q.top, decision)) {
     out.push_back(std::move(decision));
     return;
   }
   decision.save = me.can_save && (top || options_.save_all) && !me.sick;
-  me.saved = decision.save;
   if (report.others_wait && me.can_save) decision.action = Decision::Action::yield;
   out.push_back(std::move(decision));
 }
@@ -127,33 +153,30 @@ std::vector<int> PbtScheduler::donors(const std::vector<int>& top) const {
 /// Draws a donor and fills the decision with an exploit. Returns false, with the decision
 /// unchanged, when no donor can be copied. As in Ray, the draw may choose a donor without a
 /// checkpoint (only without save_all); the trial then goes on.
-bool PbtScheduler::exploit(int trial, const std::vector<int>& top, Decision& decision) {
+bool PbtScheduler::exploit(int trial, const std::vector<int>& top, Decision& decision) const {
   const std::vector<int> fit = donors(top);
   if (fit.empty()) return false;
-  const int donor = fit[random_.below(fit.size())];
-  const Member& from = members_[donor];
-  Member& me = members_[trial];
+  const Member& me = members_.at(trial);
+  Random random = stream(seed_, Purpose::exploit, static_cast<std::uint64_t>(trial),
+                         static_cast<std::uint64_t>(me.last_step));
+  const int donor = fit[random.below(fit.size())];
+  const Member& from = members_.at(donor);
   if (!from.saved || !me.offered || donor == trial) return false;
   decision.action = Decision::Action::exploit;
   decision.donor = donor;
   decision.donor_params = from.params;
-  decision.params = explore(from.params);
+  decision.params = explore(from.params, random);
   decision.why =
       (me.sick ? "its score is no number, trial "
                : "score " + number(goal_.gain(me.gain)) + " is in the bottom quantile, trial ") +
       std::to_string(donor) + " has " + number(goal_.gain(from.gain));
-  me.params = decision.params;
-  me.last_perturb = from.last_perturb;
-  me.last_step = from.last_step;
-  me.saved = false;
-  me.sick = false;
   return true;
 }
 
 /// Multiplies a number by `grow` or `shrink`. In a domain with steps it moves by at least one step,
 /// since rounding would otherwise undo the change of a small whole number.
-double PbtScheduler::moved(const Domain& domain, double value) {
-  const double factor = random_.chance(0.5) ? options_.grow : options_.shrink;
+double PbtScheduler::moved(const Domain& domain, double value, Random& random) const {
+  const double factor = random.chance(0.5) ? options_.grow : options_.shrink;
   const double exact = value * factor;
   const double next = domain.kind == Domain::Kind::integer ? std::trunc(exact) : exact;
   if (!options_.clamp) return next;
@@ -162,48 +185,45 @@ double PbtScheduler::moved(const Domain& domain, double value) {
   return clamp(domain, value + (exact > value ? domain.step : -domain.step));
 }
 
-Point PbtScheduler::explore(const Point& donor) {
+Point PbtScheduler::explore(const Point& donor, Random& random) const {
   Point params = donor;
   for (std::size_t i = 0; i < space_.size(); ++i) {
     const Domain& domain = space_.parameters[i].domain;
-    const bool anew = random_.chance(options_.resample);
+    const bool anew = random.chance(options_.resample);
     if (anew) {
-      params[i] = sample(domain, random_);
+      params[i] = sample(domain, random);
     } else if (domain.kind == Domain::Kind::choice) {
-      params[i] = clamp(domain, params[i] + (random_.chance(0.5) ? 1 : -1));
+      params[i] = clamp(domain, params[i] + (random.chance(0.5) ? 1 : -1));
     } else {
-      params[i] = moved(domain, params[i]);
+      params[i] = moved(domain, params[i], random);
     }
   }
   return params;
 }
 
-void PbtScheduler::finished(int trial, std::vector<Decision>& out) {
-  leave(trial, out);
-}
-void PbtScheduler::failed(int trial, std::vector<Decision>& out) {
-  leave(trial, out);
+void PbtScheduler::observe(const TrialOver& end) {
+  Member& me = members_[end.trial];
+  me.done = true;
+  me.held = false;
 }
 
 /// Lowers the number of trials that the barrier waits for, and may open it thereby.
-void PbtScheduler::population(int trials, std::vector<Decision>& out) {
+void PbtScheduler::observe_population(int trials) {
   population_ = trials;
-  if (options_.synchronous) try_barrier(out);
-}
-void PbtScheduler::kept(int trial, const Point& params) {
-  members_[trial].params = params;
 }
 
-void PbtScheduler::leave(int trial, std::vector<Decision>& out) {
+/// Decides again at the next interval after the step.
+void PbtScheduler::kept(int trial, const Point& params, long step) {
   Member& me = members_[trial];
-  me.done = true;
-  me.held = false;
-  if (options_.synchronous) try_barrier(out);
+  me.params = params;
+  me.last_step = step;
+  me.last_perturb = std::min(me.last_perturb, step);
 }
 
 /// Opens the barrier of the synchronous mode if every trial of the population is on hold or done,
 /// and at least one is on hold.
-void PbtScheduler::try_barrier(std::vector<Decision>& out) {
+void PbtScheduler::decide_holds(std::vector<Decision>& out) const {
+  if (!options_.synchronous) return;
   int present = 0;
   bool anybody = false;
   for (const auto& [trial, m] : members_) {
@@ -214,28 +234,30 @@ void PbtScheduler::try_barrier(std::vector<Decision>& out) {
 }
 
 /// Decides about all members on hold. Exploits come after all other decisions, as in Ray.
-void PbtScheduler::pass_barrier(std::vector<Decision>& out) {
+void PbtScheduler::pass_barrier(std::vector<Decision>& out) const {
   const Quantiles q = quantiles();
-  long furthest = 0;
-  std::vector<int> held;
-  for (auto& [trial, m] : members_) {
-    if (!m.held) continue;
-    m.held = false;
-    m.last_perturb = m.last_step;
-    furthest = std::max(furthest, m.last_step);
-    held.push_back(trial);
-  }
   std::vector<Decision> copies;
-  for (const int trial : held) {
+  for (const auto& [trial, me] : members_) {
+    if (!me.held) continue;
     Decision decision{.trial = trial, .action = Decision::Action::resume};
     const bool bottom = std::find(q.bottom.begin(), q.bottom.end(), trial) != q.bottom.end();
-    if ((bottom || members_[trial].sick) && exploit(trial, q.top, decision)) {
+    if ((bottom || me.sick) && exploit(trial, q.top, decision)) {
       copies.push_back(std::move(decision));
     } else {
       out.push_back(std::move(decision));
     }
   }
   out.insert(out.end(), copies.begin(), copies.end());
+}
+
+void PbtScheduler::barrier_passed() {
+  long furthest = 0;
+  for (auto& [trial, m] : members_) {
+    if (!m.held) continue;
+    m.held = false;
+    m.last_perturb = m.last_step;
+    furthest = std::max(furthest, m.last_step);
+  }
   const long last = std::numeric_limits<long>::max();
   const long next =
       next_sync_ > last - options_.perturb_every ? last : next_sync_ + options_.perturb_every;
@@ -243,9 +265,9 @@ void PbtScheduler::pass_barrier(std::vector<Decision>& out) {
 }
 
 /// Returns the waiting member that has trained least.
-int PbtScheduler::pick(const std::vector<int>& waiting) {
+int PbtScheduler::pick(const std::vector<int>& waiting) const {
   return *std::min_element(waiting.begin(), waiting.end(), [this](int a, int b) {
-    return members_[a].last_step < members_[b].last_step;
+    return members_.at(a).last_step < members_.at(b).last_step;
   });
 }
 

@@ -8,7 +8,8 @@ namespace {
 
 class FifoScheduler final : public Scheduler {
  public:
-  void reported(const Report& report, std::vector<Decision>& out) override {
+  void observe(const Report&) override {}
+  void decide(const Report& report, std::vector<Decision>& out) const override {
     out.push_back({.trial = report.trial});
   }
 };
@@ -73,12 +74,44 @@ std::string text(const Patience& o) {
 
 Scheduler::~Scheduler() = default;
 void Scheduler::created(int, const Point&) {}
-void Scheduler::finished(int, std::vector<Decision>&) {}
-void Scheduler::failed(int, std::vector<Decision>&) {}
-void Scheduler::population(int, std::vector<Decision>&) {}
-void Scheduler::kept(int, const Point&) {}
-int Scheduler::pick(const std::vector<int>& waiting) {
+void Scheduler::observe(const TrialOver&) {}
+void Scheduler::observe_population(int) {}
+void Scheduler::decide_holds(std::vector<Decision>&) const {}
+void Scheduler::decided(const std::vector<Decision>&) {}
+void Scheduler::kept(int, const Point&, long) {}
+int Scheduler::pick(const std::vector<int>& waiting) const {
   return waiting.front();
+}
+
+namespace {
+void settle(Scheduler& scheduler, std::vector<Decision> decisions, std::vector<Decision>& out) {
+  scheduler.decided(decisions);
+  for (Decision& d : decisions) out.push_back(std::move(d));
+}
+void settle_holds(Scheduler& scheduler, std::vector<Decision>& out) {
+  std::vector<Decision> decisions;
+  scheduler.decide_holds(decisions);
+  settle(scheduler, std::move(decisions), out);
+}
+}  // namespace
+
+void Scheduler::reported(const Report& report, std::vector<Decision>& out) {
+  observe(report);
+  std::vector<Decision> decisions;
+  decide(report, decisions);
+  settle(*this, std::move(decisions), out);
+}
+void Scheduler::finished(int trial, std::vector<Decision>& out) {
+  observe(TrialOver{trial, false});
+  settle_holds(*this, out);
+}
+void Scheduler::failed(int trial, std::vector<Decision>& out) {
+  observe(TrialOver{trial, true});
+  settle_holds(*this, out);
+}
+void Scheduler::population(int trials, std::vector<Decision>& out) {
+  observe_population(trials);
+  settle_holds(*this, out);
 }
 
 std::unique_ptr<Scheduler> make_scheduler(const AnyScheduler& settings,

@@ -120,7 +120,15 @@ struct Decision {
   std::string why;     ///< the reason, in plain words
 };
 
-/// Base of all schedulers. Calls may not overlap.
+/// The end of a trial, for Scheduler::observe(): it completed or was stopped, or it failed and has no
+/// retry left.
+struct TrialOver {
+  int trial = 0;
+  bool failed = false;
+};
+
+/// Base of all schedulers. Calls may not overlap. The functions observe…(), created(), kept() and
+/// decided() alone change the state of a scheduler, so that recorded decisions rebuild it.
 class TROUPE_API Scheduler {
  public:
   Scheduler() = default;
@@ -129,20 +137,29 @@ class TROUPE_API Scheduler {
   virtual ~Scheduler();
   /// Registers a new trial. Called once for each trial, before its first report.
   virtual void created(int trial, const Point& params);
-  /// Appends exactly one decision for the reporting trial, then any number for trials on hold.
-  virtual void reported(const Report& report, std::vector<Decision>& out) = 0;
-  /// Removes a trial that completed or was stopped. Appends decisions for trials on hold.
-  virtual void finished(int trial, std::vector<Decision>& out);
-  /// Removes a trial that failed and has no retry left. Appends decisions for trials on hold.
-  virtual void failed(int trial, std::vector<Decision>& out);
-  /// Sets the final number of trials when the searcher has no further point. Appends decisions for
+  /// Takes a report. A repeated step replaces the earlier one, and counts once at a rung.
+  virtual void observe(const Report& report) = 0;
+  /// Removes a trial.
+  virtual void observe(const TrialOver& end);
+  /// Sets the final number of trials: the searcher has no further point, or the user changed it.
+  virtual void observe_population(int trials);
+  /// Appends exactly one decision for the trial whose report was observed last, then any number for
   /// trials on hold.
-  virtual void population(int trials, std::vector<Decision>& out);
-  /// Revokes an exploit that could not be carried out: the trial goes on with its own weights and
-  /// these parameters.
-  virtual void kept(int trial, const Point& params);
+  virtual void decide(const Report& report, std::vector<Decision>& out) const = 0;
+  /// Appends decisions for trials on hold, after the end of a trial or a new population.
+  virtual void decide_holds(std::vector<Decision>& out) const;
+  /// Takes the decisions that follow the last observation.
+  virtual void decided(const std::vector<Decision>& decisions);
+  /// Revokes an exploit: the trial goes on from its own weights of this step with these parameters.
+  virtual void kept(int trial, const Point& params, long step);
   /// Returns which of the waiting trials runs next. `waiting` is not empty and in queue order.
-  virtual int pick(const std::vector<int>& waiting);
+  virtual int pick(const std::vector<int>& waiting) const;
+
+  // The same in one call: observes, decides and takes the decisions, which are appended to `out`.
+  void reported(const Report& report, std::vector<Decision>& out);
+  void finished(int trial, std::vector<Decision>& out);
+  void failed(int trial, std::vector<Decision>& out);
+  void population(int trials, std::vector<Decision>& out);
 };
 
 /// The properties of the experiment that a scheduler needs besides its own options.

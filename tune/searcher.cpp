@@ -1,6 +1,6 @@
 #include "troupe/tune/searcher.hpp"
 
-#include "troupe/tune/internal/text.hpp"
+#include "troupe/tune/internal/streams.hpp"
 #include "troupe/tune/internal/tpe.hpp"
 
 #include <array>
@@ -30,7 +30,7 @@ std::size_t combinations(const std::vector<std::vector<double>>& values) {
 
 class RandomSearcher final : public Searcher {
  public:
-  RandomSearcher(const SearchSpace& space, std::uint64_t seed) : space_(space), random_(seed) {
+  RandomSearcher(const SearchSpace& space, std::uint64_t seed) : space_(space), seed_(seed) {
     for (std::size_t i = 0; i < space_.size(); ++i) {
       const Domain& d = space_.parameters[i].domain;
       if (!d.grid) continue;
@@ -39,25 +39,26 @@ class RandomSearcher final : public Searcher {
     }
     cells_ = combinations(values_);
   }
-  std::optional<Point> ask(int) override {
-    const std::size_t cell = asked_++ % cells_;
-    if (cell == 0) sample_ = space_.sample(random_);  // every cell of the grid gets the same sample
-    Point point = sample_;
-    const Point crossed = combination(values_, cell);
+  std::optional<Point> suggest(int trial) const override {
+    // Every cell of the grid gets the same sample.
+    Random random =
+        stream(seed_, Purpose::sample,
+               crossed_.empty() ? static_cast<std::uint64_t>(trial) : own_points_ / cells_);
+    Point point = space_.sample(random);
+    const Point crossed = combination(values_, own_points_ % cells_);
     for (std::size_t k = 0; k < crossed_.size(); ++k) point[crossed_[k]] = crossed[k];
     return point;
   }
-  void take(int, const Point&) override {}
+  void take(int, const Point&, Chosen by) override { own_points_ += by == Chosen::by_searcher; }
   void tell(const Ended&) override {}
 
  private:
   SearchSpace space_;
-  Random random_;
+  std::uint64_t seed_;
   std::vector<std::size_t> crossed_;
   std::vector<std::vector<double>> values_;
   std::size_t cells_ = 1;
-  std::size_t asked_ = 0;
-  Point sample_;
+  std::size_t own_points_ = 0;
 };
 
 class GridSearcher final : public Searcher {
@@ -72,18 +73,18 @@ class GridSearcher final : public Searcher {
     }
     count_ = combinations(values_);
   }
-  std::optional<Point> ask(int) override {
-    if (next_ == count_) return std::nullopt;
-    return combination(values_, next_++);
+  std::optional<Point> suggest(int) const override {
+    if (own_points_ >= count_) return std::nullopt;
+    return combination(values_, own_points_);
   }
-  void take(int, const Point&) override {}
+  void take(int, const Point&, Chosen by) override { own_points_ += by == Chosen::by_searcher; }
   void tell(const Ended&) override {}
 
  private:
   static constexpr int kMostPoints = 1'000'000;
   std::vector<std::vector<double>> values_;
   std::size_t count_ = 0;
-  std::size_t next_ = 0;
+  std::size_t own_points_ = 0;
 };
 
 class HaltonSearcher final : public Searcher {
@@ -94,19 +95,18 @@ class HaltonSearcher final : public Searcher {
                             "tune::Halton: at most " + std::to_string(kPrimes.size()) +
                                 " parameters, and best below 10; use RandomSearch");
     }
-    Random random(seed);
+    Random random = stream(seed, Purpose::shift, 0);
     for (std::size_t i = 0; i < space_.size(); ++i) shifts_.push_back(random.uniform());
   }
-  std::optional<Point> ask(int) override {
-    ++index_;
+  std::optional<Point> suggest(int) const override {
     Point point;
     for (std::size_t i = 0; i < space_.size(); ++i) {
-      double u = radical_inverse(index_, kPrimes[i]) + shifts_[i];
+      const double u = radical_inverse(own_points_ + 1, kPrimes[i]) + shifts_[i];
       point.push_back(at_quantile(space_.parameters[i].domain, u < 1 ? u : u - 1));
     }
     return point;
   }
-  void take(int, const Point&) override {}
+  void take(int, const Point&, Chosen by) override { own_points_ += by == Chosen::by_searcher; }
   void tell(const Ended&) override {}
 
  private:
@@ -121,12 +121,18 @@ class HaltonSearcher final : public Searcher {
   }
   SearchSpace space_;
   std::vector<double> shifts_;
-  std::uint64_t index_ = 0;
+  std::uint64_t own_points_ = 0;
 };
 
 }  // namespace
 
 Searcher::~Searcher() = default;
+
+std::optional<Point> Searcher::ask(int trial) {
+  std::optional<Point> point = suggest(trial);
+  if (point) take(trial, *point, Chosen::by_searcher);
+  return point;
+}
 
 namespace {
 /// Throws InvalidArgument when the space has a grid() that this searcher does not cross.

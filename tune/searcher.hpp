@@ -7,6 +7,8 @@
 ///     }
 ///
 /// Searchers are plain state machines: the same seed and the same calls give the same points.
+/// take() and tell() alone change their state, so that recorded points rebuild a searcher without a
+/// suggestion.
 #pragma once
 
 #include "troupe/tune/domain.hpp"
@@ -19,7 +21,7 @@
 namespace troupe::tune {
 
 /// Draws parameters independently. With grid() parameters, one draw of the other parameters is
-/// combined with every cell of the grid in turn: call i of ask() gets cell i mod the cell count.
+/// combined with every cell of the grid in turn: its point i gets cell i mod the cell count.
 struct RandomSearch {};
 
 /// Proposes every combination of `points` values per parameter (all options of a choice, all values
@@ -51,6 +53,9 @@ struct Ended {
   long step = 0;     ///< the step of that score; orders pruned trials
 };
 
+/// Who chose the point of a trial.
+enum class Chosen { by_searcher, by_user };
+
 /// Proposes points and learns from the scores of trials. Calls may not overlap.
 class TROUPE_API Searcher {
  public:
@@ -59,11 +64,15 @@ class TROUPE_API Searcher {
   Searcher& operator=(const Searcher&) = delete;
   virtual ~Searcher();
   /// Returns the point of a new trial, or nothing when the space is used up. Trial numbers must not
-  /// repeat.
-  virtual std::optional<Point> ask(int trial) = 0;
-  /// Registers a trial whose point the user chose (Options::starts) instead of calling ask(). The
-  /// searcher learns from its score as from those of its own points.
-  virtual void take(int trial, const Point& point) = 0;
+  /// repeat. The same as suggest() and then take().
+  std::optional<Point> ask(int trial);
+  /// Returns the point that a new trial should have, or nothing when the space is used up. The same
+  /// state gives the same point.
+  virtual std::optional<Point> suggest(int trial) const = 0;
+  /// Registers a trial and its point. The searcher learns from its score, whoever chose the point.
+  /// A point that the user chose (Options::starts) uses up no cell of a grid.
+  virtual void take(int trial, const Point& point, Chosen by) = 0;
+  void take(int trial, const Point& point) { take(trial, point, Chosen::by_user); }
   /// Records the end of a trial. Call it once for each trial.
   virtual void tell(const Ended& outcome) = 0;
 };

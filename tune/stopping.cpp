@@ -27,7 +27,7 @@ MedianScheduler::MedianScheduler(const MedianStopping& options, const SchedulerS
   if (options.min_samples < 1) refuse("MedianStopping", "min_samples must be at least 1");
 }
 
-void MedianScheduler::reported(const Report& report, std::vector<Decision>& out) {
+void MedianScheduler::observe(const Report& report) {
   std::vector<Sample>& mine = history_[report.trial];
   // After a restore the trial reports earlier steps again: the new reports replace the old ones.
   while (!mine.empty() && mine.back().step >= report.step) mine.pop_back();
@@ -45,6 +45,9 @@ void MedianScheduler::reported(const Report& report, std::vector<Decision>& out)
     }
   }
   mine.push_back(now);
+}
+
+void MedianScheduler::decide(const Report& report, std::vector<Decision>& out) const {
   if (report.step < options_.grace) return out.push_back({.trial = report.trial});
   std::vector<double> means;
   for (const auto& [trial, samples] : history_) {
@@ -54,7 +57,7 @@ void MedianScheduler::reported(const Report& report, std::vector<Decision>& out)
     if (after != samples.begin() && std::prev(after)->count > 0)
       means.push_back(std::prev(after)->mean());
   }
-  const double best = now.best;
+  const double best = history_.at(report.trial).back().best;
   const auto median = percentile(means, 50);
   const bool judged = static_cast<int>(means.size()) >= options_.min_samples && median;
   const bool stopped = judged && best < *median;
@@ -76,7 +79,7 @@ PercentileScheduler::PercentileScheduler(const PercentileStopping& options,
   }
 }
 
-void PercentileScheduler::reported(const Report& report, std::vector<Decision>& out) {
+void PercentileScheduler::observe(const Report& report) {
   Curve& mine = curves_[report.trial];
   // After a restore the trial reports earlier steps again: the new reports replace the old ones.
   mine.points.erase(mine.points.lower_bound(report.step), mine.points.end());
@@ -84,8 +87,12 @@ void PercentileScheduler::reported(const Report& report, std::vector<Decision>& 
   // fmax of a number and NaN is the number.
   const double best =
       mine.points.empty() ? gain : std::fmax(mine.points.rbegin()->second.best, gain);
-  const bool any = !std::isnan(best);
   mine.points.emplace_hint(mine.points.end(), report.step, Point{gain, best});
+}
+
+void PercentileScheduler::decide(const Report& report, std::vector<Decision>& out) const {
+  const double best = curves_.at(report.trial).points.rbegin()->second.best;
+  const bool any = !std::isnan(best);
   out.push_back({.trial = report.trial});
   if (complete_ < std::max(options_.startup_trials, 1) || report.step < options_.warmup) return;
   std::vector<double> peers;
@@ -98,7 +105,6 @@ void PercentileScheduler::reported(const Report& report, std::vector<Decision>& 
   const auto cutoff = percentile(peers, 100 - options_.percentile);
   const bool stopped = !any || (cutoff && best < *cutoff);
   if (!stopped) return;
-  mine.stopped = true;
   out.back() =
       verdict(report.trial, true,
               any ? "its best " + number(goal_.gain(best)) + " is worse than the percentile " +
@@ -106,8 +112,14 @@ void PercentileScheduler::reported(const Report& report, std::vector<Decision>& 
                   : std::string("no score that is a number"));
 }
 
-void PercentileScheduler::finished(int trial, std::vector<Decision>&) {
-  Curve& curve = curves_[trial];
+void PercentileScheduler::decided(const std::vector<Decision>& decisions) {
+  for (const Decision& d : decisions)
+    if (d.action == Decision::Action::stop) curves_[d.trial].stopped = true;
+}
+
+void PercentileScheduler::observe(const TrialOver& end) {
+  if (end.failed) return;
+  Curve& curve = curves_[end.trial];
   if (curve.stopped || curve.complete) return;
   curve.complete = true;
   ++complete_;
@@ -119,13 +131,17 @@ PatienceScheduler::PatienceScheduler(const Patience& options, const SchedulerSet
   if (!(options.min_delta >= 0)) refuse("Patience", "min_delta must not be negative");
 }
 
-void PatienceScheduler::reported(const Report& report, std::vector<Decision>& out) {
+void PatienceScheduler::observe(const Report& report) {
   std::map<long, Point>& points = points_[report.trial];
   // After a restore the trial reports earlier steps again: the new reports replace the old ones.
   points.erase(points.lower_bound(report.step), points.end());
   const double gain = std::isnan(report.score) ? kWorst : goal_.gain(report.score);
   const double best = points.empty() ? gain : std::max(points.rbegin()->second.best, gain);
   points.emplace_hint(points.end(), report.step, Point{gain, best});
+}
+
+void PatienceScheduler::decide(const Report& report, std::vector<Decision>& out) const {
+  const std::map<long, Point>& points = points_.at(report.trial);
   const auto window = static_cast<std::size_t>(options_.patience) + 1;
   bool stopped = false;
   if (points.size() > window) {

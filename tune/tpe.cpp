@@ -1,6 +1,7 @@
 #include "troupe/tune/internal/tpe.hpp"
 
 #include "troupe/tune/internal/parzen.hpp"
+#include "troupe/tune/internal/streams.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -14,7 +15,7 @@ std::size_t tpe_gamma(std::size_t n) {
 
 TpeSearcher::TpeSearcher(const Tpe& settings, const SearchSpace& space, Goal goal,
                          std::uint64_t seed)
-    : settings_(settings), space_(space), goal_(goal), random_(seed) {
+    : settings_(settings), space_(space), goal_(goal), seed_(seed) {
   if (settings.startup_trials < 0) {
     throw InvalidArgument(Code::invalid_argument, "tune::Tpe: startup_trials must not be negative");
   }
@@ -23,14 +24,13 @@ TpeSearcher::TpeSearcher(const Tpe& settings, const SearchSpace& space, Goal goa
   }
 }
 
-std::optional<Point> TpeSearcher::ask(int trial) {
+std::optional<Point> TpeSearcher::suggest(int trial) const {
   const auto startup = static_cast<std::size_t>(std::max(settings_.startup_trials, 1));
-  Point point = ended_ < startup ? space_.sample(random_) : suggest();
-  take(trial, point);
-  return point;
+  Random random = stream(seed_, Purpose::sample, static_cast<std::uint64_t>(trial));
+  return ended_ < startup ? space_.sample(random) : best_ratio(random);
 }
 
-void TpeSearcher::take(int trial, const Point& point) {
+void TpeSearcher::take(int trial, const Point& point, Chosen) {
   known_[trial] = {point, true, {}};
 }
 
@@ -64,7 +64,7 @@ std::vector<int> TpeSearcher::good_trials() const {
   return good;
 }
 
-Point TpeSearcher::suggest() {
+Point TpeSearcher::best_ratio(Random& random) const {
   const std::vector<int> good = good_trials();
   Point point;
   for (std::size_t p = 0; p < space_.size(); ++p) {
@@ -79,7 +79,7 @@ Point TpeSearcher::suggest() {
     double best = 0;
     double best_score = -std::numeric_limits<double>::infinity();
     for (int i = 0; i < settings_.candidates; ++i) {
-      const double x = l.draw(random_);
+      const double x = l.draw(random);
       const double score = l.log_pdf(x) - g.log_pdf(x);
       if (i == 0 || score > best_score) {
         best = x;

@@ -70,7 +70,7 @@ TEST(Domains, WhateverIsDrawnLiesInside) {
     Random random(2);
     Point point = space.sample(random);
     for (int i = 0; i < 200; ++i) {
-      point = pbt.explore(point);
+      point = pbt.explore(point, random);
       expect_inside(domain, point[0], "pbt");
     }
     for (const double u : {0.0, 1e-300, 0.5, 1 - 0x1p-53})

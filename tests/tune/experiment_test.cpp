@@ -131,9 +131,12 @@ TEST(Experiment, AFailedAttemptIsRetriedFromItsLastCheckpoint) {
   s.fault = [](int trial, int attempt, long step) {
     return trial == 1 && attempt == 1 && step == 8 ? "worker killed by signal 9" : "";
   };
-  Experiment e(
-      space(),
-      {.goal = minimize, .trials = 2, .max_failures = 1, .max_steps = 12, .save_every = 3});
+  Experiment e(space(), {.goal = minimize,
+                         .trials = 2,
+                         .max_failures = 1,
+                         .max_steps = 12,
+                         .save_every = 3,
+                         .starts = {{0.1, 1}, {1e-4, 1}}});
   Simulator sim(e, s);
   sim.run();
   const TrialInfo& t = e.board().trials[1];
@@ -410,10 +413,11 @@ TEST(Events, EveryKindComesBackFromItsLine) {
     e.donor_params = {0.0037, 2};
     e.metrics = {{"tok/s", 1e6}, {"nan", std::nan("")}};
     e.text = "line\none <b> \xff \xe2\x82\xac";
-    const std::string line = to_json(e);
-    const auto back = event_from_json(line);
+    const std::string line = to_json(e, space());
+    const auto back = event_from_json(line, space());
     ASSERT_TRUE(back.ok()) << line << back.error().message();
-    EXPECT_EQ(to_json(*back), line.find('?') == std::string::npos ? line : to_json(*back));
+    EXPECT_EQ(to_json(*back, space()),
+              line.find('?') == std::string::npos ? line : to_json(*back, space()));
     EXPECT_EQ(line.find('\n'), std::string::npos);
   }
   EXPECT_FALSE(event_from_json("{}").ok());

@@ -87,10 +87,11 @@ TEST(Pbt, MultiplicationNeverLeavesZeroResamplingDoes) {
   Point a = {0, 0.5};
   Point b = {0, 0.5};
   int moved = 0;
+  Random random(3);
   for (int i = 0; i < 200; ++i) {
-    a = frozen.explore(a);
+    a = frozen.explore(a, random);
     EXPECT_EQ(a[0], 0);
-    b = alive.explore({0, 0.5});
+    b = alive.explore({0, 0.5}, random);
     moved += b[0] != 0;
   }
   EXPECT_NEAR(moved, 50, 20);
@@ -222,9 +223,10 @@ TEST(Pbt, SmallWholeNumbersAndCoarseStepsMoveBothWays) {
   for (const Domain& domain : {integers(1, 4), quantized(0.5, 2, 0.5), integers(-4, -1)}) {
     PbtScheduler s(Pbt{.resample = 0}, {{{{"n", domain}}}, maximize, 2, 5});
     std::set<double> seen;
+    Random random(5);
     Point p = {domain.low};
     for (int i = 0; i < 200; ++i) {
-      p = s.explore(p);
+      p = s.explore(p, random);
       EXPECT_TRUE(contains(domain, p[0]));
       seen.insert(p[0]);
     }
@@ -267,12 +269,13 @@ TEST(Pbt, ExploreKeepsTypesAndDomains) {
   PbtScheduler free(Pbt{.resample = 0, .clamp = false}, {space, maximize, 2, 5});
   Point p = {30, 1, 0.05};
   bool left = false;
+  Random random(5);
   Point q = p;
   for (int i = 0; i < 300; ++i) {
-    const Point next = kept.explore(p);
+    const Point next = kept.explore(p, random);
     EXPECT_NO_THROW(space.check(next));
     p = next;
-    q = free.explore(q);
+    q = free.explore(q, random);
     EXPECT_EQ(q[0], std::trunc(q[0]));
     left |= q[2] > 0.1;
     if (std::abs(q[1] - 1) > 1) ADD_FAILURE() << "options move to a neighbour";

@@ -3,6 +3,8 @@
 #pragma once
 
 #include "troupe/tune/experiment.hpp"
+#include "troupe/tune/internal/answers.hpp"
+#include "troupe/tune/internal/settings.hpp"
 
 #include <set>
 
@@ -12,6 +14,8 @@ namespace troupe::tune {
 /// times from overflowing.
 constexpr std::int64_t kNever = std::int64_t{100} * 365 * 24 * 3600 * 1'000'000;
 
+constexpr const char* kProgram = "program";  ///< who changed options: the call of optimize()
+
 /// Whether a trial in this state has a process and counts against Board::slots.
 inline bool occupies_slot(TrialState s) {
   return s == TrialState::running || s == TrialState::holding || s == TrialState::leaving;
@@ -20,8 +24,13 @@ inline bool occupies_slot(TrialState s) {
 struct Experiment::Core {
   Core(SearchSpace space, ExperimentOptions options);
 
-  /// Takes an input: appends it and its consequences to the log, and the commands that follow.
-  void apply(const Event& event);
+  /// Takes an input: appends it and its consequences to the log, and the commands that follow. In a
+  /// replay the answers of searcher and scheduler are those of the event.
+  void apply(const Event& event, bool replayed = false);
+  std::optional<Error> replay(const NextLine& next, bool same_space);
+  /// Returns why the log with this first line does not belong to these options, or an empty text.
+  std::string why_not(const std::string& header_line) const;
+  std::optional<Point> next_point() const;
   /// Returns why this report is refused (its step does not rise), or an empty text.
   std::string refusal(const Event& report) const;
   /// Returns when a tick will next have an effect, in microseconds since the beginning.
@@ -31,13 +40,19 @@ struct Experiment::Core {
   std::string header() const;
 
   ExperimentOptions options;
+  Settings first_settings;  ///< for the log's first line
+  Settings program;         ///< what the program set last, whatever a verb set since
+  Settings new_settings;    ///< of a restored experiment: what this call has changed
   Board board;
   std::vector<Command> commands;
   std::vector<Event> log;
   bool keep_log = true;
-  bool header_due = true;  ///< the log has no first line yet
-  Time epoch{};            ///< the zero of the experiment's time
-  std::int64_t now = 0;    ///< time of the input that is being applied, microseconds since epoch
+  bool header_due = true;        ///< the log has no first line yet
+  std::uint64_t next_event = 1;  ///< the number of the first record of `log`
+  std::int64_t wall_zero = 0;    ///< microseconds of the Unix epoch at Time{}; 0: not known
+  Time epoch{};                  ///< the zero of the experiment's time
+  std::int64_t now = 0;  ///< time of the input that is being applied, microseconds since epoch
+  Answers answers_;
 
  private:
   /// The future of a trial that leaves, once its present attempt has ended: it queues for a slot,
@@ -59,8 +74,10 @@ struct Experiment::Core {
     int donor = -1;           ///< exploit: the donor whose save this trial waits for; -1: none
     int copying = -1;         ///< index in TrialInfo::copies, until a restore proves that copy
     long last_step = 0;       ///< highest step that this attempt reported
-    long furthest = 0;        ///< highest step that any attempt reported since the last copy
-    bool advanced = false;    ///< this attempt raised `furthest`
+    long decided = 0;         ///< highest step since the last copy after which the trial went on
+    std::map<long, Decision> given;  ///< decisions that a repeated step gets again
+    long furthest = 0;               ///< highest step that any attempt reported since the last copy
+    bool advanced = false;           ///< this attempt raised `furthest`
     long reports_since_save = 0;
     std::optional<BestReport> candidate;  ///< the report whose model the Save in progress holds
     std::int64_t kill_at = kNever;        ///< when this attempt is killed if it has not returned
@@ -83,6 +100,9 @@ struct Experiment::Core {
   void on_lost(const Event& e);
   void attempt_gone(int trial);
   void on_interrupt();
+  void on_set(const Event& e);
+  void show_settings();
+  std::int64_t wall_at(std::int64_t micros) const;
   void add_sample(TrialInfo& t, const Event& e);
   bool would_be_best(double score) const;
   void reported_best(BestReport state);
@@ -125,8 +145,6 @@ struct Experiment::Core {
   TrialInfo& info(int trial) { return board.trials[static_cast<std::size_t>(trial)]; }
   Control& control(int trial) { return controls_[static_cast<std::size_t>(trial)]; }
 
-  std::unique_ptr<Searcher> searcher_;
-  std::unique_ptr<Scheduler> scheduler_;
   std::vector<Control> controls_;
   std::vector<int> waiting_;                    ///< trials in state waiting, in queue order
   std::vector<int> copiers_;                    ///< trials with Control::donor set
@@ -140,6 +158,7 @@ struct Experiment::Core {
   bool space_used_up_ = false;  ///< the searcher has no further point
   bool ending_ = false;         ///< end_all() was called: no attempt starts any more
   bool begun_ = false;
+  std::int64_t wall_now_ = 0;  ///< of the input that is being applied
 };
 
 }  // namespace troupe::tune

@@ -16,15 +16,17 @@ class PbtScheduler final : public Scheduler {
  public:
   PbtScheduler(const Pbt& options, const SchedulerSetup& setup);
   void created(int trial, const Point& params) override;
-  void reported(const Report& report, std::vector<Decision>& out) override;
-  void finished(int trial, std::vector<Decision>& out) override;
-  void failed(int trial, std::vector<Decision>& out) override;
-  void population(int trials, std::vector<Decision>& out) override;
-  void kept(int trial, const Point& params) override;
-  int pick(const std::vector<int>& waiting) override;
+  void observe(const Report& report) override;
+  void observe(const TrialOver& end) override;
+  void observe_population(int trials) override;
+  void decide(const Report& report, std::vector<Decision>& out) const override;
+  void decide_holds(std::vector<Decision>& out) const override;
+  void decided(const std::vector<Decision>& decisions) override;
+  void kept(int trial, const Point& params, long step) override;
+  int pick(const std::vector<int>& waiting) const override;
 
   /// Returns the parameters of a copy: each of the donor's is drawn anew or perturbed.
-  Point explore(const Point& donor);
+  Point explore(const Point& donor, Random& random) const;
 
  private:
   struct Member {
@@ -38,6 +40,7 @@ class PbtScheduler final : public Scheduler {
     bool offered = false;  ///< at least one of its reports offered a model
     bool saved = false;    ///< has, or was told to make, a checkpoint at its last interval
     bool held = false;     ///< synchronous: waits at the barrier
+    bool due = false;      ///< its last report is at an interval and awaits its decision
     bool sick = false;     ///< its last score was NaN: it ranks last and is no donor
   };
   struct Quantiles {
@@ -45,19 +48,18 @@ class PbtScheduler final : public Scheduler {
     std::vector<int> bottom;
   };
   Quantiles quantiles() const;
-  void decide(int trial, const Report& report, std::vector<Decision>& out);
+  void decide_alone(const Report& report, std::vector<Decision>& out) const;
   std::vector<int> donors(const std::vector<int>& top) const;
-  bool exploit(int trial, const std::vector<int>& top, Decision& decision);
-  double moved(const Domain& domain, double value);
-  void leave(int trial, std::vector<Decision>& out);
-  void try_barrier(std::vector<Decision>& out);
-  void pass_barrier(std::vector<Decision>& out);
+  bool exploit(int trial, const std::vector<int>& top, Decision& decision) const;
+  double moved(const Domain& domain, double value, Random& random) const;
+  void pass_barrier(std::vector<Decision>& out) const;
+  void barrier_passed();
 
   Pbt options_;
   SearchSpace space_;
   Goal goal_;
   int population_;
-  Random random_;
+  std::uint64_t seed_;
   std::map<int, Member> members_;
   long next_sync_ = 0;
 };
@@ -66,8 +68,9 @@ class AsyncHyperBandScheduler final : public Scheduler {
  public:
   AsyncHyperBandScheduler(const AsyncHyperBand& options, const SchedulerSetup& setup);
   void created(int trial, const Point& params) override;
-  void reported(const Report& report, std::vector<Decision>& out) override;
-  void finished(int trial, std::vector<Decision>& out) override;
+  void observe(const Report& report) override;
+  void observe(const TrialOver& end) override;
+  void decide(const Report& report, std::vector<Decision>& out) const override;
   /// Steps of the rungs of a bracket, lowest first.
   static std::vector<double> rung_steps(const AsyncHyperBand& options, int bracket);
 
@@ -82,6 +85,7 @@ class AsyncHyperBandScheduler final : public Scheduler {
     long step = 0;
     double gain = 0;
     bool reported = false;
+    std::optional<double> cutoff;  ///< that judges the last report
   };
   /// Records the trial at the highest rung that it has reached, and returns the cutoff of the
   /// scores that were recorded there before it. Returns nothing without a new rung or such scores.
@@ -89,7 +93,7 @@ class AsyncHyperBandScheduler final : public Scheduler {
 
   AsyncHyperBand options_;
   Goal goal_;
-  Random random_;
+  std::uint64_t seed_;
   std::vector<std::vector<RungState>> brackets_;
   std::map<int, Place> places_;
 };
@@ -97,20 +101,28 @@ class AsyncHyperBandScheduler final : public Scheduler {
 class SuccessiveHalvingScheduler final : public Scheduler {
  public:
   SuccessiveHalvingScheduler(const SuccessiveHalving& options, const SchedulerSetup& setup);
-  void reported(const Report& report, std::vector<Decision>& out) override;
+  void observe(const Report& report) override;
+  void decide(const Report& report, std::vector<Decision>& out) const override;
 
  private:
+  struct Place {
+    std::size_t next_rung = 0;
+    std::string why;  ///< why the last report stops the trial; empty: it does not
+  };
   double rung_step(std::size_t rung) const;
+  /// Records the report at all rungs that it passes. Returns why it passes one no more, if so.
+  std::string record(Place& place, const Report& report);
   SuccessiveHalving options_;
   Goal goal_;
   std::vector<std::vector<double>> rungs_;  ///< gains recorded at each rung
-  std::map<int, std::size_t> next_rung_;
+  std::map<int, Place> places_;
 };
 
 class MedianScheduler final : public Scheduler {
  public:
   MedianScheduler(const MedianStopping& options, const SchedulerSetup& setup);
-  void reported(const Report& report, std::vector<Decision>& out) override;
+  void observe(const Report& report) override;
+  void decide(const Report& report, std::vector<Decision>& out) const override;
 
  private:
   /// Running totals of a trial up to a step, so that a report needs one sample of each other trial
@@ -137,8 +149,10 @@ class MedianScheduler final : public Scheduler {
 class PercentileScheduler final : public Scheduler {
  public:
   PercentileScheduler(const PercentileStopping& options, const SchedulerSetup& setup);
-  void reported(const Report& report, std::vector<Decision>& out) override;
-  void finished(int trial, std::vector<Decision>& out) override;
+  void observe(const Report& report) override;
+  void observe(const TrialOver& end) override;
+  void decide(const Report& report, std::vector<Decision>& out) const override;
+  void decided(const std::vector<Decision>& decisions) override;
 
  private:
   struct Point {
@@ -159,7 +173,8 @@ class PercentileScheduler final : public Scheduler {
 class PatienceScheduler final : public Scheduler {
  public:
   PatienceScheduler(const Patience& options, const SchedulerSetup& setup);
-  void reported(const Report& report, std::vector<Decision>& out) override;
+  void observe(const Report& report) override;
+  void decide(const Report& report, std::vector<Decision>& out) const override;
 
  private:
   struct Point {

@@ -14,8 +14,8 @@ std::size_t tpe_gamma(std::size_t n);
 class TpeSearcher final : public Searcher {
  public:
   TpeSearcher(const Tpe& settings, const SearchSpace& space, Goal goal, std::uint64_t seed);
-  std::optional<Point> ask(int trial) override;
-  void take(int trial, const Point& point) override;
+  std::optional<Point> suggest(int trial) const override;
+  void take(int trial, const Point& point, Chosen by) override;
   void tell(const Ended& outcome) override;
 
  private:
@@ -26,12 +26,13 @@ class TpeSearcher final : public Searcher {
   };
   /// Returns the numbers of the good trials, ascending.
   std::vector<int> good_trials() const;
-  Point suggest();
+  /// Returns the point with the best ratio of the good trials' density to the others'.
+  Point best_ratio(Random& random) const;
 
   Tpe settings_;
   SearchSpace space_;
   Goal goal_;
-  Random random_;
+  std::uint64_t seed_;
   std::map<int, Known> known_;  // running, complete and pruned trials; failed ones are erased
   std::size_t ended_ = 0;       // complete and pruned trials
 };

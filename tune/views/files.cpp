@@ -255,12 +255,12 @@ void add_board(ReportFiles& files, const Board& board) {
   }
 }
 
-void add_log(ReportFiles& files, const std::string& log) {
+void add_log(ReportFiles& files, const std::string& log, const SearchSpace& space) {
   std::ifstream file(log);
   if (!file) fail("read", log, errno);
   for (std::string line; std::getline(file, line);) {
     if (line.find("\"event\":\"report\"") == std::string::npos) continue;
-    const auto e = event_from_json(line);
+    const auto e = event_from_json(line, space);
     if (!e || e->kind != Event::Kind::report || e->trial < 0) continue;
     files.add(static_cast<std::size_t>(e->trial), {e->step, e->score, e->seconds(), e->attempt});
   }
@@ -281,7 +281,7 @@ void write_results(const std::string& folder, const Board& board, double began,
   if (log.empty()) {
     add_board(files, board);
   } else {
-    add_log(files, log);
+    add_log(files, log, board.space);
   }
   files.finish();
 }
