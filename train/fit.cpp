@@ -3,18 +3,19 @@
 #include "troupe/actors/collective/shm/rendezvous.hpp"
 #include "troupe/actors/loop_actor/loop_controller.hpp"
 #include "troupe/runtime/base/log.hpp"
+#include "troupe/runtime/base/random_bytes.hpp"
 #include "troupe/runtime/base/secret.hpp"
 #include "troupe/train/internal/gang_core.hpp"
 #include "troupe/train/internal/reject.hpp"
 #include "troupe/train/internal/run_folder.hpp"
 
 #include <fmt/format.h>
-#include <sys/random.h>
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <span>
 #include <thread>
 #include <utility>
 #include <variant>
@@ -127,18 +128,9 @@ double gpus_for(const Context& ctx, const FitOptions& options) {
   return 0;
 }
 
-/// Returns random bytes. Throws Unavailable when the system has none.
-std::vector<std::byte> random_bytes(std::size_t size) {
-  std::vector<std::byte> bytes(size);
-  if (::getrandom(bytes.data(), size, 0) != static_cast<ssize_t>(size))
-    throw Unavailable(Code::unavailable, "train: the system gives no random numbers");
-  return bytes;
-}
-
 std::uint64_t random_seed() {
   std::uint64_t seed = 0;
-  for (const std::byte byte : random_bytes(sizeof seed))
-    seed = seed << 8 | std::to_integer<std::uint64_t>(byte);
+  fill_random(std::as_writable_bytes(std::span(&seed, 1)));
   return seed;
 }
 
@@ -430,7 +422,10 @@ class Supervisor {
 
   void perform(act::Begin& what) {
     WorkerOrder key{.kind = WorkerOrder::Kind::key};
-    if (what.has_doors) key.key = random_bytes(kGangKeyBytes);
+    if (what.has_doors) {
+      key.key.resize(kGangKeyBytes);
+      fill_random(key.key);
+    }
     WorkerOrder begin{.kind = WorkerOrder::Kind::begin};
     begin.members = std::move(what.members);
     for (WorkerHandle& rank : ranks_) {

@@ -1,5 +1,6 @@
 #include "troupe/train/internal/run_folder.hpp"
 
+#include "troupe/runtime/base/random_bytes.hpp"
 #include "troupe/train/checkpoint/folder/commit.hpp"
 #include "troupe/train/checkpoint/folder/folder_checkpoint.hpp"
 #include "troupe/train/checkpoint/folder/names.hpp"

@@ -1,9 +1,9 @@
 #include "troupe/runtime/net/bulk.hpp"
 
+#include "troupe/runtime/base/random_bytes.hpp"
 #include "troupe/runtime/base/sealing/sealing.hpp"
 
 #include <poll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <algorithm>
@@ -112,7 +112,7 @@ Result<void> write_all(int fd, iovec* parts, int count, Time by) {
 
 Result<BulkKey> fresh_bulk_key() {
   BulkKey key;
-  if (getrandom(key.data(), key.size(), 0) != static_cast<ssize_t>(key.size()))
+  if (!try_fill_random({key.data(), key.size()}))
     return Error(Code::unavailable, "the system gives no random numbers");
   return key;
 }

@@ -1,10 +1,10 @@
 #include "troupe/runtime/net/keys.hpp"
 
 #include "troupe/runtime/base/fd.hpp"
+#include "troupe/runtime/base/random_bytes.hpp"
 
 #include <fcntl.h>
 #include <openssl/evp.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zmq.h>
@@ -47,17 +47,6 @@ bool from_hex(std::string_view text, std::byte* out) noexcept {
     const int low = i + 1 < text.size() ? from_digit(text[i + 1]) : -1;
     if (high < 0 || low < 0) return false;
     *out++ = static_cast<std::byte>(high << 4 | low);
-  }
-  return true;
-}
-
-bool fill_random(std::byte* out, std::size_t size) noexcept {
-  while (size > 0) {
-    const ssize_t n = getrandom(out, size, 0);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    out += n;
-    size -= static_cast<std::size_t>(n);
   }
   return true;
 }
@@ -148,14 +137,14 @@ Result<CurveKeys> CurveKeys::from_secret(SecretKey secret) {
 
 Result<CurveKeys> CurveKeys::generate() {
   SecretKey secret;
-  if (!fill_random(secret.data(), secret.size()))
+  if (!try_fill_random({secret.data(), secret.size()}))
     return Error(Code::unavailable, "the system gives no random numbers");
   return from_secret(std::move(secret));
 }
 
 Result<ClusterKey> create_cluster_key(const std::string& path) {
   ClusterKey key;
-  if (!fill_random(key.data(), key.size()))
+  if (!try_fill_random({key.data(), key.size()}))
     return Error(Code::unavailable, "the system gives no random numbers");
   if (Result<void> written = write_key_file(path, key); !written) return written.error();
   return key;

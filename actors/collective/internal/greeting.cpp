@@ -1,11 +1,13 @@
 #include "troupe/actors/collective/internal/greeting.hpp"
 
-#include <sys/random.h>
+#include "troupe/runtime/base/random_bytes.hpp"
+
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <span>
 
 namespace troupe::collective::internal {
 namespace {
@@ -53,8 +55,7 @@ Hello hello_of(const Launch& launch, const MeshShape& shape) {
   hello.tp = shape.tp;
   hello.pp = shape.pp;
   hello.pid = static_cast<std::int32_t>(::getpid());
-  if (::getrandom(&hello.nonce, sizeof hello.nonce, 0) != sizeof hello.nonce)
-    throw Unavailable(Code::unavailable, "the system gives no random numbers");
+  fill_random(std::as_writable_bytes(std::span(&hello.nonce, 1)));
   hello.job = launch.job;
   char host[sizeof hello.host] = {};
   if (::gethostname(host, sizeof host - 1) == 0) put(hello.host, host);

@@ -1,9 +1,9 @@
 #include "troupe/actors/collective/shm/rendezvous.hpp"
 
 #include "troupe/actors/collective/internal/sockets.hpp"
+#include "troupe/runtime/base/random_bytes.hpp"
 #include "troupe/runtime/base/standard_descriptors.hpp"
 
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -98,15 +98,7 @@ Fd receive_descriptor(const Fd& socket) {
 }  // namespace
 
 std::string new_rendezvous_name() {
-  unsigned char bytes[16];
-  if (::getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
-    throw Unavailable(Code::unavailable, "the system gives no random numbers");
-  std::string name = "troupe-group-";
-  for (const unsigned char b : bytes) {
-    name += "0123456789abcdef"[b >> 4];
-    name += "0123456789abcdef"[b & 15];
-  }
-  return name;
+  return "troupe-group-" + random_id();
 }
 
 void share_group(const std::string& name, const Fd& memory, int peers, Time deadline) {

@@ -1,6 +1,7 @@
 #include "troupe/train/checkpoint/folder/commit.hpp"
 
 #include "troupe/runtime/base/json.hpp"
+#include "troupe/runtime/base/random_bytes.hpp"
 #include "troupe/train/checkpoint/folder/names.hpp"
 #include "troupe/train/checkpoint/internal/file_reader.hpp"
 #include "troupe/train/checkpoint/internal/files.hpp"

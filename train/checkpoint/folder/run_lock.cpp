@@ -2,6 +2,7 @@
 
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/base/json.hpp"
+#include "troupe/runtime/base/random_bytes.hpp"
 #include "troupe/runtime/base/standard_descriptors.hpp"
 #include "troupe/train/checkpoint/folder/names.hpp"
 #include "troupe/train/checkpoint/internal/files.hpp"
@@ -9,7 +10,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <array>
@@ -53,18 +53,6 @@ std::string host_name() {
 }
 
 }  // namespace
-
-std::string random_id() {
-  std::array<unsigned char, 16> bytes{};
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
-    throw Unavailable(Code::unavailable, "the system gives no random numbers");
-  std::string id;
-  for (const unsigned char b : bytes) {
-    id += "0123456789abcdef"[b >> 4];
-    id += "0123456789abcdef"[b & 15];
-  }
-  return id;
-}
 
 RunLock::RunLock(const std::string& folder)
     : folder_(folder), path_(folder + "/" + kLockFile), id_(random_id()) {

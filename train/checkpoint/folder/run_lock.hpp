@@ -30,9 +30,6 @@ class TROUPE_API RunLock {
   Fd file_;
 };
 
-/// Returns 32 random hexadecimal digits. Throws Unavailable when the system gives none.
-TROUPE_API std::string random_id();
-
 /// Waits until the lock file of the folder shows the driver's id, `timeout` at most, and writes
 /// and removes a file there. Returns an empty text, or why the folder cannot be used. Blocks.
 TROUPE_API std::string why_not_shared(const std::string& folder, const std::string& id,
