@@ -5,11 +5,11 @@
 #include "troupe/actors/collective/nodes/nodes.hpp"
 #include "troupe/actors/collective/shm/rendezvous.hpp"
 #include "troupe/actors/collective/shm/shm.hpp"
+#include "troupe/actors/collective/tcp/door.hpp"
 #include "troupe/kernels/denormals/denormals.hpp"
 #include "troupe/kernels/device/cuda.hpp"
 #include "troupe/runtime/base/deadline.hpp"
 #include "troupe/runtime/base/secret.hpp"
-#include "troupe/train/internal/gang_door.hpp"
 #include "troupe/train/internal/gang_place.hpp"
 #include "troupe/train/internal/reject.hpp"
 
@@ -33,7 +33,8 @@ TrainingLoop::TrainingLoop(WorkerSetup setup) : setup_(std::move(setup)) {
   ready.kind = WorkerEvent::Kind::ready;
   ready.pid = ::getpid();
   if (!setup_.listen.empty()) {
-    peers_.door = open_gang_door(setup_.listen, setup_.rank, Duration(setup_.timeout_ns));
+    peers_.door = std::make_shared<collective::Door>(collective::DoorOptions{
+        .host = setup_.listen, .rank = setup_.rank, .timeout = Duration(setup_.timeout_ns)});
     ready.door = peers_.door->address();
   }
   emit(std::move(ready));
@@ -160,10 +161,14 @@ std::unique_ptr<collective::Communicator> TrainingLoop::join_over_nodes() {
   options.rendezvous = setup_.rendezvous;
   options.generation = setup_.generation;
   options.timeout = Duration(setup_.timeout_ns);
-  auto links = peers_.door->links(peers_.key, doors);
+  Secret<kGangKeyBytes> key;
+  if (peers_.key.size() != key.size())
+    throw Unavailable(Code::unavailable, "train: the key of the gang has another size");
+  std::copy(peers_.key.begin(), peers_.key.end(), key.data());
   wipe(peers_.key.data(), peers_.key.size());
   peers_.key.clear();
-  return collective::join_nodes_group(options, std::move(links));
+  peers_.door->meet(doors, std::move(key));
+  return collective::join_nodes_group(options, peers_.door);
 }
 
 std::unique_ptr<collective::Communicator> TrainingLoop::join_on_one_node() {

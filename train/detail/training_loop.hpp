@@ -15,12 +15,11 @@
 
 namespace troupe::collective {
 class Communicator;
+class Door;
 class Work;
 }  // namespace troupe::collective
 
 namespace troupe::train::internal {
-
-class GangDoor;
 
 class TROUPE_API TrainingLoop : public LoopActor<WorkerEvent, WorkerOrder> {
  public:
@@ -70,7 +69,7 @@ class TROUPE_API TrainingLoop : public LoopActor<WorkerEvent, WorkerOrder> {
   std::atomic<bool> watched_ = false;  // the next move emits `passed`
   // What the orders before the first step have said about a gang over nodes.
   struct Peers {
-    std::unique_ptr<GangDoor> door;
+    std::shared_ptr<collective::Door> door;
     std::vector<std::byte> key;
     std::vector<GangMember> members;
   } peers_;
