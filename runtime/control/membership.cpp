@@ -1,6 +1,7 @@
 #include "troupe/runtime/control/membership.hpp"
 
 #include "troupe/runtime/base/buggify.hpp"
+#include "troupe/runtime/base/deadline.hpp"
 #include "troupe/runtime/control/codec.hpp"
 #include "troupe/runtime/control/internal/amounts.hpp"
 
@@ -12,6 +13,8 @@ namespace troupe::control {
 namespace {
 
 constexpr std::uint8_t kNodeFormat = 1;
+/// Of a node's record with the time that it has to leave.
+constexpr std::uint8_t kDrainFormat = 2;
 constexpr const char* kNodePrefix = "node/";
 constexpr const char* kVotersPrefix = "voters/";
 constexpr const char* kTombstonePrefix = "buried/";
@@ -26,8 +29,9 @@ std::string numbered(const char* prefix, std::uint64_t number) {
 
 std::string encode(const NodeRecord& record) {
   const NodeDescription& node = record.description;
-  RecordWriter out(kNodeFormat);
+  RecordWriter out(kDrainFormat);
   out.id(node.id).id(record.session).u64(record.epoch).boolean(record.draining);
+  out.i64(record.drain_within.count()).i64(record.drain_by.time_since_epoch().count());
   out.bytes(node.name).bytes(node.address).bytes(node.public_key).boolean(node.beside_control);
   internal::write_amounts(node.resources, node.labels, out);
   return out.take();
@@ -40,12 +44,16 @@ bool decode(std::string_view bytes, NodeRecord& record) {
   record.session = in.id<SessionId>();
   record.epoch = in.u64();
   record.draining = in.boolean();
+  if (in.version() == kDrainFormat) {
+    record.drain_within = Duration(in.i64());
+    record.drain_by = Time(Duration(in.i64()));
+  }
   node.name = in.bytes();
   node.address = in.bytes();
   node.public_key = in.bytes();
   node.beside_control = in.boolean();
   internal::read_amounts(in, node.resources, node.labels);
-  return in.ok() && in.version() == kNodeFormat;
+  return in.ok() && (in.version() == kNodeFormat || in.version() == kDrainFormat);
 }
 
 /// A live node has registered again this long after control's start. A node that has not may have
@@ -173,6 +181,7 @@ void Membership::welcome(Node& node, std::uint64_t number, bool again, Out& out,
       SendToAgent{id, Registered{node.record.epoch, control_epoch_, node.record.session, number}});
   out.after_sync.emplace_back(NodeUp{id, node.record.epoch, again, number});
   if (!again) return;
+  if (node.record.draining) tell_to_drain(node, out, now);
   all_heard_since_ = now;
   send_roster(node, out);
 }
@@ -270,15 +279,27 @@ Membership::Out Membership::on_probe(NodeId id, Epoch epoch, bool gone, Time now
   return out;
 }
 
-Membership::Out Membership::drain(NodeId id, Duration within) {
+Membership::Out Membership::drain(NodeId id, Duration within, Time now) {
   Out out;
   const auto at = nodes_.find(id);
   if (at == nodes_.end()) return out;
-  out.after_sync.emplace_back(SendToAgent{id, DrainNode{within}});
-  if (std::exchange(at->second.record.draining, true)) return out;
+  NodeRecord& record = at->second.record;
+  const bool drained = std::exchange(record.draining, true);
+  record.drain_within = within;
+  record.drain_by = deadline_after(now, within);
   write_node(at->second, out);
-  out.after_sync.emplace_back(NodeDraining{id, at->second.record.epoch});
+  tell_to_drain(at->second, out, now);
+  if (!drained) out.after_sync.emplace_back(NodeDraining{id, record.epoch});
   return out;
+}
+
+/// Tells the node the time that it has left. A clock that began anew with the host gives it no more
+/// than it had.
+void Membership::tell_to_drain(const Node& node, Out& out, Time now) {
+  const NodeRecord& record = node.record;
+  out.after_sync.emplace_back(
+      SendToAgent{record.description.id,
+                  DrainNode{std::min(record.drain_within, time_left(record.drain_by, now))}});
 }
 
 // --- deadlines ---------------------------------------------------------------------------------

@@ -199,6 +199,8 @@ struct NodeRecord {
   Epoch epoch = 0;
   NodeState state = NodeState::up;
   bool draining = false;
+  Duration drain_within = Duration::max();  ///< the time to leave, and when it ends
+  Time drain_by = Time::max();
   bool registered = false;  ///< with this start of control
 };
 
@@ -227,8 +229,9 @@ class Membership {
   /// outcome.
   Out on_probe(NodeId node, Epoch epoch, bool gone, Time now);
   /// The node gets nothing new, and is told to leave within this time. A later call changes the
-  /// time.
-  Out drain(NodeId node, Duration within);
+  /// time. A node that registers again, as after a restart of control, is told again how much of it
+  /// is left.
+  Out drain(NodeId node, Duration within, Time now);
   /// Judges silent nodes. Call it after all messages that have arrived were handed in.
   Out on_tick(Time now);
   Time next_tick() const noexcept { return std::min(last_tick_ + options_.tick, next_probe_); }
@@ -283,6 +286,7 @@ class Membership {
   bool is_majority(const VoterList& list, const Node& fenced, Time now) const;
   void add_node(const RegisterNode& message, Out& out, Time now);
   void welcome(Node& node, std::uint64_t number, bool again, Out& out, Time now);
+  static void tell_to_drain(const Node& node, Out& out, Time now);
   void change_roster(Out& out);
   void send_roster(Node& node, Out& out);
   VoterList choose_voters() const;

@@ -367,7 +367,7 @@ void Service::on(const NodePace& message, Sender from, Time now) {
 }
 
 void Service::on(const DrainRequest& message, Sender from, Time now) {
-  run(members_.drain(message.node, message.within), now);
+  run(members_.drain(message.node, message.within, now), now);
   Output<AnswerNodes> output;
   output.after_sync.push_back({from.node, message.request});
   run(std::move(output), now);

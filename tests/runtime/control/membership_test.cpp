@@ -339,11 +339,33 @@ TEST(Membership, OfTheDeadTheYoungestAreKept) {
 TEST(Membership, DrainingIsDurable) {
   Cluster c;
   c.join(2);
-  c.run(c.members.drain(node_id(2), std::chrono::seconds(60)));
+  c.run(c.members.drain(node_id(2), 60s, c.now));
   ASSERT_EQ(sent<DrainNode>(c.events).size(), 1u);
-  EXPECT_EQ(sent<DrainNode>(c.events).front().within, std::chrono::seconds(60));
+  EXPECT_EQ(sent<DrainNode>(c.events).front().within, 60s);
   c.restart();
   EXPECT_TRUE(c.members.find(node_id(2))->draining);
+}
+
+// Control may die between the record and the message.
+TEST(Membership, ADrainingNodeThatRegistersAgainIsToldTheTimeThatIsLeft) {
+  Cluster c;
+  c.join(3);
+  c.run(c.members.drain(node_id(2), 60s, c.now));
+  c.run(c.members.drain(node_id(3), Duration::max(), c.now));
+  const auto told_at = [&](Time now) {
+    c.restart();
+    for (const std::uint64_t n : {1, 2, 3}) c.run(c.members.on_register(hello(n, n), now));
+    std::vector<std::pair<NodeId, Duration>> told;
+    for (const auto& send : pick<SendToAgent>(c.events))
+      if (const auto* drain = std::get_if<DrainNode>(&send.message))
+        told.emplace_back(send.node, drain->within);
+    return told;
+  };
+  using Told = std::vector<std::pair<NodeId, Duration>>;
+  EXPECT_EQ(told_at(c.now + 20s), (Told{{node_id(2), 40s}, {node_id(3), Duration::max()}}));
+  EXPECT_EQ(told_at(c.now + 80s), (Told{{node_id(2), 0s}, {node_id(3), Duration::max()}}));
+  EXPECT_EQ(told_at(c.now - 500s), (Told{{node_id(2), 60s}, {node_id(3), Duration::max()}}))
+      << "the clock began anew";
 }
 
 TEST(Membership, VotersAreFewAndIncludeTheOneBesideControl) {
