@@ -1,5 +1,6 @@
 // Tests an engine in a gang. Its checkpoints bring it through deaths, into gangs of other
 // layouts, and back into the program. The gang's layout comes from its options.
+#include "tests/process_train/tiny.hpp"
 #include "troupe/train/train.hpp"
 #include "troupe/troupe.hpp"
 
@@ -12,8 +13,8 @@ namespace engine_checkpoint {
 
 using namespace std::chrono_literals;
 namespace train = troupe::train;
-
-constexpr std::int64_t kContext = 8;
+using tiny::kContext;
+using tiny::Rows;
 
 train::Model model(std::int64_t channels = 16) {
   return train::models::gpt2({.vocabulary = 16,
@@ -23,24 +24,6 @@ train::Model model(std::int64_t channels = 16) {
                               .channels = channels,
                               .dropout = 0.1f});
 }
-
-/// 64 rows of tokens, each token followed by its successor.
-struct Rows {
-  std::uint64_t size() const { return 64; }
-  train::Batch batch(std::span<const std::uint64_t> indices) const {
-    train::Batch batch{.inputs = {},
-                       .targets = {},
-                       .rows = static_cast<std::int64_t>(indices.size()),
-                       .time = kContext};
-    for (const std::uint64_t i : indices)
-      for (std::uint64_t t = 0; t < kContext; ++t) {
-        batch.inputs.push_back(static_cast<std::int32_t>((i + t * 5) % 16));
-        batch.targets.push_back(static_cast<std::int32_t>((i + t * 5 + 5) % 16));
-      }
-    return batch;
-  }
-  int unused = 0;
-};
 
 struct Plan {
   long steps = 12, die_at = 0;
