@@ -1,9 +1,10 @@
-// The suite "train": a training step of a GPT-2 on CPUs, alone, with threads, and on two ranks; and
-// the links between ranks on different nodes.
+// The suite "train": a training step of a GPT-2 on CPUs, alone, with threads, and on two ranks; the
+// links between ranks on different nodes; and gangs.
 // Each step runs in a process of its own (train_step). The processes take turns on command.
 #include "suite.hpp"
 
 #include "tools.hpp"
+#include "train/gangs.hpp"
 #include "train/link_stream.hpp"
 #include "train/nodes_sum.hpp"
 #include "train/peer.hpp"
@@ -175,15 +176,16 @@ class Train final : public Suite {
     return median_of(5, [] { return products(kShape); });
   }
   std::vector<Reading> measure(std::span<const std::size_t> rows, Placement, bool quick) override {
-    constexpr std::array measures{step_alone, threads,     two_ranks,     tensor_parallel,
-                                  pipeline,   link_stream, sum_over_nodes};
+    constexpr std::array measures{step_alone,       threads,     two_ranks,      tensor_parallel,
+                                  pipeline,         link_stream, sum_over_nodes, step_over_nodes,
+                                  checkpoint_stall, asking,      gang_start,     gang_recovery};
     std::vector<Reading> readings;
     for (const std::size_t row : rows) readings.push_back(measures[row](quick));
     return readings;
   }
 
  private:
-  std::array<RowInfo, 7> rows_{{
+  std::array<RowInfo, 12> rows_{{
       {"train_step_cpu", "ms", kNoFloor, {}, false},
       {"train_threads", "x", kNoFloor, at_least(Goal::Of::ratio, 0.90), false},
       {"train_dp_step", "ms", kNoFloor, at_most(Goal::Of::ratio, 1.05), false},
@@ -191,6 +193,11 @@ class Train final : public Suite {
       {"train_pp_step", "x", kNoFloor, at_least(Goal::Of::ratio, 0.85), false},
       {"link_stream", "GB/s", kNoFloor, at_least(Goal::Of::ratio, 0.75), false},
       {"allreduce_nodes", "GB/s", kNoFloor, at_least(Goal::Of::ratio, 0.75), false},
+      {"train_nodes_step", "ms", kNoFloor, at_most(Goal::Of::ratio, 1.25), false},
+      {"checkpoint_stall", "ms", kNoFloor, at_most(Goal::Of::ratio, 1.0), false},
+      {"wants_checkpoint", "us", kNoFloor, at_most(Goal::Of::value, 20), false},
+      {"gang_start", "ms", kNoFloor, at_most(Goal::Of::value, 400), false},
+      {"gang_recovery", "ms", kNoFloor, at_most(Goal::Of::value, 1000), false},
   }};
 };
 

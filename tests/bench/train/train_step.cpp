@@ -46,9 +46,9 @@ int main(int argc, char** argv) try {
   troupe::bench::pin_to_cpus(argc > 3 ? std::atoi(argv[3]) : 0, threads);
   troupe::train::Layout layout{.micro = argc > 4 ? std::atoi(argv[4]) : 1};
   if (argc > 5) troupe::train::set_mesh(layout, argv[5]);
-  Training training(
-      troupe::bench::shape_of(argv[1]), threads, layout,
-      layout.ranks() > 1 ? Mesh::from_environment({layout.dp, layout.tp, layout.pp}) : Mesh{});
+  Mesh mesh;
+  if (layout.ranks() > 1) mesh = Mesh::from_environment({layout.dp, layout.tp, layout.pp});
+  Training training(troupe::bench::shape_of(argv[1]), threads, layout, mesh);
   for (int i = 0; i < 3; ++i) training.step();
   std::cout << training.device() << std::endl;
   for (int steps = 0; std::cin >> steps;)

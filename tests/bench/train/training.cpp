@@ -7,7 +7,6 @@
 
 #include <sched.h>
 #include <charconv>
-#include <utility>
 
 namespace troupe::bench {
 namespace {
@@ -55,11 +54,10 @@ void pin_to_cpus(int first, int count) {
 }
 
 Training::Training(const TrainShape& shape, int threads, const train::Layout& layout,
-                   collective::Mesh mesh)
+                   collective::Mesh& mesh)
     : shape_(shape),
       device_(kernels::cpu_device({.threads = threads})),
-      mesh_(std::move(mesh)),
-      engine_(std::make_unique<train::Engine>(model_of(shape), layout, mesh_, device_,
+      engine_(std::make_unique<train::Engine>(model_of(shape), layout, mesh, device_,
                                               train::OptimizerOptions{.rate = 1e-4f})),
       inputs_(tokens(shape.batch * shape.context, 1)),
       targets_(tokens(shape.batch * shape.context, 2)) {

@@ -1,6 +1,7 @@
 /// One rank that trains a GPT-2 on random tokens, for the benchmarks of training.
 ///
-///     Training training(shape_of("4x128x64x12"), /*threads=*/1);
+///     collective::Mesh alone;
+///     Training training(shape_of("4x128x64x12"), /*threads=*/1, {}, alone);
 ///     training.step();
 #pragma once
 
@@ -27,18 +28,17 @@ void pin_to_cpus(int first, int count);
 
 class Training {
  public:
-  /// Trains alone, or as a rank of the layout's mesh. Precondition: layout.micro divides the
-  /// batch.
-  Training(const TrainShape& shape, int threads, const train::Layout& layout = {},
-           collective::Mesh mesh = {});
+  /// Trains as a rank of the layout's mesh, which outlives this object. Precondition: layout.micro
+  /// divides the batch.
+  Training(const TrainShape& shape, int threads, const train::Layout& layout,
+           collective::Mesh& mesh);
   train::StepResult step();
   std::string device() const { return device_.name(); }
-  const train::Engine& engine() const noexcept { return *engine_; }
+  train::Engine& engine() noexcept { return *engine_; }
 
  private:
   TrainShape shape_;
   kernels::Device device_;
-  collective::Mesh mesh_;
   std::unique_ptr<train::Engine> engine_;
   std::vector<std::int32_t> inputs_, targets_;
 };
