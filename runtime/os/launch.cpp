@@ -243,6 +243,10 @@ AgentConfig agent_of(const Json& document) {
   config.together = *together;
   config.beside_control = flag_of(document, "besideControl");
   config.embedded = flag_of(document, "embedded");
+  config.log_folder = text_of(document, "logFolder", kMaxFolder);
+  const auto log_bytes = field(document, "logBytes").as_whole<std::uint64_t>();
+  if (!log_bytes) throw Bad{"field logBytes is no number of bytes"};
+  config.log_bytes = Bytes{*log_bytes};
   return config;
 }
 
@@ -295,6 +299,8 @@ Json json_of(const AgentConfig& config) {
   document["together"] = config.together;
   document["besideControl"] = config.beside_control;
   document["embedded"] = config.embedded;
+  document["logFolder"] = config.log_folder;
+  document["logBytes"] = config.log_bytes.count;
   return document;
 }
 

@@ -55,6 +55,8 @@ struct AgentConfig : NodeOffer {
   /// Number of nodes that the launcher starts together. The agent is ready when it knows that many.
   std::uint32_t together = 1;
   bool beside_control = false;  ///< control runs on this host, started by the same launcher
+  std::string log_folder;       ///< for what its workers write; empty: they have the agent's output
+  Bytes log_bytes{};            ///< the most bytes of the files there
   /// Its workers are forked from its own executable (the driver's), not from a program that a
   /// driver ships.
   bool embedded = false;

@@ -145,6 +145,8 @@ Result<pid_t> spawn(Role role, Fd socket, const std::string& text, const Program
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, socket.get(),
                                    socket.get());  // dup2 to the same number clears CLOEXEC
+  if (program.out >= 0) posix_spawn_file_actions_adddup2(&actions, program.out, STDOUT_FILENO);
+  if (program.err >= 0) posix_spawn_file_actions_adddup2(&actions, program.err, STDERR_FILENO);
   const std::string variable = std::string(kVariable) + "=" + name_of(role) + ":" +
                                std::to_string(socket.get()) + ":" + text;
   const SignalState state = program.signals.value_or(inherited_signals());

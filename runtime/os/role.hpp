@@ -42,6 +42,7 @@ struct Program {
   std::vector<std::string> arguments;
   std::string libraries;                    ///< put before LD_LIBRARY_PATH; may be empty
   std::optional<SignalState> signals = {};  ///< at its start; nullopt: inherited_signals()
+  int out = -1, err = -1;                   ///< borrowed: its output; -1: that of this process
 };
 
 /// Returns which signals were ignored and blocked when this program was started, before any of its

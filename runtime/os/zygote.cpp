@@ -19,12 +19,16 @@
 #include <cstring>
 #include <map>
 #include <set>
+#include <span>
 
 namespace troupe::os {
 namespace {
 
+/// Its descriptors: the worker's socket; also its output and the page for its name, unless it has
+/// the zygote's output.
 struct ForkOrder {
   std::uint64_t token = 0;
+  std::uint64_t instead_of_out = 0, instead_of_err = 0;  ///< of the OutputEnds
 };
 
 /// The zygote's loop. Single-threaded. Only poll() and bury_all() block.
@@ -48,8 +52,8 @@ class Zygote {
   void await_workers();
   void report(const ZygoteEvent& event);
   void reap();
-  bool fork_lonely(const ForkOrder& order);
-  void start_by_exec(const ForkOrder& order, Fd socket);
+  bool fork_lonely(const ForkOrder& order, const OutputEnds& output);
+  void start_by_exec(const ForkOrder& order, Fd socket, const OutputEnds& output);
 
   LocalSocket socket_;
   const ForkerSignals signals_;
@@ -97,9 +101,10 @@ void Zygote::reap() {
 }
 
 /// Forks a worker. Returns true in the child.
-bool Zygote::fork_lonely(const ForkOrder& order) {
+bool Zygote::fork_lonely(const ForkOrder& order, const OutputEnds& output) {
   const pid_t pid = fork();
   if (pid == 0) {
+    take_output(output);
     die_with_parent(self_);
     adopt_orphans();
     raise_oom_score();
@@ -114,10 +119,13 @@ bool Zygote::fork_lonely(const ForkOrder& order) {
   return false;
 }
 
-void Zygote::start_by_exec(const ForkOrder& order, Fd socket) {
+void Zygote::start_by_exec(const ForkOrder& order, Fd socket, const OutputEnds& output) {
   errno = 0;
+  Program program;
+  program.out = output.out.get();
+  program.err = output.err.get();
   const auto pid = spawn(Role::worker, std::move(socket),
-                         std::to_string(self_) + "," + std::to_string(order.token));
+                         std::to_string(self_) + "," + std::to_string(order.token), program);
   const int error = errno != 0 ? errno : EAGAIN;
   if (pid) workers_.emplace(*pid, order.token);
   report({pid ? ZygoteEvent::Kind::forked : ZygoteEvent::Kind::failed, order.token, pid ? *pid : 0,
@@ -149,7 +157,8 @@ Forked Zygote::run() {
     if (received.kind == Received::Kind::empty) continue;
     const bool starved = received.kind == Received::Kind::starved;
     if (starved) socket_.skip();
-    if (received.size != sizeof(ForkOrder) || received.descriptors.size() != (starved ? 0 : 1))
+    const std::size_t count = received.descriptors.size();
+    if (received.size != sizeof(ForkOrder) || (starved ? count != 0 : count != 1 && count != 4))
       continue;
     ForkOrder order;
     std::memcpy(&order, buffer.data(), sizeof order);
@@ -158,27 +167,33 @@ Forked Zygote::run() {
       continue;
     }
     Fd socket = std::move(received.descriptors[0]);
+    OutputEnds output;
+    if (count == 4)
+      output = {std::move(received.descriptors[1]), std::move(received.descriptors[2]),
+                std::move(received.descriptors[3]), order.instead_of_out, order.instead_of_err};
     if (!lonely)
-      start_by_exec(order, std::move(socket));
-    else if (fork_lonely(order))
-      return {std::move(socket), order.token};
+      start_by_exec(order, std::move(socket), output);
+    else if (fork_lonely(order, output))
+      return {std::move(socket), order.token, std::move(output.name)};
   }
 }
 
 }  // namespace
 
-bool ZygoteLink::fork_worker(std::uint64_t token, Fd socket) {
-  waiting_.push_back({token, std::move(socket)});
+bool ZygoteLink::fork_worker(std::uint64_t token, Fd socket, OutputEnds output) {
+  waiting_.push_back({token, std::move(socket), std::move(output)});
   return send_orders();
 }
 
 /// Sends waiting orders, up to kOrdersUnderWay unanswered ones.
 bool ZygoteLink::send_orders() {
   for (; !waiting_.empty() && under_way_ < kOrdersUnderWay; ++under_way_) {
-    const ForkOrder order{waiting_.front().token};
-    const int descriptors[] = {waiting_.front().socket.get()};
+    const Order& next = waiting_.front();
+    const ForkOrder order{next.token, next.output.instead_of_out, next.output.instead_of_err};
+    const int descriptors[] = {next.socket.get(), next.output.out.get(), next.output.err.get(),
+                               next.output.name.get()};
     if (!socket_.send(BlobView(reinterpret_cast<const std::byte*>(&order), sizeof order),
-                      descriptors))
+                      std::span(descriptors).first(next.output ? 4 : 1)))
       return false;
     waiting_.pop_front();
   }

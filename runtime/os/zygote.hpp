@@ -16,6 +16,7 @@
 
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/os/local_socket.hpp"
+#include "troupe/runtime/os/output_pipes.hpp"
 
 #include <cstdint>
 #include <deque>
@@ -50,9 +51,10 @@ class ZygoteLink {
   explicit operator bool() const noexcept { return static_cast<bool>(socket_); }
   /// The events that fd() must be polled for.
   short events() const noexcept { return socket_.events(); }
-  /// Orders a worker that gets this socket. The order is sent at once, or when earlier orders are
-  /// answered. Does not block. Returns false when the zygote is gone.
-  bool fork_worker(std::uint64_t token, Fd socket);
+  /// Orders a worker that gets this socket and this output; without an output it writes to that of
+  /// the zygote. The order is sent at once, or when earlier orders are answered. Does not block.
+  /// Returns false when the zygote is gone.
+  bool fork_worker(std::uint64_t token, Fd socket, OutputEnds output = {});
   /// Returns all events that have arrived. Sets `gone` when the zygote has died.
   std::vector<ZygoteEvent> read(bool& gone);
 
@@ -60,6 +62,7 @@ class ZygoteLink {
   struct Order {
     std::uint64_t token = 0;
     Fd socket;
+    OutputEnds output;
   };
   bool send_orders();
 
@@ -68,10 +71,11 @@ class ZygoteLink {
   std::size_t under_way_ = 0;
 };
 
-/// The socket and token of a forked worker.
+/// What a forked worker gets from its agent.
 struct Forked {
   Fd socket;
   std::uint64_t token = 0;
+  Fd name;  ///< of its NamePage, if its agent reads names
 };
 /// Runs the zygote. It returns in each forked child and never in the zygote itself.
 Forked run_zygote(Fd socket);

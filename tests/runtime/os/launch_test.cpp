@@ -47,6 +47,8 @@ AgentConfig agent() {
   config.socket_name = "troupe-x";
   config.together = 3;
   config.beside_control = true;
+  config.log_folder = "/somewhere/state";
+  config.log_bytes = Bytes{1u << 20};
   return config;
 }
 
