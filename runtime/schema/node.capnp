@@ -621,12 +621,18 @@ struct Inquire {
   # Process -> agent: a question, answered by one or more Answer.
   request @0 :UInt64;
   about @1 :UInt8;  # 0: the payload is a ToControl of control.capnp; 1: asks for a node's MemoryReport, without payload
-  node @2 :Id;      # with 1: that node; absent: the agent's own
+  node @2 :Id;      # with 1 and 2: that node; absent: the agent's own
+  # about 2 asks for the next piece of a job's log on the node, without payload:
+  job @3 :Id;
+  afterBytes @4 :UInt64;    # offset behind what the asker has
+  mostBytes @5 :UInt32;     # of the answer; at most 1 MiB
+  waitMs @6 :UInt32;        # how long the answer may wait for lines; at most 10000
+  untilComplete @7 :Bool;   # answered at once when no line can follow
 }
 
 struct Answer {
-  # Agent -> process, answers Inquire. The payload is a piece of the answer: control's answer, or a MemoryReport of
-  # memory.capnp. The pieces come in order. With an error there is no payload.
+  # Agent -> process, answers Inquire. The payload is a piece of the answer: control's answer, a MemoryReport of
+  # memory.capnp, or a LogBatch (wire/log_batch.hpp). The pieces come in order. With an error there is no payload.
   request @0 :UInt64;
   offsetBytes @1 :UInt64;
   wholeBytes @2 :UInt64;

@@ -274,10 +274,16 @@ struct PeerLocated {
 struct PeerInquire {
   # An observer at the sender's node asks for the receiver's MemoryReport. Answered by PeerAnswer.
   request @0 :UInt64;
+  aboutLogs @1 :Bool;  # it, or a driver, asks for the next piece of a job's log instead, as Inquire of node.capnp does
+  job @2 :Id;
+  afterBytes @3 :UInt64;
+  mostBytes @4 :UInt32;
+  waitMs @5 :UInt32;
+  untilComplete @6 :Bool;
 }
 
 struct PeerAnswer {
-  # Answers PeerInquire. The payload is a piece of a MemoryReport of memory.capnp. The pieces come in order, as fast as
+  # Answers PeerInquire. The payload is a piece of a MemoryReport of memory.capnp, or of a LogBatch. The pieces come in order, as fast as
   # the asker takes them. With an error there is no payload.
   request @0 :UInt64;
   offsetBytes @1 :UInt64;

@@ -588,17 +588,27 @@ struct Nodes {
   std::vector<NodeRow> rows;
   bool more = false;  ///< the answer goes on in another message
 };
+/// Which piece of a log is asked for; see log_batch.hpp.
+struct LogQuestion {
+  JobId job;
+  std::uint64_t after = 0;      ///< the offset behind what the asker has
+  std::uint32_t most = 0;       ///< bytes; 0: the least that an answer may be bounded to
+  std::uint32_t wait_ms = 0;    ///< how long the answer may wait for lines; at most kMaxLogWait
+  bool until_complete = false;  ///< answered at once when no line can follow
+};
 /// Process -> agent: a question, answered by one or more Answer. With About::control the payload is
 /// an encoded control::ToControl, which may change key-values and draining and nothing else. With
-/// About::memory it asks for the MemoryReport of a node, without payload.
+/// About::memory it asks for the MemoryReport of a node, and with About::logs for the next piece of
+/// a job's log on a node, both without payload. A driver may ask for the log of its own job.
 struct Inquire {
-  enum class About : std::uint8_t { control = 0, memory = 1 };
+  enum class About : std::uint8_t { control = 0, memory = 1, logs = 2 };
   std::uint64_t request = 0;
   About about = About::control;
-  NodeId node;  ///< memory: whose; zero: the agent's own
+  NodeId node;  ///< memory, logs: whose; zero: the agent's own
+  LogQuestion logs{};
 };
-/// Agent -> process, answers Inquire. The payload is a piece of an encoded control::FromControl or
-/// MemoryReport. With an error there is no payload: control or the node cannot be reached.
+/// Agent -> process, answers Inquire. The payload is a piece of an encoded control::FromControl,
+/// MemoryReport or LogBatch. With an error there is no payload: control or the node cannot be reached.
 struct Answer {
   std::uint64_t request = 0;
   std::uint64_t offset = 0;

@@ -519,13 +519,15 @@ void write(schema::Inquire::Builder out, const Inquire& m) {
   out.setRequest(m.request);
   out.setAbout(static_cast<std::uint8_t>(m.about));
   if (m.node) internal::write(out.initNode(), m.node);
+  internal::write_log_question(out, m.logs);
 }
 void read(schema::Inquire::Reader in, Inquire& m) {
   m.request = in.getRequest();
-  if (in.getAbout() > static_cast<std::uint8_t>(Inquire::About::memory))
+  if (in.getAbout() > static_cast<std::uint8_t>(Inquire::About::logs))
     internal::refuse("about", "is unknown");
   m.about = static_cast<Inquire::About>(in.getAbout());
   if (in.hasNode()) internal::read(in.getNode(), m.node);
+  internal::read_log_question(in, m.logs);
 }
 
 void write(schema::Answer::Builder out, const Answer& m) {

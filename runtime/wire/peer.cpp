@@ -154,9 +154,13 @@ void read(schema::PeerCredit::Reader in, PeerCredit& m) {
 
 void write(schema::PeerInquire::Builder out, const PeerInquire& m) {
   out.setRequest(m.request);
+  out.setAboutLogs(m.about_logs);
+  internal::write_log_question(out, m.logs);
 }
 void read(schema::PeerInquire::Reader in, PeerInquire& m) {
   m.request = in.getRequest();
+  m.about_logs = in.getAboutLogs();
+  internal::read_log_question(in, m.logs);
 }
 
 void write(schema::PeerAnswer::Builder out, const PeerAnswer& m) {

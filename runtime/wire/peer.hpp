@@ -278,11 +278,14 @@ struct ProgramData {
   std::shared_ptr<const ErrorInfo> error;  ///< set: the file cannot be read
 };
 
-/// Asks for the receiver's MemoryReport. Answered by PeerAnswer.
+/// Asks for the receiver's MemoryReport, or for a piece of a job's log there. Answered by
+/// PeerAnswer.
 struct PeerInquire {
   std::uint64_t request = 0;
+  bool about_logs = false;
+  LogQuestion logs{};
 };
-/// Answers PeerInquire. The payload is a piece of a MemoryReport. With an error there is none.
+/// Answers PeerInquire. The payload is a piece of a MemoryReport or LogBatch. With an error there is none.
 struct PeerAnswer {
   std::uint64_t request = 0;
   std::uint64_t offset = 0;

@@ -2,6 +2,7 @@
 /// assert other bounds. The read() functions throw Error (invalid_argument) that names the field.
 #pragma once
 
+#include "troupe/runtime/wire/log_batch.hpp"
 #include "troupe/runtime/wire/messages.hpp"
 
 #include <capnp/message.h>
@@ -53,6 +54,26 @@ template <class Tag>
 void read(schema::Id::Reader in, Id<Tag>& id) {
   id.high = in.getHigh();
   id.low = in.getLow();
+}
+
+/// Inquire and PeerInquire have the same fields for a question about a log.
+template <class Builder>
+void write_log_question(Builder& out, const LogQuestion& m) {
+  if (m.job) write(out.initJob(), m.job);
+  out.setAfterBytes(m.after);
+  out.setMostBytes(m.most);
+  out.setWaitMs(m.wait_ms);
+  out.setUntilComplete(m.until_complete);
+}
+template <class Reader>
+void read_log_question(const Reader& in, LogQuestion& m) {
+  if (in.hasJob()) read(in.getJob(), m.job);
+  m.after = in.getAfterBytes();
+  m.most = in.getMostBytes();
+  m.wait_ms = in.getWaitMs();
+  m.until_complete = in.getUntilComplete();
+  bounded(m.most, kMaxLogBatch, "mostBytes");
+  bounded(m.wait_ms, kMaxLogWait, "waitMs");
 }
 
 using Ids = capnp::List<schema::Id>;

@@ -1,6 +1,7 @@
 // Tests what a reader refuses, field by field, and what a writer cuts. The messages are made with
 // the schema itself, since the product's writer would not write them.
 #include "samples.hpp"
+#include "troupe/runtime/wire/log_batch.hpp"
 
 #include <capnp/message.h>
 #include <gtest/gtest.h>
@@ -292,6 +293,30 @@ TEST(Bounds, AnErrorAlwaysFitsAFrame) {
   std::size_t depth = 0;
   for (auto e = std::get<Reply>(short_read->message).value.error; e; e = e->cause) ++depth;
   EXPECT_EQ(depth, kMaxCauses);
+}
+
+TEST(Bounds, AQuestionAboutALogHasBounds) {
+  const auto ask = [](std::uint32_t most, std::uint32_t wait_ms, std::uint8_t about) {
+    return decode_node(node_with([&](schema::NodeMessage::Builder m) {
+      auto inquire = m.initInquire();
+      inquire.setAbout(about);
+      inquire.setMostBytes(most);
+      inquire.setWaitMs(wait_ms);
+    }));
+  };
+  EXPECT_TRUE(ask(kMaxLogBatch, kMaxLogWait, 2));
+  expect_refused(ask(kMaxLogBatch + 1, 0, 2), Code::invalid_argument, "mostBytes");
+  expect_refused(ask(0, kMaxLogWait + 1, 2), Code::invalid_argument, "waitMs");
+  expect_refused(ask(0, 0, 3), Code::invalid_argument, "about");
+  const auto peer = [](std::uint32_t most, std::uint32_t wait_ms) {
+    return decode_peer(frame_with<schema::PeerMessage>([&](schema::PeerMessage::Builder m) {
+      auto inquire = m.initInquire();
+      inquire.setMostBytes(most);
+      inquire.setWaitMs(wait_ms);
+    }));
+  };
+  expect_refused(peer(kMaxLogBatch + 1, 0), Code::invalid_argument, "mostBytes");
+  expect_refused(peer(0, kMaxLogWait + 1), Code::invalid_argument, "waitMs");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tests/runtime/wire/samples.hpp"
+#include "troupe/runtime/wire/log_batch.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -52,13 +53,18 @@ void repair(F& filler, PeerReady& ready) {
   }
 }
 template <class F>
+void repair(F&, LogQuestion& question) {
+  question.most %= kMaxLogBatch + 1;
+  question.wait_ms %= kMaxLogWait + 1;
+}
+template <class F>
 void repair(F& filler, PullRefused& refused) {
   while (!refused.error) filler.fill(refused.error);
 }
 
 /// Returns the last value of an enumeration.
 constexpr Inquire::About last_of(Inquire::About) {
-  return Inquire::About::memory;
+  return Inquire::About::logs;
 }
 constexpr NameObject::Verb last_of(NameObject::Verb) {
   return NameObject::Verb::forget;

@@ -327,8 +327,13 @@ void each(F& f, Shutdown& m) {
 }
 
 template <class F>
+void each(F& f, LogQuestion& m) {
+  f("job", m.job), f("after", m.after), f("most", m.most), f("wait_ms", m.wait_ms);
+  f("until_complete", m.until_complete);
+}
+template <class F>
 void each(F& f, Inquire& m) {
-  f("request", m.request), f("about", m.about), f("node", m.node);
+  f("request", m.request), f("about", m.about), f("node", m.node), f("logs", m.logs);
 }
 template <class F>
 void each(F& f, Answer& m) {
@@ -386,7 +391,7 @@ void each(F& f, PeerCredit& m) {
 }
 template <class F>
 void each(F& f, PeerInquire& m) {
-  f("request", m.request);
+  f("request", m.request), f("about_logs", m.about_logs), f("logs", m.logs);
 }
 template <class F>
 void each(F& f, PeerAnswer& m) {
