@@ -178,6 +178,7 @@ std::string Node::serve_cluster(Fd launcher) {
   launcher_ = os::LocalSocket(std::move(launcher));
   loop();
   end_zygotes();
+  if (logs_) logs_->end();
   if (over_why_.empty()) leave();
   return over_why_;
 }
@@ -274,6 +275,7 @@ Time Node::next_deadline() const {
   if (leases_.lease_count() != 0) until = std::min(until, next_guard_);
   if (local_listener_ && local_listener_->opens_at() > steady_now())
     until = std::min(until, local_listener_->opens_at());
+  if (logs_) until = std::min(until, logs_->next_deadline());
   if (network_) {
     until = std::min({until, draining_.next_deadline(), network_->next_deadline(),
                       transfers_->next_deadline(), programs_->next_deadline(),
@@ -294,6 +296,7 @@ void Node::poll_once(Time until) {
   const bool is_open = local_listener_ && local_listener_->opens_at() <= steady_now();
   const std::size_t door = set.add(is_open ? local_listener_->fd() : -1);
   const std::size_t launcher = set.add(launcher_ ? launcher_.fd() : -1);
+  const std::size_t logs = set.add(logs_ ? logs_->fd() : -1);
   for (const EndingZygote& ending : ending_zygotes_) set.add(ending.handle.get());
   const std::size_t first_zygote = set.size();
   for (const auto& [number, job] : jobs_)
@@ -315,6 +318,8 @@ void Node::poll_once(Time until) {
     serve_network(set.ready(network), set.ready(transfers), set.ready(door), set.ready(launcher));
   spill_ready_ = set.ready(spill);
   copies_ready_ |= set.ready(copies);
+  if (logs_ && (set.ready(logs) || logs_->next_deadline() <= steady_now()))
+    logs_->serve(steady_now());
   if (!ending_zygotes_.empty()) reap_zygotes();
   for (auto& [number, job] : jobs_)
     if (job.zygote_due <= steady_now()) zygote_gone(job);
@@ -496,6 +501,7 @@ void Node::bury(Process& process) {
   ending_workers_.forget(index);
   replicas_.process_died(index);
   location_query_.process_died(index);
+  if (logs_) logs_->forget(index);
   forget_asks(process);
   if (process.store_index != 0) host_->process_died(process.store_index);
   if (process.slot != 0) slots_[process.slot] = {};

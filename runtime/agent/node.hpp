@@ -28,6 +28,7 @@
 #include "troupe/runtime/agent/named_objects.hpp"
 #include "troupe/runtime/agent/named_spawns.hpp"
 #include "troupe/runtime/agent/network.hpp"
+#include "troupe/runtime/agent/node_logs.hpp"
 #include "troupe/runtime/agent/object_accounting.hpp"
 #include "troupe/runtime/agent/options.hpp"
 #include "troupe/runtime/agent/prefault_policy.hpp"
@@ -267,6 +268,13 @@ class Node final : private ReferenceTable::Out,
     std::optional<Time> again;  ///< set: the folder could not be read and is asked again then
   };
 
+  /// Receives the answers of the logs.
+  struct Logs final : NodeLogs::Out {
+    explicit Logs(Node& n) : node(n) {}
+    void answer_logs(const NodeLogs::Asker& asker, const wire::LogBatch& batch) override;
+    bool may_write(JobId job) override;
+    Node& node;
+  };
   /// Tells Authority what is known to belong to another process.
   struct Claims final : Authority::Facts {
     explicit Claims(const Node& n) : node(n) {}
@@ -468,8 +476,11 @@ class Node final : private ReferenceTable::Out,
   void describe_place(const wire::Location& location, wire::MemoryObject& row, Time now);
   void on_inquire(Process& from, const wire::Inquire& message, BlobView payload);
   void on_inquire_memory(Process& from, const wire::Inquire& message);
+  void on_inquire_logs(Process& from, const wire::Inquire& message);
+  void ask_logs(const NodeLogs::Asker& asker, const wire::LogQuestion& question);
   void on_peer_inquire(NodeId from, const wire::PeerInquire& message);
   void on_peer_answer(NodeId from, const wire::PeerAnswer& message, BlobView payload);
+  void queue_report(NodeId to, std::uint64_t request, Blob bytes);
   void send_reports(NodeId to);
   void expire_inquiries(Time now);
   void answer_inquiry(control::FromControl& message, std::uint64_t request);
@@ -668,13 +679,15 @@ class Node final : private ReferenceTable::Out,
   };
   std::map<std::uint64_t, Inquiry> inquiries_;
   Time inquiries_due_ = Time::max();  ///< the earliest `until`
-  /// A memory report for another agent, sent in pieces as the network takes them.
+  /// An answer for an observer or driver of another node, sent in pieces as the network takes them.
   struct Report {
     std::uint64_t request = 0;
     Blob bytes;
     std::size_t sent = 0;
   };
   std::map<NodeId, std::deque<Report>> reports_;
+  Logs logs_out_{*this};
+  std::unique_ptr<NodeLogs> logs_;  ///< null: workers have the agent's output, and no file
 
   std::map<ProcessIndex, NodeId> dead_nodes_;  ///< by index then; copies are found by the id
   Replicas replicas_{references_, *this, {.names = true}};

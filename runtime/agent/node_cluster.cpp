@@ -63,6 +63,13 @@ void Node::join(os::AgentConfig config) {
   programs.cache = cache_folder();
   programs_.reset(new Programs(*this, id_, programs));
   local_listener_ = os::LocalListener::listen(config.socket_name).value();
+  if (!config.log_folder.empty()) {
+    NodeLogs::Options logs;
+    logs.node = config.name;
+    logs.files = log_files_in(config.log_folder);
+    logs.limits.total = config.log_bytes.count;
+    logs_ = std::make_unique<NodeLogs>(logs_out_, std::move(logs));
+  }
   config_ = std::move(config);
   replicas_.start(id_);
   open_copies();

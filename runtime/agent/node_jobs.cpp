@@ -234,9 +234,11 @@ void Node::end_job(JobId id, const std::string& why) {
   job.ended = true;
   job.farewell = os::LocalSocket();
   for (const auto& [index, process] : processes_)
-    if (process->job_number == job.number && process->kind == wire::ProcessKind::driver)
+    if (process->job_number == job.number && process->kind == wire::ProcessKind::driver &&
+        !process->said_end)  // one that has said so still reads its last lines
       send(*process, wire::Shutdown{why});
   end_tasks(job);
+  if (logs_) logs_->look_again();
   const Time now = steady_now();
   drop_lease_requests(job);
   lineage_cache_.job_over(job.number, "its job has ended");
@@ -280,6 +282,7 @@ void Node::forget_ended_jobs() {
     // forgotten job can be started, and each vain start would delay those of other jobs.
     if (leases_.is_wanted(job.number)) drop_lease_requests(job);
     programs_->forget(job.id);
+    if (logs_) logs_->job_over(job.number);
     job_numbers_.erase(job.id);
     at = jobs_.erase(at);
   }

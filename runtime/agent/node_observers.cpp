@@ -268,6 +268,52 @@ void Node::on_inquire_memory(Process& from, const wire::Inquire& message) {
   network_->send(message.node, wire::PeerInquire{number});
 }
 
+// --- logs
+
+/// Answers a question about a log: of this node at once or when lines come, of another by asking
+/// it. A driver may ask for the log of its own job.
+void Node::on_inquire_logs(Process& from, const wire::Inquire& message) {
+  const bool may = from.speaks_as == Talker::observer ||
+                   (from.speaks_as == Talker::driver && message.logs.job == from.job);
+  if (!may)
+    return refuse_inquiry(
+        from, message.request,
+        Error(Code::invalid_argument, account_of(from, "for a log that is not its own job's")));
+  if (!message.node || message.node == id_)
+    return ask_logs({from.index, {}, message.request}, message.logs);
+  if (known_nodes_.count(message.node) == 0)
+    return refuse_inquiry(from, message.request,
+                          Error(Code::unavailable, "the node is not in the cluster"));
+  const std::uint64_t number = note_inquiry(from, message.request, message.node);
+  network_->send(message.node, wire::PeerInquire{number, true, message.logs});
+}
+
+void Node::ask_logs(const NodeLogs::Asker& asker, const wire::LogQuestion& question) {
+  if (!logs_)
+    return logs_out_.answer_logs(asker, {.begin = question.after, .complete = true, .text = {}});
+  logs_->ask({asker, question.job, question.after, question.most,
+              std::chrono::milliseconds(question.wait_ms), question.until_complete},
+             steady_now());
+}
+
+void Node::Logs::answer_logs(const NodeLogs::Asker& asker, const wire::LogBatch& batch) {
+  if (asker.node) return node.queue_report(asker.node, asker.request, wire::encode(batch));
+  if (Process* process = node.find(asker.process))
+    node.answer_inquiry(*process, asker.request, wire::encode(batch));
+}
+
+bool Node::Logs::may_write(JobId id) {
+  const auto number = node.job_numbers_.find(id);
+  if (number == node.job_numbers_.end()) return false;
+  const Job& job = node.jobs_.at(number->second);
+  if (!job.ended && job.state != Job::State::unknown) return true;
+  return std::any_of(node.processes_.begin(), node.processes_.end(), [&](const auto& entry) {
+    const Process& process = *entry.second;
+    return process.job_number == job.number && process.kind == wire::ProcessKind::worker &&
+           !node.has_purpose(process);
+  });
+}
+
 std::uint64_t Node::note_inquiry(const Process& from, std::uint64_t request, NodeId node) {
   const Time until = steady_now() + kInquiryLasts;
   inquiries_[next_inquiry_] = {from.index, request, node, until};
@@ -291,15 +337,20 @@ void Node::expire_inquiries(Time now) {
   }
 }
 
-/// Sends a memory report to another agent, which asks for one of its observers.
+/// Answers another agent, which asks for one of its observers or drivers.
 void Node::on_peer_inquire(NodeId from, const wire::PeerInquire& message) {
-  std::deque<Report>& reports = reports_[from];
+  if (message.about_logs) return ask_logs({{}, from, message.request}, message.logs);
+  queue_report(from, message.request, wire::encode(memory_report()));
+}
+
+void Node::queue_report(NodeId to, std::uint64_t request, Blob bytes) {
+  std::deque<Report>& reports = reports_[to];
   if (reports.size() >= kMaxReports) {
     const Error busy(Code::overloaded, "the node has sent too many reports that were not taken");
-    return network_->send(from, wire::PeerAnswer{message.request, 0, 0, busy.shared_info()});
+    return network_->send(to, wire::PeerAnswer{request, 0, 0, busy.shared_info()});
   }
-  reports.push_back({message.request, wire::encode(memory_report())});
-  send_reports(from);
+  reports.push_back({request, std::move(bytes)});
+  send_reports(to);
 }
 
 /// Sends as much of the node's reports as the network takes; on_can_send() sends the rest.
@@ -340,6 +391,7 @@ void Node::on_inquire(Process& from, const wire::Inquire& message, BlobView payl
     refuse_inquiry(from, message.request, Error(code, why));
   };
   if (message.about == wire::Inquire::About::memory) return on_inquire_memory(from, message);
+  if (message.about == wire::Inquire::About::logs) return on_inquire_logs(from, message);
   if (!network_) return refuse(Code::unavailable, "a private node has no control to ask");
   auto decoded = control::decode_to_control(payload);
   if (!decoded) return refuse(Code::invalid_argument, decoded.error().message());

@@ -44,6 +44,9 @@ Result<void> Node::start_zygote(Job& job) {
     program.path = std::move(local->path);
     program.libraries = std::move(local->libraries);
   }
+  const os::OutputEnds output = logs_ ? logs_->add_zygote(job.number, job.id) : os::OutputEnds();
+  program.out = output.out.get();
+  program.err = output.err.get();
   auto pid = os::start_zygote(std::move(ends->second), program);
   if (!pid) return pid.error();
   job.zygote = os::ZygoteLink(std::move(ends->first));
@@ -54,6 +57,7 @@ Result<void> Node::start_zygote(Job& job) {
 
 void Node::watch_zygote(Job& job, pid_t pid) {
   job.zygote_pid = pid;
+  if (logs_) logs_->zygote_started(job.number, pid);
   job.zygote_life = os::handle_of(pid);
   job.zygote_due = Time::max();
 }
@@ -170,7 +174,10 @@ void Node::start_worker(bool dedicated, JobNumber number) {
   process->socket = os::LocalSocket(std::move(ends->first));
   starting_[process->index] = dedicated;
   // The link keeps the request until the zygote has come up.
-  if (!job.zygote.fork_worker(process->index.value, std::move(ends->second))) {
+  os::OutputEnds output =
+      logs_ ? logs_->add_worker(process->index, job.number, job.id) : os::OutputEnds();
+  if (!job.zygote.fork_worker(process->index.value, std::move(ends->second), std::move(output))) {
+    if (logs_) logs_->ended(process->index, job.number);
     starting_.erase(process->index);
     return start_failed(dedicated, number, "the zygote is gone");
   }
@@ -214,6 +221,8 @@ void Node::zygote_gone(Job& job) {
       "copy of it that workers are forked from";
   if (!network_) return go_down(why);
   const bool was_ready = job.zygote_ready;
+  const std::string said = logs_ ? logs_->zygote_ended(job.number) : "";
+  if (!was_ready && !said.empty()) why += ". Its last lines are:\n" + said;
   if (was_ready) why = "its zygote was killed, and all workers of its job on this node with it";
   // Its workers die with it, and nothing else reports their deaths.
   std::vector<ProcessIndex> orphans;
@@ -300,6 +309,7 @@ void Node::worker_forked(Job& job, ProcessIndex index, pid_t pid) {
   const auto found = processes_.find(index);
   const bool is_known = found != processes_.end();
   if (is_known) found->second->pid = pid;
+  if (logs_) logs_->forked(index, pid);
   if (!is_known || found->second->killed || (job.ended && !has_purpose(*found->second)))
     os::send_signal(pid, SIGKILL);
 }
@@ -319,6 +329,7 @@ void Node::worker_gone(ProcessIndex index, const std::string& reason) {
   const auto found = processes_.find(index);
   if (found == processes_.end()) return;
   Process& process = *found->second;
+  if (logs_) logs_->ended(index, process.job_number);
   const auto starting = starting_.find(index);
   if (starting != starting_.end()) {
     const bool dedicated = starting->second;

@@ -10,6 +10,7 @@
 #include "troupe/runtime/os/listen_address.hpp"
 #include "troupe/runtime/os/local_listener.hpp"
 #include "troupe/runtime/os/local_socket.hpp"
+#include "troupe/runtime/os/state_folder.hpp"
 
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -107,6 +108,7 @@ class LocalCluster::Supervisor {
   Result<void> make_node(std::uint32_t index);
   Result<void> make_control();
   Result<void> join();
+  Result<void> keep_logs();
 
   // The functions below run on the watching thread.
   void make_tokens();
@@ -137,6 +139,7 @@ class LocalCluster::Supervisor {
   }
 
   LocalClusterOptions options_;
+  os::ClusterFolder folder_;  ///< locked as long as the cluster runs
   Fd wake_;
   SignalMaskedThread thread_;
   std::promise<Result<void>> started_;
@@ -181,6 +184,7 @@ Result<void> LocalCluster::Supervisor::begin() {
   for (std::uint32_t i = 0; i < options_.nodes; ++i)
     if (auto made = make_node(i); !made) return made;
   if (auto known = joins ? join() : make_control(); !known) return known;
+  if (auto kept = keep_logs(); !kept) return kept;
   for (os::AgentConfig& config : agent_configs_) {
     config.cluster = control_config_.cluster;
     config.socket_name = os::door_name(config.cluster, config.node);
@@ -260,6 +264,24 @@ Result<void> LocalCluster::Supervisor::join() {
   control_config_.cluster = joined->cluster;
   seat_ = joined->control;
   joined_ = true;
+  return {};
+}
+
+/// Makes the cluster's folder in STATE, and tells each agent where it keeps its lines.
+Result<void> LocalCluster::Supervisor::keep_logs() {
+  const std::string& state = options_.state_folder;
+  if (state.empty()) return {};
+  auto folder = os::ClusterFolder::open(state, control_config_.cluster);
+  if (!folder) return folder.error();
+  folder_ = std::move(*folder);
+  os::prune_state(state);
+  const Bytes most = options_.log_bytes.count != 0
+                         ? options_.log_bytes
+                         : Bytes{os::log_bytes_of_node(state, options_.nodes)};
+  for (os::AgentConfig& config : agent_configs_) {
+    config.log_folder = folder_.path() + "/" + config.name;
+    config.log_bytes = most;
+  }
   return {};
 }
 

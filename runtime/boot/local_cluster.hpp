@@ -55,6 +55,10 @@ struct LocalClusterOptions : os::NodeOffer {
   std::uint32_t join_tokens = 0;
   /// A join token. With one, no control is started, and the one node joins the token's cluster.
   std::string join;
+  /// STATE, where the nodes keep the lines of their workers (os/state_folder.hpp). Empty: workers
+  /// write to the output of this process.
+  std::string state_folder;
+  Bytes log_bytes{};  ///< the most bytes of a node's lines; 0: log_bytes_of_node()
   /// Called on the watching thread; must not call the cluster and must not block.
   std::function<void(const ClusterEvent&)> on_event;
 

@@ -1,0 +1,347 @@
+#include "troupe/runtime/agent/node_logs.hpp"
+
+#include "troupe/runtime/base/standard_descriptors.hpp"
+
+#include <sys/epoll.h>
+#include <unistd.h>
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <ctime>
+#include <utility>
+
+namespace troupe::agent {
+namespace {
+
+constexpr std::size_t kAtOnce = 64 * 1024;   ///< bytes of one pipe in one pass
+constexpr int kPipesAtOnce = 16;             ///< in one pass
+constexpr std::size_t kMostAtEnd = 1 << 20;  ///< bytes of a dead process's pipe
+constexpr std::uint64_t kWriter = 0, kPipes = 1;
+
+std::int64_t wall_now() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+bool watch(const Fd& set, int operation, int fd, std::uint64_t whose) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = whose;
+  return epoll_ctl(set.get(), operation, fd, &event) == 0;
+}
+
+/// Makes a name fit the field of a line: without parameters, unnamed namespaces and control
+/// characters.
+std::string field_of(std::string name) {
+  constexpr std::string_view kUnnamed = "(anonymous namespace)::";
+  for (std::size_t at = 0; (at = name.find(kUnnamed)) != std::string::npos;)
+    name.erase(at, kUnnamed.size());
+  if (const auto parameters = name.find('('); parameters != 0 && parameters != std::string::npos)
+    name.resize(parameters);
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
+  return name;
+}
+
+}  // namespace
+
+NodeLogs::NodeLogs(Out& out, Options options)
+    : out_(out),
+      writer_(std::move(options.files), options.limits, std::move(options.node)),
+      events_(make_fd(epoll_create1(EPOLL_CLOEXEC))),
+      pipes_(make_fd(epoll_create1(EPOLL_CLOEXEC))) {
+  if (!events_ || !pipes_ || !watch(events_, EPOLL_CTL_ADD, writer_.fd(), kWriter) ||
+      !watch(events_, EPOLL_CTL_ADD, pipes_.get(), kPipes))
+    raise(Error(Code::out_of_memory, "the log of a node has no descriptor left"));
+}
+
+// --- processes
+
+os::OutputEnds NodeLogs::add(ProcessIndex worker, JobNumber number, JobId job) {
+  auto pipes = os::make_output_pipes();
+  if (!pipes || os::is_in_upper_half(pipes->err.get())) return {};
+  Source source;
+  source.number = number;
+  source.job = job.str();
+  source.worker = worker;
+  add_source(std::move(pipes->out), std::move(source));
+  source = {};
+  source.number = number;
+  source.job = job.str();
+  source.worker = worker;
+  source.is_error = true;
+  add_source(std::move(pipes->err), std::move(source));
+  return std::move(pipes->ends);
+}
+
+void NodeLogs::add_source(Fd pipe, Source source) {
+  if (!watch(pipes_, EPOLL_CTL_ADD, pipe.get(), next_source_)) return;
+  source.pipe = std::move(pipe);
+  sources_.emplace(next_source_++, std::move(source));
+}
+
+os::OutputEnds NodeLogs::add_worker(ProcessIndex worker, JobNumber number, JobId job) {
+  os::OutputEnds ends = add(worker, number, job);
+  if (!ends) return ends;
+  auto name = os::NamePage::create(ends.name);
+  if (!name) return {};
+  names_[worker] = std::move(*name);
+  for (const auto& [id, source] : sources_)  // the program may have replaced the zygote's
+    if (source.worker == 0 && source.number == number)
+      (source.is_error ? ends.instead_of_err : ends.instead_of_out) =
+          os::pipe_inode(source.pipe.get());
+  return ends;
+}
+
+os::OutputEnds NodeLogs::add_zygote(JobNumber number, JobId job) {
+  last_of_zygote_.erase(number);
+  return add({}, number, job);
+}
+
+void NodeLogs::forked(ProcessIndex worker, pid_t pid) {
+  for (auto& [id, source] : sources_)
+    if (source.worker == worker && source.worker != 0) source.pid = pid;
+}
+
+void NodeLogs::zygote_started(JobNumber number, pid_t pid) {
+  for (auto& [id, source] : sources_)
+    if (source.worker == 0 && source.number == number && !source.ending) source.pid = pid;
+}
+
+std::string NodeLogs::name_of(const Source& source) const {
+  if (source.worker == 0) return "program";
+  const auto at = names_.find(source.worker);
+  const std::string name = at != names_.end() ? field_of(at->second.name()) : "";
+  return name.empty() ? "worker" : name;
+}
+
+void NodeLogs::ended(ProcessIndex worker, JobNumber number) {
+  const auto is_own = [&](const Source& one) { return one.worker == worker && one.worker != 0; };
+  const bool has_own = std::any_of(sources_.begin(), sources_.end(),
+                                   [&](const auto& one) { return is_own(one.second); });
+  if (has_own) end_sources(is_own);
+  names_.erase(worker);
+  if (has_own) return;
+  for (auto& [id, source] : sources_)  // it wrote to those of its zygote
+    if (source.worker == 0 && source.number == number && valve_ == Valve::open &&
+        writer_.has_room())
+      (void)read(id, source, kAtOnce);
+}
+
+std::string NodeLogs::zygote_ended(JobNumber number) {
+  end_sources([&](const Source& one) { return one.worker == 0 && one.number == number; });
+  const auto last = last_of_zygote_.extract(number);
+  return last ? last.mapped() : "";
+}
+
+void NodeLogs::job_over(JobNumber number) {
+  end_sources([&](const Source& one) { return one.number == number; });
+  last_of_zygote_.erase(number);
+}
+
+void NodeLogs::end() {
+  end_sources([](const Source&) { return true; });
+}
+
+void NodeLogs::end_sources(const std::function<bool(const Source&)>& which) {
+  for (auto at = sources_.begin(); at != sources_.end();) {
+    const auto one = at++;
+    if (!which(one->second)) continue;
+    one->second.ending = true;
+    drain(one);
+  }
+  looks_again_ = true;
+}
+
+// --- lines
+
+/// Reads a pipe of a process that has ended, until it is empty. A process that lives on may have
+/// the other end: what it writes later is not read. While the writer has no room, the rest waits.
+void NodeLogs::drain(Sources::iterator at) {
+  std::size_t bytes = 0;
+  while (valve_ != Valve::waiting && bytes < kMostAtEnd) {
+    if (!writer_.has_room() && valve_ == Valve::open) return;
+    if (read(at->first, at->second, kAtOnce) != Pipe::more) {
+      close(at);
+      return;
+    }
+    bytes += kAtOnce;
+  }
+  if (bytes >= kMostAtEnd) close(at);
+}
+
+NodeLogs::Sources::iterator NodeLogs::close(Sources::iterator at) {
+  const Source& source = at->second;
+  keep(at->first, source, {}, true);
+  (void)watch(pipes_, EPOLL_CTL_DEL, source.pipe.get(), 0);
+  return sources_.erase(at);
+}
+
+NodeLogs::Pipe NodeLogs::read(std::uint64_t id, Source& source, std::size_t most) {
+  std::array<char, kAtOnce> buffer;
+  ssize_t n = 0;
+  do {
+    n = ::read(source.pipe.get(), buffer.data(), std::min(most, buffer.size()));
+  } while (n < 0 && errno == EINTR);
+  if (n < 0) return errno == EAGAIN ? Pipe::empty : Pipe::closed;
+  if (n == 0) return Pipe::closed;
+  keep(id, source, {buffer.data(), static_cast<std::size_t>(n)}, false);
+  return Pipe::more;
+}
+
+/// Passes the lines in the bytes to the writer, or counts them. `ends`: the rest of a line, too.
+void NodeLogs::keep(std::uint64_t id, const Source& source, std::string_view bytes, bool ends) {
+  LogWriter::Lines lines;
+  std::string head;
+  wire::LogRecord record;
+  const std::string name = name_of(source);
+  record.time_unix_ns = wall_now();
+  record.pid = source.pid;
+  record.is_error = source.is_error;
+  record.name = name;
+  wire::write_record_head(record, head);
+  std::string* last = nullptr;
+  if (source.worker == 0) last = &last_of_zygote_[source.number];
+  const auto take = [&](std::string_view line) {
+    ++lines.count;
+    if (valve_ != Valve::dropping) lines.bytes.append(head).append(line).append(1, '\n');
+    if (last == nullptr) return;
+    last->append(line.substr(0, kMostLast)).append(1, '\n');
+    if (last->size() > 2 * kMostLast) last->erase(0, last->size() - kMostLast);
+  };
+  if (ends)
+    reader_.end(id, take);
+  else
+    reader_.feed(id, bytes, take);
+  if (lines.count == 0) return;
+  if (valve_ == Valve::dropping) {
+    dropped_[source.job] += lines.count;
+    return;
+  }
+  lines.job = source.job;
+  writer_.write(std::move(lines));
+}
+
+void NodeLogs::read_pipes() {
+  std::array<epoll_event, kPipesAtOnce> events;
+  const int ready = epoll_wait(pipes_.get(), events.data(), kPipesAtOnce, 0);
+  for (int i = 0; i < ready; ++i) {
+    if (valve_ == Valve::open && !writer_.has_room()) return;
+    const auto at = sources_.find(events[static_cast<std::size_t>(i)].data.u64);
+    if (at == sources_.end()) continue;
+    const Pipe state = read(at->first, at->second, kAtOnce);
+    if (state == Pipe::closed || (state == Pipe::empty && at->second.ending)) close(at);
+  }
+}
+
+/// Decides whether pipes are read. A full writer makes workers wait; after kPatience their lines
+/// are counted instead.
+void NodeLogs::set_valve(Time now) {
+  if (writer_.has_room()) {
+    if (valve_ == Valve::waiting) (void)watch(events_, EPOLL_CTL_ADD, pipes_.get(), kPipes);
+    valve_ = Valve::open;
+    drops_at_ = Time::max();
+    for (const auto& [job, count] : std::exchange(dropped_, {}))
+      writer_.lost(job, count, "their file took none for 5 s");
+  } else if (valve_ == Valve::open) {
+    valve_ = Valve::waiting;
+    drops_at_ = now + kPatience;
+    (void)watch(events_, EPOLL_CTL_DEL, pipes_.get(), 0);
+  } else if (valve_ == Valve::waiting && now >= drops_at_) {
+    valve_ = Valve::dropping;
+    drops_at_ = Time::max();
+    (void)watch(events_, EPOLL_CTL_ADD, pipes_.get(), kPipes);
+  }
+}
+
+void NodeLogs::serve(Time now) {
+  looks_again_ = false;
+  const std::vector<LogWriter::Read> reads = writer_.take();
+  set_valve(now);
+  if (valve_ != Valve::waiting) {
+    read_pipes();
+    for (auto at = sources_.begin(); at != sources_.end();) {
+      const auto one = at++;
+      if (one->second.ending) drain(one);
+    }
+    set_valve(now);
+  }
+  for (const LogWriter::Read& read : reads) {
+    const auto at = questions_.find(read.request);
+    if (at == questions_.end()) continue;
+    const Question question = at->second.question;
+    if (read.bytes.empty() && read.offset == question.after) {
+      at->second.reading = false;  // what was there is gone
+      continue;
+    }
+    questions_.erase(at);
+    wire::LogBatch batch;
+    batch.begin = read.offset;
+    batch.text = read.bytes;
+    batch.complete = is_complete(question.job.str(), question.job, batch.next());
+    out_.answer_logs(question.asker, batch);
+  }
+  std::vector<std::uint64_t> open;
+  for (const auto& [number, waiting] : questions_)
+    if (!waiting.reading) open.push_back(number);
+  for (const std::uint64_t number : open) look(number, now);
+}
+
+// --- questions
+
+void NodeLogs::ask(const Question& question, Time now) {
+  if (questions_.size() >= kMostQuestions)
+    return out_.answer_logs(question.asker,
+                            {.begin = question.after, .complete = false, .text = {}});
+  Waiting waiting;
+  waiting.question = question;
+  waiting.question.most =
+      std::clamp<std::uint32_t>(question.most, wire::kLeastLogBatch, wire::kMaxLogBatch);
+  waiting.until = now + question.wait;
+  const std::uint64_t number = next_question_++;
+  questions_.emplace(number, std::move(waiting));
+  look(number, now);
+}
+
+bool NodeLogs::is_complete(const std::string& job, JobId id, std::uint64_t offset) const {
+  if (out_.may_write(id) || !writer_.is_written(job) || writer_.end(job) > offset) return false;
+  return std::none_of(sources_.begin(), sources_.end(),
+                      [&](const auto& one) { return one.second.job == job && one.second.ending; });
+}
+
+/// Answers the question if that can be done now, or begins to read for it.
+void NodeLogs::look(std::uint64_t number, Time now) {
+  const auto at = questions_.find(number);
+  Waiting& waiting = at->second;
+  const Question& question = waiting.question;
+  const std::string job = question.job.str();
+  if (writer_.end(job) > question.after) {
+    waiting.reading = true;
+    return writer_.read({number, job, question.after, question.most});
+  }
+  wire::LogBatch batch;
+  batch.begin = question.after;
+  batch.complete = is_complete(job, question.job, question.after);
+  if (now < waiting.until && !(batch.complete && question.until_complete)) return;
+  const Asker asker = question.asker;
+  questions_.erase(at);
+  out_.answer_logs(asker, batch);
+}
+
+void NodeLogs::forget(ProcessIndex process) {
+  std::erase_if(questions_, [&](const auto& one) {
+    const Asker& asker = one.second.question.asker;
+    return !asker.node && asker.process == process;
+  });
+}
+
+Time NodeLogs::next_deadline() const {
+  if (looks_again_ && !questions_.empty()) return Time{};
+  Time until = drops_at_;
+  for (const auto& [number, waiting] : questions_)
+    if (!waiting.reading) until = std::min(until, waiting.until);
+  return until;
+}
+
+}  // namespace troupe::agent

@@ -1,0 +1,217 @@
+// Tests the logs of a node: pipes of workers that write, hang and die, and questions about lines.
+#include "troupe/runtime/agent/node_logs.hpp"
+
+#include "tests/runtime/agent/faulty_files.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <cerrno>
+#include <csignal>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace troupe::agent {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct World final : NodeLogs::Out {
+  std::shared_ptr<Faults> faults = std::make_shared<Faults>();
+  NodeLogs logs;
+  JobId job = JobId::random();
+  JobNumber number = JobNumber::of(1);
+  std::set<JobId> running;
+  std::vector<wire::LogBatch> answers;
+  Time now = steady_now();
+
+  World() : logs(*this, {"node-7", std::make_unique<FaultyFiles>(faults), {}}) {
+    running.insert(job);
+  }
+  void answer_logs(const NodeLogs::Asker&, const wire::LogBatch& batch) override {
+    answers.push_back(batch);
+  }
+  bool may_write(JobId id) override { return running.count(id) != 0; }
+
+  os::OutputEnds worker(std::uint64_t index) {
+    os::OutputEnds ends = logs.add_worker(ProcessIndex::of(index), number, job);
+    EXPECT_TRUE(ends);
+    fcntl(ends.out.get(), F_SETFL, O_NONBLOCK);
+    logs.forked(ProcessIndex::of(index), static_cast<pid_t>(index));
+    return ends;
+  }
+  /// Serves until the condition holds, as the loop of an agent does. The time stands still.
+  template <class IsSo>
+  bool serve_until(const IsSo& is_so) {
+    const Time until = steady_now() + 20s;
+    while (!is_so()) {
+      if (steady_now() > until) return false;
+      pollfd entry{logs.fd(), POLLIN, 0};
+      poll(&entry, 1, logs.next_deadline() <= now ? 0 : 20);
+      logs.serve(now);
+    }
+    return true;
+  }
+  bool has_texts(std::size_t count) {
+    return serve_until([&] { return texts_of(faults->text_of(job.str())).size() >= count; });
+  }
+  std::vector<std::string> texts() { return texts_of(faults->text_of(job.str())); }
+  void ask(std::uint64_t after, Duration wait = 10s, bool until_complete = false) {
+    logs.ask({{ProcessIndex::of(1), {}, 1}, job, after, 0, wait, until_complete}, now);
+  }
+};
+
+void say(const Fd& fd, const std::string& text) {
+  ASSERT_EQ(write(fd.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+}
+
+TEST(NodeLogs, KeepsTheLinesOfEachStreamWithTheNameOfWhatRuns) {
+  World world;
+  os::OutputEnds ends = world.worker(5);
+  os::NamePage page = os::NamePage::attach(std::move(ends.name)).value();
+  page.show("mix(int, double)");
+  say(ends.out, "one\ntw");
+  say(ends.err, "wrong\n");
+  ASSERT_TRUE(world.has_texts(2));
+  page.show("(lambda at f.cpp:7)");
+  say(ends.out, "o\n");
+  ASSERT_TRUE(world.has_texts(3));
+  std::set<std::string> seen;
+  wire::each_record(world.faults->text_of(world.job.str()), [&](const wire::LogRecord& one) {
+    EXPECT_EQ(one.pid, 5);
+    EXPECT_GT(one.time_unix_ns, 0);
+    seen.insert(std::string(one.name) + (one.is_error ? " e " : " o ") + std::string(one.text));
+  });
+  EXPECT_EQ(seen, (std::set<std::string>{"mix o one", "mix e wrong", "(lambda at f.cpp:7) o two"}));
+}
+
+TEST(NodeLogs, ReadsThePipeOfADeadWorkerUntilItIsEmptyAndNotUntilItIsClosed) {
+  World world;
+  os::OutputEnds ends = world.worker(5);  // a process that it has started keeps them
+  say(ends.out, "first\nlast without a newline");
+  world.logs.ended(ProcessIndex::of(5), world.number);
+  ASSERT_TRUE(world.has_texts(2));
+  EXPECT_EQ(world.texts()[1], "last without a newline");
+  std::signal(SIGPIPE, SIG_IGN);
+  EXPECT_EQ(write(ends.out.get(), "late\n", 5), -1);
+  EXPECT_EQ(errno, EPIPE);
+}
+
+TEST(NodeLogs, GivesTheLastLinesOfAZygote) {
+  World world;
+  os::OutputEnds ends = world.logs.add_zygote(world.number, world.job);
+  world.logs.zygote_started(world.number, 4);
+  say(ends.err, "loading\nno licence\n");
+  EXPECT_EQ(world.logs.zygote_ended(world.number), "loading\nno licence\n");
+  EXPECT_EQ(world.logs.zygote_ended(world.number), "");
+  ends = world.logs.add_zygote(world.number, world.job);
+  for (int i = 0; i < 60; ++i) say(ends.err, std::string(1000, 'x') + "\n");
+  EXPECT_LE(world.logs.zygote_ended(world.number).size(), 2 * NodeLogs::kMostLast + 1001);
+}
+
+TEST(NodeLogs, AnswersAQuestionWhenLinesCome) {
+  World world;
+  const os::OutputEnds ends = world.worker(5);
+  world.ask(0);
+  world.logs.serve(world.now);
+  EXPECT_TRUE(world.answers.empty());
+  say(ends.out, "one\n");
+  ASSERT_TRUE(world.serve_until([&] { return !world.answers.empty(); }));
+  EXPECT_EQ(texts_of(world.answers[0].text), std::vector<std::string>{"one"});
+  EXPECT_FALSE(world.answers[0].complete);
+  world.ask(world.answers[0].next(), 10s);
+  world.now += 10s;
+  ASSERT_TRUE(world.serve_until([&] { return world.answers.size() == 2; })) << "after its time";
+  EXPECT_EQ(world.answers[1].text, "");
+  EXPECT_EQ(world.answers[1].begin, world.answers[0].next());
+}
+
+TEST(NodeLogs, AnswersThatALogIsCompleteWhenItsJobHasEnded) {
+  World world;
+  const os::OutputEnds ends = world.worker(5);
+  world.ask(0, 10s, true);
+  say(ends.out, "last\n");
+  world.logs.ended(ProcessIndex::of(5), world.number);
+  world.running.clear();
+  world.logs.look_again();
+  ASSERT_TRUE(world.serve_until([&] { return !world.answers.empty(); }));
+  std::uint64_t next = world.answers[0].next();
+  EXPECT_EQ(texts_of(world.answers[0].text), std::vector<std::string>{"last"});
+  world.ask(next, 10s, true);
+  ASSERT_TRUE(world.serve_until([&] { return world.answers.size() == 2; }));
+  EXPECT_TRUE(world.answers[1].complete);
+  EXPECT_EQ(world.logs.next_deadline(), Time::max());
+  world.ask(0, 10s, true);
+  world.logs.forget(ProcessIndex::of(1));
+  world.serve_until([&] { return world.logs.next_deadline() == Time::max(); });
+  EXPECT_EQ(world.answers.size(), 2U) << "its asker has ended";
+}
+
+/// The disk hangs. Workers wait, then their lines are counted, and a line tells how many.
+TEST(NodeLogs, CountsLinesWhenTheDiskHangsForLong) {
+  World world;
+  const os::OutputEnds ends = world.worker(5);
+  world.faults->set(false, true);
+  const std::string line = std::string(1023, 'x') + "\n";
+  std::size_t written = 0;
+  const auto fill = [&] {  // until the pipe is full and nobody reads it
+    for (int quiet = 0; quiet < 3;) {
+      if (write(ends.out.get(), line.data(), line.size()) > 0) {
+        ++written;
+        quiet = 0;
+      } else {
+        ++quiet;
+        pollfd entry{world.logs.fd(), POLLIN, 0};
+        (void)poll(&entry, 1, 10);
+        world.logs.serve(world.now);
+      }
+    }
+  };
+  fill();
+  EXPECT_GE(written, LogWriter::kMostQueued / line.size() / 2);
+  const Time drops = world.logs.next_deadline();
+  ASSERT_EQ(drops, world.now + NodeLogs::kPatience);
+  world.now = drops;
+  const std::size_t before = written;
+  for (int i = 0; i < 3000; ++i) {  // three pipes full: workers do not wait any more
+    world.logs.serve(world.now);
+    if (write(ends.out.get(), line.data(), line.size()) > 0) ++written;
+  }
+  EXPECT_GT(written, before + 1000);
+  world.faults->set(false, false);
+  std::size_t lost = 0, kept = 0;
+  EXPECT_TRUE(world.serve_until([&] {
+    lost = kept = 0;
+    for (const std::string& text : world.texts())
+      if (text.find(" of this job are lost on node-7: ") != std::string::npos)
+        lost += std::stoul(text);
+      else
+        ++kept;
+    return lost != 0 && lost + kept == written;
+  })) << lost
+      << " lines are counted, " << kept << " kept, " << written << " written";
+  say(ends.out, "after\n");
+  ASSERT_TRUE(world.serve_until([&] { return world.texts().back() == "after"; }));
+}
+
+TEST(NodeLogs, LeavesTheZygotesOutputWhenHalfOfTheDescriptorsAreTaken) {
+  World world;
+  std::vector<Fd> taken;
+  rlimit limit{}, small{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  small = limit;
+  small.rlim_cur = 256;
+  setrlimit(RLIMIT_NOFILE, &small);
+  while (!os::is_in_upper_half(taken.empty() ? 0 : taken.back().get()))
+    taken.emplace_back(dup(world.logs.fd()));
+  EXPECT_FALSE(world.logs.add_worker(ProcessIndex::of(9), world.number, world.job));
+  taken.clear();
+  EXPECT_TRUE(world.logs.add_worker(ProcessIndex::of(10), world.number, world.job));
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+}  // namespace
+}  // namespace troupe::agent
