@@ -283,6 +283,18 @@ class Context : public detail::Verbs<Context, detail::Purpose::any>, public deta
   /// these, numbered from 0.
   std::vector<int> gpu_ids() const { return engine_->gpu_ids(); }
 
+  // --- lines of the job
+  /// Passes each line that a task or actor of this job writes to `take`, instead of printing it; an
+  /// empty function prints again. For drivers that joined a cluster; a private cluster's workers
+  /// write to the program's own output, and `take` gets nothing.
+  ///
+  /// The lines of one process come in their order, each once. `take` runs on a thread of the
+  /// library, one call at a time. A slow one stops no worker; beyond what a node keeps of a job,
+  /// lines are left out, and a line says so. What it throws is logged.
+  /// Blocking: until an earlier function does not run any more.
+  /// Errors: InvalidArgument in a task or actor.
+  void on_log(std::function<void(const LogLine&)> take) const { engine_->on_log(std::move(take)); }
+
  private:
   template <class, detail::Purpose>
   friend class detail::Verbs;

@@ -12,6 +12,10 @@
 /// standard output appears once, from the driver. What it writes to standard error appears once for
 /// each of these processes.
 ///
+/// In a cluster that the program joins, the lines of its tasks and actors appear in the driver, as
+/// "(mix pid=8185 node=node-0) TEXT": Context::on_log() and TROUPE_LOGS choose otherwise, and
+/// `troupe logs` shows them later.
+///
 /// Standard output of a worker is line-buffered, unless the program sets another buffer. A worker
 /// ends *in order* when it has no call to run at the end of its job or of its actor. Then exit
 /// handlers and destructors of static objects run, also those that `main` registered before `run`.

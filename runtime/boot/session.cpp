@@ -1,6 +1,7 @@
 #include "troupe/runtime/session.hpp"
 
 #include "troupe/objectstore/arena.hpp"
+#include "troupe/runtime/base/environment.hpp"
 #include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/base/process_mark.hpp"
 #include "troupe/runtime/base/size_text.hpp"
@@ -9,6 +10,7 @@
 #include "troupe/runtime/boot/local_cluster.hpp"
 #include "troupe/runtime/boot/take_role.hpp"
 #include "troupe/runtime/client/engine.hpp"
+#include "troupe/runtime/client/log_printer.hpp"
 #include "troupe/runtime/client/session_engine.hpp"
 #include "troupe/runtime/client/worker.hpp"
 #include "troupe/runtime/net/keys.hpp"
@@ -152,7 +154,7 @@ void enter(int& argc, char** argv) {
     const auto agent = static_cast<pid_t>(std::strtol(inherited.text.c_str(), nullptr, 10));
     if (getppid() == agent) os::die_with_parent(agent);
     os::Forked forked = os::run_zygote(std::move(inherited.socket));
-    client::run_worker(std::move(forked.socket), forked.token);
+    client::run_worker(std::move(forked.socket), forked.token, std::move(forked.name));
   }
   if (inherited.role == os::Role::worker) {
     char* end = nullptr;
@@ -196,7 +198,8 @@ struct Session::State {
   Fd agent_pidfd;
   std::unique_ptr<boot::LocalCluster> cluster;  ///< what the session started otherwise, or null
   std::unique_ptr<client::ClientEngine> engine;
-  client::SessionEngine* front = nullptr;  ///< the engine for Contexts; it outlives this
+  std::unique_ptr<client::LogPrinter> printer;  ///< of a driver that joined a cluster
+  client::SessionEngine* front = nullptr;       ///< the engine for Contexts; it outlives this
   const int throwing = std::uncaught_exceptions();
 
   void start_node(const SessionOptions& options);
@@ -209,6 +212,7 @@ struct Session::State {
     // When an exception leaves the program's body and destroys the session, the job has failed.
     if (front != nullptr) front->refuse();
     if (engine) engine->finish(std::uncaught_exceptions() != throwing);
+    printer.reset();
     if (front != nullptr) front->close();
     engine.reset();  // closes the socket: a private agent takes its node down and ends
     cluster.reset();
@@ -227,11 +231,19 @@ struct Session::State {
 };
 
 void Session::State::attach(Fd socket, wire::Hello hello) {
+  const bool joins = !hello.program.empty();
+  const auto mode = joins ? client::LogPrinter::mode_of(Environment()) : client::LogPrinter::Mode();
   client::ClientEngine::Start start;
   start.socket = std::move(socket);
   start.kind = wire::ProcessKind::driver;
   start.hello = std::move(hello);
   engine = std::make_unique<client::ClientEngine>(std::move(start));
+  if (joins) {
+    printer = std::make_unique<client::LogPrinter>(
+        [this](const wire::NodeMessage& message) { engine->ask_agent(message); }, engine->job(),
+        mode);
+    engine->print_logs(*printer);
+  }
   front = &client::SessionEngine::open(*engine);
 }
 

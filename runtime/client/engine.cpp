@@ -211,6 +211,7 @@ void ClientEngine::be_welcomed(const wire::Welcome& welcome, std::vector<Fd> des
     os::show_title("troupe: worker " + welcome.node_name + " job " +
                    welcome.job.str().substr(0, 8));
   node_name_ = welcome.node_name;
+  job_ = welcome.job;
   process_ = welcome.process;
   std::uint64_t high = 0, unused = 0;
   detail::random_id(high, unused);
@@ -225,8 +226,27 @@ void ClientEngine::finish(bool failed) {
     tell_agent(wire::Shutdown{failed ? "" : "its driver is done"});
     awaits_end_of_job_ = !agent_lost_;
     unlock_and_collect(lock);
+    if (log_printer_ != nullptr) log_printer_->finish(!awaits_end_of_job_);
   }
   stop();
+}
+
+void ClientEngine::print_logs(LogPrinter& printer) {
+  const Guard lock = guard();
+  log_printer_ = &printer;
+}
+
+void ClientEngine::ask_agent(const wire::NodeMessage& message) {
+  Guard lock = guard();
+  if (!agent_lost_) tell_agent(message);
+  unlock_and_collect(lock);
+}
+
+void ClientEngine::on_log(detail::OnLog take) {
+  if (kind_ != wire::ProcessKind::driver)
+    throw InvalidArgument(Code::invalid_argument,
+                          "on_log is for the driver of a job: a task or actor writes lines");
+  if (log_printer_ != nullptr) log_printer_->on_log(std::move(take));
 }
 
 /// Closes this side of the connection and waits until the agent closes the other, at most

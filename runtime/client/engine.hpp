@@ -21,6 +21,7 @@
 #include "troupe/runtime/client/io_loop.hpp"
 #include "troupe/runtime/client/lineage.hpp"
 #include "troupe/runtime/client/lock.hpp"
+#include "troupe/runtime/client/log_printer.hpp"
 #include "troupe/runtime/client/loopback.hpp"
 #include "troupe/runtime/client/objects.hpp"
 #include "troupe/runtime/client/scheduling_classes.hpp"
@@ -120,6 +121,13 @@ class ClientEngine final : public detail::Engine,
   static constexpr Duration kLastCalls = std::chrono::seconds(2);
   /// One second more than the agent takes at most.
   static constexpr Duration kJobEnds = std::chrono::seconds(5);
+  /// Passes answers about logs to the printer from now on, and lets it print the last lines in
+  /// finish(). It must live until stop() has returned.
+  void print_logs(LogPrinter& printer);
+  /// Sends a question to the agent, whose answer goes to the printer. Any thread.
+  void ask_agent(const wire::NodeMessage& message);
+  JobId job() const noexcept { return job_; }
+  void on_log(detail::OnLog take) override;
   /// Ends the I/O thread, and every wait with Unavailable("the session is over").
   void stop();
 
@@ -521,6 +529,8 @@ class ClientEngine final : public detail::Engine,
   std::uint32_t agent_slot_ = 0;
   NodeId node_;
   std::string node_name_;
+  JobId job_;
+  LogPrinter* log_printer_ = nullptr;  ///< null: workers write to the program's own output
   ProcessIndex process_;
   wire::ProcessKind kind_;
   std::unique_ptr<ObjectTable> objects_;

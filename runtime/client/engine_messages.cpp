@@ -400,10 +400,16 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
             },
             [&](wire::Nodes& m) {
               const auto at = node_lists_.find(m.request);
-              if (at == node_lists_.end()) return;
+              if (at == node_lists_.end()) {
+                if (log_printer_ != nullptr) log_printer_->on_nodes(m);
+                return;
+              }
               std::move(m.rows.begin(), m.rows.end(), std::back_inserter(at->second.rows));
               at->second.more = m.more;
               io_loop_->notify();
+            },
+            [&](wire::Answer& m) {
+              if (log_printer_ != nullptr) log_printer_->on_answer(m, payload);
             },
             [&](wire::ExtentSealed&) {},
             [&](wire::GiveExtent& m) { on_extent(m, {}); },

@@ -179,4 +179,8 @@ bool SessionEngine::stop_requested() {
   return !inside || inside->stop_requested();
 }
 
+void SessionEngine::on_log(detail::OnLog take) {
+  Inside(*this)->on_log(std::move(take));
+}
+
 }  // namespace troupe::client

@@ -72,6 +72,7 @@ class SessionEngine final : public detail::Engine {
   NodeId node() override { return node_; }
   std::vector<int> gpu_ids() override;
   bool stop_requested() override;
+  void on_log(detail::OnLog take) override;
 
  private:
   class Inside;

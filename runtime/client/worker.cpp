@@ -7,6 +7,7 @@
 #include "troupe/runtime/client/run_in_place.hpp"
 #include "troupe/runtime/client/worker_end.hpp"
 #include "troupe/runtime/engine/registry.hpp"
+#include "troupe/runtime/os/name_page.hpp"
 #include "troupe/runtime/os/signals.hpp"
 #include "troupe/runtime/os/throw_stack.hpp"
 #include "troupe/runtime/scheduling/pace.hpp"
@@ -144,7 +145,9 @@ struct BadArgument {
 
 class Worker {
  public:
-  explicit Worker(ClientEngine& engine) : engine_(engine) { engine_.runs_in_place(&in_place_); }
+  Worker(ClientEngine& engine, os::NamePage name) : engine_(engine), name_(std::move(name)) {
+    engine_.runs_in_place(&in_place_);
+  }
   ~Worker() { engine_.runs_in_place(nullptr); }
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
@@ -213,6 +216,9 @@ class Worker {
           "this worker's program has no such entry: caller and worker run different builds");
     last_key_ = key;
     last_ = callable;
+    if (callable->kind != detail::CallableKind::method)  // an actor has the name of its class
+      name_.show(callable->kind == detail::CallableKind::constructor ? callable->class_name
+                                                                     : callable->name);
     return callable;
   }
   /// Refuses a method of another class than the actor's. A handle may have got another class on its
@@ -322,6 +328,7 @@ class Worker {
   }
 
   ClientEngine& engine_;
+  os::NamePage name_;  ///< of what runs, for the agent
   WorkerOutput output_;
   InPlaceRuns in_place_{engine_};  ///< runs tasks that the running one awaits
   Arguments arguments_;
@@ -354,7 +361,7 @@ void leave_cpu_to_caller() noexcept {
 
 }  // namespace
 
-void run_worker(Fd socket, std::uint64_t token) {
+void run_worker(Fd socket, std::uint64_t token, Fd name) {
   int code = 0;
   bool started = false;
   os::outlive_group_signals();
@@ -362,7 +369,10 @@ void run_worker(Fd socket, std::uint64_t token) {
   try {
     ClientEngine engine({std::move(socket), wire::ProcessKind::worker, token, {}, &abandon_worker});
     started = true;
-    const bool in_order = Worker(engine).loop();
+    os::NamePage page;
+    if (auto mapped = name ? os::NamePage::attach(std::move(name)) : os::NamePage())
+      page = std::move(*mapped);
+    const bool in_order = Worker(engine, std::move(page)).loop();
     abandon_worker(false);  // threads that tasks have left get errors from here on
     engine.stop();
     // Exit handlers may still drop handles, so the engine is not destroyed.

@@ -15,6 +15,7 @@
 #include "troupe/runtime/base/result.hpp"
 #include "troupe/runtime/base/small_vector.hpp"
 #include "troupe/runtime/base/units.hpp"
+#include "troupe/runtime/engine/log_line.hpp"
 
 #include <atomic>
 #include <cstddef>
@@ -372,6 +373,8 @@ class TROUPE_API Engine {
   virtual NodeId node() = 0;
   virtual std::vector<int> gpu_ids() = 0;
   virtual bool stop_requested() = 0;
+  /// See Context::on_log(). A private cluster has no lines to pass.
+  virtual void on_log(OnLog) {}
 };
 
 }  // namespace troupe::detail

@@ -1,0 +1,267 @@
+#include "troupe/runtime/client/log_printer.hpp"
+
+#include "troupe/runtime/base/log.hpp"
+#include "troupe/runtime/base/words.hpp"
+
+#include <poll.h>
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+namespace troupe::client {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Numbers of this part, apart from those of other questions of the engine.
+constexpr std::uint64_t kFirstRequest = std::uint64_t{1} << 62;
+constexpr Duration kListInterval = 1s;  ///< between two looks for new nodes
+constexpr Duration kRetry = 1s;         ///< after a refusal
+constexpr Duration kLook = 100ms;       ///< between two looks whether the printer is to end
+constexpr Duration kOwnLine = 50ms;     ///< how long a line that the driver has begun is waited for
+
+constexpr std::size_t kChunk = 4096;  ///< bytes that a pipe with room takes without a wait
+
+/// Returns whether the driver has written a part of a line that is still in the stream's buffer.
+/// Precondition: the caller has locked the stream.
+bool is_in_line([[maybe_unused]] std::FILE* stream) {
+#ifdef __GLIBC__
+  return stream->_IO_write_ptr != stream->_IO_write_base && stream->_IO_write_ptr[-1] != '\n';
+#else
+  return false;
+#endif
+}
+
+/// Waits until a write to the stream would not wait: a stopped terminal must not hold up the end of
+/// the program. Returns false when `over` is set meanwhile.
+bool await_room(std::FILE* stream, const std::atomic<bool>& over) {
+  for (;;) {
+    pollfd entry{fileno(stream), POLLOUT, 0};
+    const int ready = poll(&entry, 1, static_cast<int>(kLook / 1ms));
+    if (ready > 0 || (ready < 0 && errno != EINTR)) return true;
+    if (over) return false;
+  }
+}
+
+/// Writes whole lines under the stream's lock, between two lines of the driver.
+void write_lines(std::FILE* stream, std::string_view lines) {
+  const Time until = steady_now() + kOwnLine;
+  flockfile(stream);
+  while (is_in_line(stream) && steady_now() < until) {
+    funlockfile(stream);
+    std::this_thread::sleep_for(1ms);
+    flockfile(stream);
+  }
+  (void)fwrite_unlocked(lines.data(), 1, lines.size(), stream);
+  (void)fflush_unlocked(stream);
+  funlockfile(stream);
+}
+
+}  // namespace
+
+LogPrinter::Mode LogPrinter::mode_of(const Environment& environment) {
+  const auto choice = environment.choice("TROUPE_LOGS", {"prefix", "plain", "off"});
+  return static_cast<Mode>(choice.value_or(0));
+}
+
+LogPrinter::LogPrinter(Send send, JobId job, Mode mode)
+    : send_(std::move(send)), job_(job), mode_(mode), next_request_(kFirstRequest) {
+  thread_ = SignalMaskedThread("troupe-printer", [this] { run(); });
+}
+
+LogPrinter::~LogPrinter() {
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void LogPrinter::on_log(detail::OnLog take) {
+  {
+    const std::lock_guard lock(taking_);
+    takes_ = static_cast<bool>(take);
+    take_ = take ? std::make_shared<const detail::OnLog>(std::move(take)) : nullptr;
+  }
+  const std::lock_guard lock(mutex_);
+  changed_.notify_all();
+}
+
+void LogPrinter::on_nodes(const wire::Nodes& nodes) {
+  const std::lock_guard lock(mutex_);
+  if (nodes.request < kFirstRequest) return;
+  for (const wire::NodeRow& row : nodes.rows) {
+    Feed& feed = feeds_[row.id];
+    feed.name = row.name;
+  }
+  if (!nodes.more) listed_ = true;
+  changed_.notify_all();
+}
+
+void LogPrinter::on_answer(const wire::Answer& answer, BlobView payload) {
+  const std::lock_guard lock(mutex_);
+  const auto at = std::find_if(feeds_.begin(), feeds_.end(), [&](const auto& one) {
+    return one.second.request == answer.request && answer.request != 0;
+  });
+  if (at == feeds_.end()) return;  // the answer to an earlier question
+  Feed& feed = at->second;
+  const bool fits = answer.bytes <= wire::kMaxLogBatch + 64 && answer.offset == feed.bytes.size() &&
+                    payload.size() <= answer.bytes - answer.offset && !payload.empty();
+  if (answer.error || !fits) {
+    feed.request = 0;
+    feed.bytes.clear();
+    feed.again = steady_now() + kRetry;
+    feed.is_over = finishing_;
+  } else {
+    feed.bytes.append(reinterpret_cast<const char*>(payload.data()), payload.size());
+    feed.is_whole = feed.bytes.size() == answer.bytes;
+    if (!feed.is_whole) return;
+    feed.request = 0;
+  }
+  changed_.notify_all();
+}
+
+/// Adds the questions that are due. Returns whether there are any.
+bool LogPrinter::ask(Time now, std::vector<wire::NodeMessage>& messages) {
+  if (mode_ == Mode::off && !takes_) return false;
+  if (now >= next_list_) {
+    next_list_ = now + kListInterval;
+    messages.emplace_back(wire::ListNodes{++next_request_});
+  }
+  for (auto& [node, feed] : feeds_) {
+    if (feed.request != 0 || feed.is_whole || feed.is_over || now < feed.again) continue;
+    wire::Inquire question;
+    question.request = feed.request = ++next_request_;
+    question.about = wire::Inquire::About::logs;
+    question.node = node;
+    question.logs.job = job_;
+    question.logs.after = feed.after;
+    question.logs.most = static_cast<std::uint32_t>(wire::kMaxLogBatch);
+    question.logs.wait_ms = wire::kMaxLogWait;
+    question.logs.until_complete = finishing_;
+    feed.bytes.clear();
+    messages.emplace_back(std::move(question));
+  }
+  return !messages.empty();
+}
+
+bool LogPrinter::is_done() const {
+  if (mode_ == Mode::off && !takes_) return true;
+  return listed_ && std::all_of(feeds_.begin(), feeds_.end(),
+                                [](const auto& one) { return one.second.is_over; });
+}
+
+void LogPrinter::run() {
+  std::unique_lock lock(mutex_);
+  while (!over_) step(lock);
+}
+
+/// Sends what is due, prints what has come, or waits.
+void LogPrinter::step(std::unique_lock<std::mutex>& lock) {
+  std::vector<wire::NodeMessage> messages;
+  if (ask(steady_now(), messages)) {
+    lock.unlock();  // the engine may hold its lock while it passes an answer
+    for (const wire::NodeMessage& message : messages) send_(message);
+    lock.lock();
+    return;
+  }
+  const auto whole = std::find_if(feeds_.begin(), feeds_.end(),
+                                  [](const auto& one) { return one.second.is_whole; });
+  if (whole == feeds_.end()) {
+    changed_.wait_for(lock, kListInterval);
+    return;
+  }
+  Feed& feed = whole->second;
+  const std::string bytes = std::exchange(feed.bytes, {});
+  const auto batch = wire::decode_log_batch(
+      BlobView(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()));
+  const std::uint64_t after = feed.after;
+  const std::string name = feed.name;
+  if (batch) {
+    lock.unlock();
+    print(name, *batch, after);
+    lock.lock();
+    feed.after = std::max(feed.after, batch->next());
+    feed.is_over = finishing_ && batch->complete;
+    if (batch->complete && batch->text.empty()) feed.again = steady_now() + kRetry;
+  } else {
+    feed.again = steady_now() + kRetry;
+  }
+  feed.is_whole = false;
+  changed_.notify_all();
+}
+
+void LogPrinter::print(const std::string& node, const wire::LogBatch& batch, std::uint64_t after) {
+  LogLine line;
+  line.node = node;
+  if (batch.begin > after) {
+    line.name = "troupe";
+    line.is_error = true;
+    line.text = std::to_string(batch.begin - after) +
+                " bytes of this job's lines are gone: the node keeps the newest only";
+    print(line);
+  }
+  wire::each_record(batch.text, [&](const wire::LogRecord& record) {
+    line.text = record.text;
+    line.name = record.name;
+    line.pid = record.pid;
+    line.is_error = record.is_error;
+    line.time_unix_ns = record.time_unix_ns;
+    print(line);
+  });
+  flush();
+}
+
+void LogPrinter::print(const LogLine& line) {
+  if (takes_) {
+    const std::lock_guard lock(taking_);
+    if (const std::shared_ptr<const detail::OnLog> take = take_) {
+      try {
+        (*take)(line);
+      } catch (...) {
+        log_line("the function of on_log threw: %s", words_of_current_exception().c_str());
+      }
+      return;
+    }
+  }
+  if (mode_ == Mode::off) return;
+  if (line.is_error != chunk_is_error_ || chunk_.size() + line.text.size() > kChunk) flush();
+  chunk_is_error_ = line.is_error;
+  if (mode_ == Mode::prefix)
+    chunk_.append(1, '(')
+        .append(line.name)
+        .append(" pid=")
+        .append(std::to_string(line.pid))
+        .append(" node=")
+        .append(line.node)
+        .append(") ");
+  chunk_.append(line.text).append(1, '\n');
+}
+
+/// Writes the lines of the chunk.
+void LogPrinter::flush() {
+  std::FILE* stream = chunk_is_error_ ? stderr : stdout;
+  if (!chunk_.empty() && await_room(stream, over_)) write_lines(stream, chunk_);
+  chunk_.clear();
+}
+
+void LogPrinter::finish(bool lost) {
+  if (lost) return;
+  const Time until = steady_now() + kLastLines;
+  std::unique_lock lock(mutex_);
+  finishing_ = true;
+  listed_ = false;
+  next_list_ = {};
+  for (auto& [node, feed] : feeds_) {
+    feed.request = 0;  // asked again, and answered at the end
+    feed.again = {};
+  }
+  changed_.notify_all();
+  while (!is_done() && steady_now() < until) changed_.wait_for(lock, until - steady_now());
+}
+
+}  // namespace troupe::client
