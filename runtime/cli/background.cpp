@@ -1,9 +1,11 @@
 /// The verbs `troupe start` and `troupe stop`: clusters in the background.
 #include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/base/environment.hpp"
 #include "troupe/runtime/base/fd.hpp"
 #include "troupe/runtime/base/json.hpp"
 #include "troupe/runtime/base/process_limits.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
+#include "troupe/runtime/os/state_folder.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -50,6 +52,8 @@ std::vector<std::string> up_arguments(const UpRequest& request, int tell) {
   for (const auto& text : request.labels) give("--label", text);
   for (const auto& text : request.resources) give("--resource", text);
   give("--file", request.file);
+  give("--state-folder", request.state_folder);
+  give("--log-bytes", request.log_bytes);
   give("--listen", request.listen);
   give("--grace", request.grace);
   if (request.join_tokens > 0) give("--join-tokens", std::to_string(request.join_tokens));
@@ -186,7 +190,10 @@ Exit start(const UpRequest& wanted) {
   UpRequest request = wanted;
   auto folder = os::make_cluster_folder();
   if (!folder) throw Failure{Exit::refused, folder.error()};
-  request.log = *folder + "/launcher-" + std::to_string(getpid()) + ".log";
+  auto state = os::open_state_folder(request.state_folder, Environment());
+  if (!state) throw Failure{Exit::refused, state.error()};
+  request.state_folder = *state;
+  request.log = *state + "/launcher-" + std::to_string(getpid()) + ".log";
   make_log(request.log);
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)

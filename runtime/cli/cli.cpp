@@ -32,6 +32,7 @@ struct CommandLine {
   DoctorRequest doctor_request;
   PlanRequest plan_request;
   CheckpointRequest checkpoint_request;
+  LogsRequest logs_request;
   bool head = false, all = false, verbose = false;
   std::string name;            ///< of an object or node
   std::string within = "10m";  ///< of a drain
@@ -89,6 +90,9 @@ void CommandLine::add_cluster(CLI::App& sub) {
                  "how many nodes from elsewhere may join; each needs a token")
       ->check(CLI::Range(0u, 16u));
   sub.add_option("--file", up_request.file, "where to put the cluster's file");
+  sub.add_option("--state-folder", up_request.state_folder,
+                 "where logs are kept, also after the cluster's end; else ~/.local/state/troupe");
+  sub.add_option("--log-bytes", up_request.log_bytes)->group("");  // for tests
   sub.add_flag("--json", up_request.json, "one JSON document on stdout, nothing else there");
 }
 
@@ -179,6 +183,22 @@ void CommandLine::add_others() {
   drains->add_option("NODE", name, "name or id as in 'troupe list nodes'")->required();
   drains->add_option("--within", within, "after this time it leaves anyway, like 60s or 5m")
       ->capture_default_str();
+  CLI::App* logged =
+      add(app, "logs", "what the tasks and actors of a job have written",
+          "troupe logs mix --tail 50 --grep 'loss|error'", [this] { return logs(logs_request); });
+  LogsRequest& r = logs_request;
+  logged->add_option("JOB", r.job, "id or name as in 'troupe list jobs'; else the newest job");
+  logged->add_option("--address", r.address,
+                     "file of the cluster; else TROUPE_ADDRESS, else the newest of this host");
+  logged->add_flag("-f,--follow", r.follow, "go on with lines that come; Ctrl-C ends it");
+  logged->add_option("--tail", r.tail, "the last so many lines")->check(CLI::Range(1, 1 << 20));
+  logged->add_option("--since", r.since, "lines since 14:00 or 14:00:30, or of the last 10m");
+  logged->add_flag("--time", r.time, "the time before each line");
+  logged->add_option("--grep", r.grep, "lines that match a POSIX extended expression");
+  logged->add_option("--node", r.node, "of one node");
+  logged->add_option("--pid", r.pid, "of one process")->check(CLI::Range(1, 1 << 30));
+  logged->add_flag("--stderr", r.only_errors, "of standard error alone");
+  logged->add_flag("--raw", r.raw, "control characters as they are");
   CLI::App* used =
       add(app, "memory", "what the memory of each node is used for, and what may leak",
           "troupe memory --leak-after 30", [this] { return memory(request, leak_after); });

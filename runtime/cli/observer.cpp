@@ -139,6 +139,16 @@ Result<void> Observer::drain(NodeId node, Duration within, Duration limit) {
   return {};
 }
 
+Result<wire::LogBatch> Observer::logs(NodeId node, const wire::LogQuestion& asked, Duration limit) {
+  wire::Inquire question;
+  question.about = wire::Inquire::About::logs;
+  question.node = node;
+  question.logs = asked;
+  auto bytes = ask(question, {}, steady_now() + limit);
+  if (!bytes) return bytes.error();
+  return wire::decode_log_batch(*bytes);
+}
+
 Result<wire::MemoryReport> Observer::memory(NodeId node, Duration limit) {
   wire::Inquire question;
   question.about = wire::Inquire::About::memory;

@@ -7,6 +7,7 @@
 
 #include "troupe/runtime/control/messages.hpp"
 #include "troupe/runtime/os/local_socket.hpp"
+#include "troupe/runtime/wire/log_batch.hpp"
 #include "troupe/runtime/wire/memory.hpp"
 #include "troupe/runtime/wire/messages.hpp"
 
@@ -29,6 +30,8 @@ class Observer {
                                                     Duration limit = std::chrono::seconds(5));
   /// Returns what the memory of a node is used for. Zero: the node of this door. Error: Unavailable
   /// when that node cannot be reached.
+  /// Returns a piece of a job's log on the node.
+  Result<wire::LogBatch> logs(NodeId node, const wire::LogQuestion& question, Duration limit);
   Result<wire::MemoryReport> memory(NodeId node, Duration limit = std::chrono::seconds(5));
   /// Drains a node, which leaves within this time. Returns when control has recorded it.
   Result<void> drain(NodeId node, Duration within, Duration limit = std::chrono::seconds(5));

@@ -283,6 +283,10 @@ void Asked::drain(NodeId node, Duration within) {
   if (const auto done = observer_.drain(node, within); !done) raise(named(target, done.error()));
 }
 
+Result<wire::LogBatch> Asked::logs(NodeId node, const wire::LogQuestion& question) {
+  return observer_.logs(node, question, std::chrono::seconds(2));
+}
+
 Exit list(const Request& request, Table table) {
   Asked asked(request);
   if (table == Table::nodes) {

@@ -1,5 +1,6 @@
 /// The verb `troupe up`: starts a cluster and stays until a signal or the cluster's end.
 #include "troupe/runtime/base/deadline.hpp"
+#include "troupe/runtime/base/environment.hpp"
 #include "troupe/runtime/base/json.hpp"
 #include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/base/size_text.hpp"
@@ -7,6 +8,7 @@
 #include "troupe/runtime/boot/local_cluster.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
 #include "troupe/runtime/os/listen_address.hpp"
+#include "troupe/runtime/os/state_folder.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -291,6 +293,11 @@ Exit up(const UpRequest& request) {
   if (request.file.empty())
     if (auto folder = os::make_cluster_folder(); !folder)
       throw Failure{Exit::refused, folder.error()};
+  auto state = os::open_state_folder(request.state_folder, Environment());
+  if (!state) throw Failure{Exit::refused, state.error()};
+  options.state_folder = *state;
+  if (!request.log_bytes.empty())
+    options.log_bytes = Bytes{bytes_of("--log-bytes", request.log_bytes)};
   Watch watch;
   watch.alive = request.nodes;
   options.on_event = [&](const boot::ClusterEvent& event) { watch.on_event(event); };

@@ -16,6 +16,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -41,12 +42,25 @@ struct UpRequest {
   std::vector<std::string> labels, resources;  ///< name=value
   /// With `join`: SIGTERM drains the node, which leaves within this time. Empty: it ends at once.
   std::string grace;
-  std::string file;  ///< path of the cluster file; empty: one in the default folder
+  std::string file;          ///< path of the cluster file; empty: one in the default folder
+  std::string state_folder;  ///< where logs are kept; empty: the default one
+  std::string log_bytes;     ///< the most of a node's lines; empty: its share
   bool json = false;
   /// Set by start() for its background process: the descriptor that gets the JSON document in place
   /// of stdout; -1: none. stderr of that process is a log.
   int tell = -1;
   std::string log;  ///< path of that log; removed when the process ends well
+};
+
+/// The options of `logs`.
+struct LogsRequest : Request {
+  std::string job;    ///< id, the begin of one, or a name; empty: the newest job
+  std::string grep;   ///< POSIX extended; empty: all lines
+  std::string since;  ///< like 14:00, or 10m
+  std::string node;   ///< name or id; empty: all
+  std::int64_t pid = 0;
+  std::int64_t tail = -1;  ///< the last so many lines; -1: all
+  bool follow = false, time = false, only_errors = false, raw = false;
 };
 
 /// An error with the exit code of the command.
@@ -109,6 +123,7 @@ Exit forget(const Request& request, const std::string& name);
 Exit plan_training(const PlanRequest& request);
 /// Drains the node of this name and waits until it has left, at most `within` and 10 s. Throws
 /// TimedOut (failed) then.
+Exit logs(const LogsRequest& request);
 Exit drain(const Request& request, const std::string& node, const std::string& within);
 /// Shows what a checkpoint or a file has, and reads all of it. Returns failed when nothing there is
 /// complete.
@@ -135,6 +150,7 @@ class Asked {
   control::ListReply list(control::ListRequest::What what);
   wire::MemoryReport memory(NodeId node);
   void drain(NodeId node, Duration within);
+  Result<wire::LogBatch> logs(NodeId node, const wire::LogQuestion& question);
   std::optional<control::ObjectName> forget(const std::string& name);
   const std::string& node_name() const { return observer_.node_name(); }
   const Target target;
@@ -150,6 +166,9 @@ inline constexpr const char* kTokenBefore = "  add one node to it     troupe sta
 inline constexpr const char* kTokenAfter =
     "\n                         (secret; valid once, for 24 hours)\n";
 
+/// Returns the text with "\\x1b" and the like in place of control characters and of marks that turn
+/// a text around, so that a terminal obeys none of them.
+std::string printable(std::string_view text);
 /// Returns a size like "512MiB" in bytes. Throws InvalidArgument naming the flag.
 std::uint64_t bytes_of(const std::string& flag, const std::string& text);
 /// Returns a time like "60s". Throws Failure (usage) naming the flag.

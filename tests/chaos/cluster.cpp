@@ -39,7 +39,7 @@ Cluster::~Cluster() {
 
 std::vector<std::pair<std::string, std::string>> Cluster::variables() const {
   std::vector<std::pair<std::string, std::string>> all{
-      {"XDG_CACHE_HOME", setup_.folder + "/cache"}};
+      {"XDG_CACHE_HOME", setup_.folder + "/cache"}, {"XDG_STATE_HOME", setup_.folder + "/state"}};
   if (setup_.shim.empty()) return all;
   all.emplace_back("LD_PRELOAD", setup_.shim);
   all.emplace_back(kPageVariable, setup_.page);

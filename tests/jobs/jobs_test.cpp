@@ -87,13 +87,16 @@ class Jobs : public testing::Test {
     fs::create_directory(folder / "run");
     fs::permissions(folder / "run", fs::perms::owner_all);
     setenv("XDG_RUNTIME_DIR", (folder / "run").c_str(), 1);
+    setenv("XDG_STATE_HOME", (folder / "state").c_str(), 1);
     setenv("XDG_CACHE_HOME", (folder / "cache").c_str(), 1);
     setenv("TROUPE_TEST_DRIVER", "1", 1);  // a variable that the nodes do not have
     unsetenv("TROUPE_ADDRESS");
   }
   void TearDown() override {
     (void)troupe_command({"stop", "--all"});
-    for (const char* name : {"XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "TROUPE_ADDRESS"}) unsetenv(name);
+    for (const char* name :
+         {"XDG_RUNTIME_DIR", "XDG_STATE_HOME", "XDG_CACHE_HOME", "TROUPE_ADDRESS"})
+      unsetenv(name);
     fs::remove_all(folder);
   }
   void start(int nodes, int cpus) {

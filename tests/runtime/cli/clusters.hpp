@@ -112,13 +112,16 @@ class Clusters : public testing::Test {
     ASSERT_NE(mkdtemp(text.data()), nullptr);
     folder = text;
     setenv("XDG_RUNTIME_DIR", text.c_str(), 1);
+    state = text + "-state";
+    setenv("XDG_STATE_HOME", state.c_str(), 1);
     unsetenv("TROUPE_ADDRESS");
   }
   void TearDown() override {
     (void)troupe_command({"stop", "--all"});
-    EXPECT_TRUE(fs::is_empty(folder)) << "cluster files, logs and their folder go";
-    unsetenv("XDG_RUNTIME_DIR");
+    EXPECT_TRUE(fs::is_empty(folder)) << "cluster files and their folder go";
+    for (const char* name : {"XDG_RUNTIME_DIR", "XDG_STATE_HOME"}) unsetenv(name);
     fs::remove_all(folder);
+    fs::remove_all(state);
   }
   /// Starts a cluster in the background and returns its JSON document.
   json start(std::vector<std::string> more, const std::string& memory = "64MiB") {
@@ -143,6 +146,7 @@ class Clusters : public testing::Test {
     }));
   }
   fs::path folder;
+  fs::path state;  ///< for XDG_STATE_HOME
 };
 
 }  // namespace troupe::cli

@@ -55,7 +55,7 @@ class HostileDriver : public Clusters {
   }
   std::string log() const {
     std::string all;
-    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    for (const auto& entry : fs::recursive_directory_iterator(state)) {
       if (entry.path().extension() != ".log") continue;
       std::ifstream file(entry.path());
       all.append(std::istreambuf_iterator<char>(file), {});
@@ -164,6 +164,24 @@ TEST_F(HostileDriver, AsksControlForNothingThatChangesTheCluster) {
   ASSERT_TRUE(answer) << "what changes nothing is answered";
   EXPECT_FALSE(answer->error);
   EXPECT_EQ(ask({"list", "nodes"})[0]["state"], "alive");
+}
+
+TEST_F(HostileDriver, ReadsNoLogOfAnotherJob) {
+  begin();
+  ASSERT_EQ(troupe_command({"run", paths::cli_program(), "one_line"}).code, 0);
+  auto hostile = driver();
+  ASSERT_TRUE(hostile->is_welcome());
+  wire::Inquire question;
+  question.request = 1;
+  question.about = wire::Inquire::About::logs;
+  for (const json& job : ask({"list", "jobs"}))
+    if (job["state"] != "running")
+      question.logs.job = JobId::parse(job["id"].get<std::string>()).value_or(JobId{});
+  ASSERT_TRUE(question.logs.job);
+  hostile->say(question);
+  const auto answer = hostile->hear<wire::Answer>();
+  ASSERT_TRUE(answer && answer->error);
+  EXPECT_EQ(answer->error->code, Code::invalid_argument) << answer->error->message;
 }
 
 TEST_F(HostileDriver, KillsNoActorOfAnotherJob) {

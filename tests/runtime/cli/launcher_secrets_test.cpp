@@ -70,7 +70,7 @@ TEST_F(Clusters, ALaunchersMemoryIsClosedToProcessesOfItsUserAndControlStillCome
     });
     const std::string log = "launcher-";
     bool lost = false;
-    for (const auto& entry : fs::recursive_directory_iterator(folder))
+    for (const auto& entry : fs::recursive_directory_iterator(state))
       if (says(entry.path().filename().string(), log)) {
         std::ifstream file(entry.path());
         for (std::string line; std::getline(file, line);) lost = lost || says(line, "is lost");

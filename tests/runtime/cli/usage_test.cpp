@@ -30,10 +30,11 @@ class Cli : public testing::Test {
     ASSERT_NE(mkdtemp(text.data()), nullptr);
     folder = text;
     setenv("XDG_RUNTIME_DIR", text.c_str(), 1);
+    setenv("XDG_STATE_HOME", (folder / "state").c_str(), 1);
     unsetenv("TROUPE_ADDRESS");
   }
   void TearDown() override {
-    unsetenv("XDG_RUNTIME_DIR");
+    for (const char* name : {"XDG_RUNTIME_DIR", "XDG_STATE_HOME"}) unsetenv(name);
     fs::remove_all(folder);
   }
   /// Writes the file of a cluster whose launcher is this process and whose socket nobody serves.
@@ -69,6 +70,7 @@ TEST_F(Cli, EveryVerbHelpsWithAnExampleAndItsExitCodes) {
                                              {"list", "jobs"},
                                              {"list", "objects"},
                                              {"memory"},
+                                             {"logs"},
                                              {"doctor"}}) {
     auto arguments = verb;
     arguments.emplace_back("--help");
@@ -107,6 +109,7 @@ TEST_F(Cli, BadUsageEndsWithTwoAndNamesWhatIsWrong) {
       {{"doctor"}, "--salvage"},
       {{"memory", "--sort", "size"}, "troupe memory: '--sort' is not known here"},
       {{"memory", "--leak-after", "-1"}, "--leak-after"},
+      {{"logs", "--tail", "0"}, "--tail"},
       {{"list", "objects", "--limit", "0"}, "see 'troupe list objects --help'"},
       {{"list", "object"}, "was 'objects' meant?"},
       {{"run", "--fast", "true"}, "--fast"},

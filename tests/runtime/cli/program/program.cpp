@@ -1,4 +1,5 @@
 // The program that the command line's tests run on clusters.
+#include "says.hpp"
 #include "soak.hpp"
 #include "troupe/train/train.hpp"
 #include "troupe/troupe.hpp"
@@ -287,6 +288,7 @@ int crowd(troupe::Context& ctx, int count, int live) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  says::before_run(argc, argv);
   return troupe::run(argc, argv, [&](troupe::Context& ctx) {
     const std::string verb = argc > 1 ? argv[1] : "";
     if (verb == "sum") return sum(ctx, argc > 2 ? std::stoi(argv[2]) : 100);
@@ -301,6 +303,7 @@ int main(int argc, char** argv) {
     if (verb == "spread") return spread(ctx);
     if (verb == "crowd") return crowd(ctx, std::stoi(argv[2]), std::stoi(argv[3]));
     if (verb == "soak") return soak::run(ctx, std::stoul(argv[2]), std::stod(argv[3]));
+    if (const auto said = says::run(ctx, {argv + 1, argv + argc})) return *said;
     if (verb == "exit") return argc > 2 ? std::stoi(argv[2]) : 7;
     throw std::runtime_error("no such verb: " + verb);
   });
