@@ -2,6 +2,7 @@
 /// invariant that aborts is a failure like any other, with its seed.
 #include "tests/simulation/cluster/cluster.hpp"
 #include "tests/simulation/cluster/harness.hpp"
+#include "tests/simulation/machine/world.hpp"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,7 +21,7 @@ using cluster::Tuning;
 struct Options {
   std::uint64_t seeds = 1000, from = 1, replay = 0;
   std::string report;
-  bool shrink = true, first_failure = false;
+  bool shrink = true, first_failure = false, machine = false, traces = false;
   Tuning tuning;
 };
 
@@ -30,6 +31,7 @@ void usage() {
       "                        [--no-shrink] [--first-failure] [--off KIND,...] [--mute "
       "NUMBER,...] [--actions N]\n"
       "                        [--canary] [--verbose]\n"
+      "                        [--machine [--traces N]]\n"
       "exit codes: 0 every seed kept every promise, and the load was above its floor; 1 one did\n"
       "not; 2 wrong usage; 3 the load was below its floor");
 }
@@ -63,6 +65,10 @@ bool parse(int argc, char** argv, Options& options) {
       options.first_failure = true;
       continue;
     }
+    if (name == "--machine") {
+      options.machine = true;
+      continue;
+    }
     if (name == "--no-shrink") {
       options.shrink = false;
       continue;
@@ -71,6 +77,8 @@ bool parse(int argc, char** argv, Options& options) {
     const char* value = argv[++i];
     if (name == "--seeds")
       options.seeds = std::strtoull(value, nullptr, 10);
+    else if (name == "--traces")
+      options.traces = true, options.seeds = std::strtoull(value, nullptr, 10);
     else if (name == "--from")
       options.from = std::strtoull(value, nullptr, 10);
     else if (name == "--replay")
@@ -99,6 +107,30 @@ int replay(const Options& options) {
   return one.violation.empty() ? 0 : 1;
 }
 
+int run_machine(const Options& options) {
+  machine::Options chosen;
+  chosen.from = options.from;
+  chosen.seeds = options.seeds;
+  chosen.off = options.tuning.off;
+  chosen.verbose = options.tuning.verbose;
+  if (options.first_failure) chosen.most_failures = 1;
+  if (options.replay != 0) {
+    const machine::Outcome one = machine::run_isolated(options.replay, chosen);
+    std::printf("seed %" PRIu64 ": %" PRIu64 " turns, %" PRIu64 " calls, trace %016" PRIx64
+                "\n%s\n",
+                options.replay, one.turns, one.did.calls, one.trace,
+                one.violation.empty() ? "every promise was kept" : one.violation.c_str());
+    return one.violation.empty() ? 0 : 1;
+  }
+  const machine::Batch batch = machine::run_batch(chosen);
+  if (options.traces && batch.failures.empty())
+    std::printf("%016" PRIx64 "\n", batch.trace.value());
+  else
+    std::fputs(batch.text().c_str(), stdout);
+  if (!batch.failures.empty()) return 1;
+  return batch.floor().empty() ? 0 : 3;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -107,6 +139,7 @@ int main(int argc, char** argv) {
     usage();
     return 2;
   }
+  if (options.machine) return run_machine(options);
   if (options.replay != 0) return replay(options);
   const Batch batch = cluster::run_batch(options.from, options.seeds, options.tuning,
                                          options.first_failure ? 1 : 20);

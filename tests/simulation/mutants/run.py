@@ -10,7 +10,7 @@ A patch is one small mistake in one unit of one core. Only that unit is compiled
 is linked before the archive with the correct one, in a folder of the mutant in the build folder. Nothing else changes, in
 the build folder or in the tree. A mutant counts as found when a seed breaks a promise that all seeds keep without it. The
 line "Seed: N" at the head of a patch names the first such seed. That seed is tried before the others, unless --search is
-given. "Seed: rare" marks a mutant that needs too many seeds: it is planted only when it is named.
+given. A second line "World: machine" plants it in the world of one machine. "Seed: rare" marks a mutant that needs too many seeds: it is planted only when it is named.
 
 With --unit-tests, every unit test that links the core runs with the mutant in it. The tests find a mutant when a test fails
 twice with it and passes without it.
@@ -114,9 +114,9 @@ def in_unit_tests(build, planted, unit):
     return "unit tests miss it"
 
 
-def look(program, first, seeds):
+def look(program, world, first, seeds):
     """Returns a match with the first of these seeds that fails and its reason, or None."""
-    done = run([str(program), "--seeds", str(seeds), "--from", str(first), "--no-shrink", "--first-failure"])
+    done = run([str(program), *world, "--seeds", str(seeds), "--from", str(first), "--no-shrink", "--first-failure"])
     return re.search(r"FAILED seed (\d+): ([^\n:]*)", done.stdout)
 
 
@@ -134,9 +134,11 @@ def find(name, options, build):
     if not program:
         return 0, why, ""
     planted = time.monotonic()
-    recorded = re.match(r"Seed: (\d+)\n", (HERE / f"{name}.patch").read_text())
-    found = look(program, int(recorded[1]), 1) if recorded and not options.search else None
-    found = found or look(program, options.first, options.seeds)
+    text = (HERE / f"{name}.patch").read_text()
+    recorded = re.match(r"Seed: (\d+)\n", text)
+    world = ["--machine"] if re.search(r"^World: machine$", text, re.M) else []
+    found = look(program, world, int(recorded[1]), 1) if recorded and not options.search else None
+    found = found or look(program, world, options.first, options.seeds)
     program.unlink()
     took = f"  ({planted - begun:.0f} s to plant, {time.monotonic() - planted:.0f} s to look)"
     unit = in_unit_tests(build, *made) if options.unit_tests else ""

@@ -1,0 +1,60 @@
+/// A private node of the product's own agent, workers and driver, on one simulated machine.
+#include "tests/simulation/kernel/seeds.hpp"
+#include "tests/simulation/machine/world.hpp"
+
+#include <gtest/gtest.h>
+
+namespace troupe::sim::machine {
+namespace {
+
+Options seeds(std::uint64_t from, std::uint64_t count) {
+  Options options;
+  options.from = sim::detail::number_from_environment("TROUPE_SIM_FIRST", from);
+  options.seeds = sim::detail::number_from_environment("TROUPE_SIM_SEEDS", count);
+  return options;
+}
+
+TEST(Machine, KeepsEveryPromiseUnderFaults) {
+  const Batch batch = run_batch(seeds(1, sim::scaled(400) / 100 * 100));
+  EXPECT_TRUE(batch.failures.empty() && batch.floor().empty()) << batch.text();
+}
+
+TEST(Machine, RepeatsASeedTurnByTurn) {
+  for (const std::uint64_t seed : {3, 8, 21}) {
+    const Outcome once = run_isolated(seed, {}), again = run_isolated(seed, {});
+    EXPECT_EQ(once.violation, "");
+    EXPECT_EQ(once.trace, again.trace) << "seed " << seed;
+    EXPECT_EQ(once.turns, again.turns) << "seed " << seed;
+    EXPECT_GT(once.turns, 50U);
+  }
+}
+
+TEST(Machine, DiffersFromSeedToSeed) {
+  EXPECT_NE(run_isolated(1, {}).trace, run_isolated(2, {}).trace);
+}
+
+TEST(Machine, FailsWhenNothingCanGoOn) {
+  std::string told;
+  Baton& baton = *new Baton(
+      1, {},
+      [&](const std::string& why) {
+        told = why;
+        throw std::runtime_error("");
+      },
+      false);
+  Process& alone = baton.process("alone");
+  baton.start(alone, "main", [&] {
+    try {
+      baton.wait({}, Time::max(), "what never comes");
+    } catch (const std::runtime_error&) {
+      baton.kill(alone, 0);
+    }
+  });
+  baton.run();
+  Baton::leave();
+  EXPECT_EQ(told.find("nothing can go on"), 0U) << told;
+  EXPECT_NE(told.find("waits: what never comes"), std::string::npos) << told;
+}
+
+}  // namespace
+}  // namespace troupe::sim::machine
