@@ -82,6 +82,14 @@ done
 # Work of a's driver goes where a's driver can send it, and all of it ends.
 [[ $(on a timeout 60 "$troupe" run "$program" nodes 2> "$folder/said") == 2 ]] || fail "$(cat "$folder/said")"
 
+# A gang over all three says which ranks do not reach each other, and where.
+started=$SECONDS
+if on head timeout 60 "$troupe" run "$program" gang 3 100 10 0 > "$folder/gang" 2> "$folder/said"; then
+  fail "a gang trained over hosts that do not reach each other: $(cat "$folder/gang")"
+fi
+((SECONDS - started <= 10)) || fail "it took $((SECONDS - started)) s to say: $(cat "$folder/said")"
+grep -q 'rank [12] .*rank [12] .*10\.77\.[12]\.2:' "$folder/said" || fail "it names no address: $(cat "$folder/said")"
+
 # Opens the link between the two hosts.
 ip link add a-b netns "${space[a]}" type veth peer name b-a netns "${space[b]}"
 on a ip link set a-b up

@@ -59,4 +59,23 @@ for where in on_head on_other; do
     || fail "$where: no work on two nodes: $(cat "$folder/said")"
   grep -q 'of 2 nodes' "$folder/said" || fail "$where: $(cat "$folder/said")"
 done
+
+# A gang over both hosts. Once the other one is cut off, the next gang begins on the head.
+: > "$folder/gang"
+on_head "$troupe" run "$program" gang 2 2000 30 3 > "$folder/gang" 2> "$folder/said" &
+gang=$!
+await_gangs() {  # COUNT SECONDS
+  for ((i = 0; i < 20 * $2; i++)); do
+    [[ $(grep -c '^gang' "$folder/gang") -ge $1 ]] && return
+    sleep 0.05
+  done
+  fail "not $1 gangs within $2 s: $(cat "$folder/gang" "$folder/said")"
+}
+await_gangs 1 20
+sleep 1   # some steps, with checkpoints
+on_other ip link set veth-other down
+await_gangs 2 14
+wait "$gang" || fail "the gang ended badly: $(cat "$folder/said")"
+grep -q '^2000 steps, 1 restarts' "$folder/gang" || fail "$(cat "$folder/gang" "$folder/said")"
+grep -q '^gang at step [1-9]' "$folder/gang" || fail "it began anew: $(cat "$folder/gang")"
 echo "two hosts: right"

@@ -55,6 +55,36 @@ void three_steps(troupe::train::Worker& w) {
   }
   w.report({.step = w.step()});
 }
+void many_steps(troupe::train::Worker& w, long steps) {
+  std::vector<float> weights(1000, 1.0f);
+  w.restore(weights);
+  while (w.step() < steps) {
+    w.next_step();
+    w.all_reduce_mean(weights);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    w.report({.step = w.step()});
+    if (w.wants_checkpoint()) w.checkpoint(weights);
+  }
+}
+/// Trains with a rank on each node, and tells of each gang when it begins.
+int gang(troupe::Context& ctx, int workers, long steps, int timeout_s, int restarts) {
+  const auto tell = [](const troupe::train::Gang& gang) {
+    std::cout << "gang at step " << gang.step << ":";
+    for (const auto& rank : gang.ranks) std::cout << " " << rank.node;
+    std::cout << std::endl;
+  };
+  const auto run = troupe::train::fit<many_steps>(ctx,
+                                                  {.workers = workers,
+                                                   .max_restarts = restarts,
+                                                   .placement = troupe::Placement::spread,
+                                                   .run = {.every = 10},
+                                                   .on_gang = tell,
+                                                   .timeout = std::chrono::seconds(timeout_s)},
+                                                  steps);
+  std::cout << run.last().step << " steps, " << run.restarts() << " restarts\n";
+  return 0;
+}
+
 /// Trains with reserved CPUs and without.
 int fit(troupe::Context& ctx) {
   for (const auto& options : {troupe::train::FitOptions{.workers = 1, .cpus_per_worker = 1},
@@ -295,6 +325,9 @@ int main(int argc, char** argv) {
     if (verb == "nodes") return nodes(ctx);
     if (verb == "fit") return fit(ctx);
     if (verb == "tune") return tune(ctx);
+    if (verb == "gang" && argc > 5)
+      return gang(ctx, std::stoi(argv[2]), std::stol(argv[3]), std::stoi(argv[4]),
+                  std::stoi(argv[5]));
     if (verb == "hold") return hold(ctx);
     if (verb == "hold_node") return hold_node(ctx, argv[2], argv[3]);
     if (verb == "wait") return wait_for_ever(ctx);
