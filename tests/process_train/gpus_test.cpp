@@ -1,5 +1,6 @@
 // Tests gangs whose ranks reserve GPUs, on devices that the node only claims to have: which rank
 // sees which device, and the errors where there is none. **No GPU takes part.**
+#include "tests/eventually.hpp"
 #include "troupe/kernels/device/cuda.hpp"
 #include "troupe/train/train.hpp"
 #include "troupe/troupe.hpp"
@@ -49,6 +50,22 @@ TEST(FitGpus, EachRankSeesItsOwnDevicesAndNoOthers) {
   troupe::Context ctx = session.context();
   EXPECT_EQ(train::fit<share>(ctx, {.workers = 4, .gpus_per_worker = 1}, 4, 1, 1).last().step, 1);
   EXPECT_EQ(train::fit<share>(ctx, {.workers = 2, .gpus_per_worker = 2}, 4, 2, 1).last().step, 1);
+}
+
+// Each node numbers its devices from 0, so each number has a rank on each node.
+TEST(FitGpus, AGangTakesTheDevicesOfSeveralNodes) {
+  troupe::Session session({.cpus = 2, .nodes = 2, .gpus = 2});
+  troupe::Context ctx = session.context();
+  ASSERT_TRUE(eventually([&] { return ctx.cluster().nodes.size() == 2; }));
+  train::Gang gang;
+  const train::FitOptions options{.workers = 4,
+                                  .gpus_per_worker = 1,
+                                  .on_gang = [&](const train::Gang& begun) { gang = begun; }};
+  EXPECT_EQ(train::fit<share>(ctx, options, 2, 1, 2).last().step, 1);
+  ASSERT_EQ(gang.ranks.size(), 4U);
+  EXPECT_EQ(gang.ranks[0].node, gang.ranks[1].node);
+  EXPECT_EQ(gang.ranks[2].node, gang.ranks[3].node);
+  EXPECT_NE(gang.ranks[0].node, gang.ranks[2].node);
 }
 
 TEST(FitGpus, RanksWithFractionsShareADevice) {

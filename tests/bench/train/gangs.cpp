@@ -37,7 +37,7 @@ double now() {
 // --- loops, which run in the ranks ---
 
 /// Reports the median seconds of a step.
-void steps(train::Worker& w, std::string shape, int count) {
+void steps(train::Worker& w, const std::string& shape, int count) {
   pin_to_cpus(w.rank(), 1);
   Training training(shape_of(shape), 1, w.layout(), w.mesh());
   for (int i = 0; i < 3; ++i) training.step();
@@ -52,7 +52,7 @@ void steps(train::Worker& w, std::string shape, int count) {
 }
 
 /// Makes two checkpoints, the second when the first is there, and reports the seconds of its call.
-void save_twice(train::Worker& w, std::string shape, std::string folder) {
+void save_twice(train::Worker& w, const std::string& shape, const std::string& folder) {
   pin_to_cpus(w.rank(), 1);
   Training training(shape_of(shape), 1, w.layout(), w.mesh());
   training.step();
