@@ -23,12 +23,6 @@ constexpr const char* kFormat = "troupe.tune.checkpoint.1";
 /// The header of such a file is far shorter.
 constexpr std::uint64_t kMostHeader = 64 << 10;
 
-std::string hexadecimal(std::uint64_t hash) {
-  std::string text(16, '0');
-  for (std::size_t i = 16; i-- > 0; hash >>= 4) text[i] = "0123456789abcdef"[hash & 15];
-  return text;
-}
-
 std::uint64_t number_of(const train::Metadata& metadata, const std::string& name) {
   std::uint64_t number = 0;
   const auto found = metadata.find(name);
@@ -41,8 +35,8 @@ std::uint64_t number_of(const train::Metadata& metadata, const std::string& name
 std::string check_of(const train::Metadata& metadata) {
   std::string text;
   for (const auto& [name, value] : metadata)
-    if (name != "check") text += name + "=" + value + "\n";
-  return hexadecimal(train::hash_bytes(text.data(), text.size()));
+    if (name != "check") text.append(name).append("=").append(value).append("\n");
+  return hash_text(train::hash_bytes(text.data(), text.size()));
 }
 
 Error bad_file(const std::string& path, const std::string& why) {
@@ -163,7 +157,7 @@ Result<StoredModel> CheckpointFiles::read(const CheckpointSave& save) const {
   auto file = std::make_shared<train::SafetensorsFile>(std::move(*opened));
   const train::FileTensor* tensor = file->find(kTensor);
   if (tensor == nullptr || tensor->bytes.size() != save.bytes ||
-      hexadecimal(train::hash_bytes(tensor->bytes.data(), tensor->bytes.size())) != save.hash)
+      hash_text(train::hash_bytes(tensor->bytes.data(), tensor->bytes.size())) != save.hash)
     return bad_file(path, "is altered: its model's hash is not " + save.hash);
   const auto check = file->metadata.find("check");
   if (check == file->metadata.end() || check->second != check_of(file->metadata))

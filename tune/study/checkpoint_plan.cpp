@@ -9,6 +9,12 @@ namespace troupe::tune {
 
 using Why = CheckpointSave::Why;
 
+std::string hash_text(std::uint64_t hash) {
+  std::string text(16, '0');
+  for (std::size_t i = 16; i-- > 0; hash >>= 4) text[i] = "0123456789abcdef"[hash & 15];
+  return text;
+}
+
 void CheckpointPlan::save(CheckpointSave wanted) {
   const std::string key = wanted.key;
   if (entries_.count(key) > 0) return;

@@ -12,6 +12,8 @@
 /// report's. A checkpoint from which a trial starts counts as the trial's, whoever saved it.
 #pragma once
 
+#include "troupe/runtime/base/assert.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -33,6 +35,9 @@ struct CheckpointSave {
   std::uint64_t bytes = 0;
   Why why = Why::due;
 };
+
+/// Returns a hash as CheckpointSave::hash has it: 16 hexadecimal digits.
+TROUPE_API std::string hash_text(std::uint64_t hash);
 
 class CheckpointPlan {
  public:

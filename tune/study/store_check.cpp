@@ -78,7 +78,7 @@ Error error_of(const storage::Status& status, const std::string& what, const std
   if (status.kind == Kind::damaged) return damaged(folder, where_in(folder), status.text);
   const Code code = status.kind == Kind::no_space ? Code::out_of_disk : Code::unavailable;
   return Error(code, "tune: cannot " + what + " the study " + folder + ": " + status.text,
-               Outcome::unknown);
+               troupe::Outcome::unknown);
 }
 
 Result<void> write_mark(const std::string& path, std::uint64_t event) {

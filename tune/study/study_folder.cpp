@@ -28,7 +28,7 @@ using internal::exists;
 constexpr Duration kReaders = std::chrono::seconds(2);
 constexpr std::size_t kMostSocketPath = 107;
 
-Error refuse(const std::string& folder, const std::string& why) {
+Error refused(const std::string& folder, const std::string& why) {
   return Error(Code::invalid_argument, "tune: " + folder + " " + why);
 }
 
@@ -54,34 +54,35 @@ Result<void> check_host(const std::string& folder) {
                                       "/owner if that process has ended");
 }
 
-Result<void> make_folder(const std::string& path) {
+Result<void> make_study_folder(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
   if (!error) return {};
   if (error == std::errc::no_space_on_device)
     return Error(Code::out_of_disk, "tune: cannot make the folder " + path + ": no space is left");
-  return refuse(
+  return refused(
       path, "cannot be made (" + error.message() + "): give a folder that this program may write");
 }
 
 Result<void> examine(const std::string& path, StudyFolder::Use use) {
   struct stat there{};
   if (::stat(path.c_str(), &there) != 0) {
-    if (errno != ENOENT) return refuse(path, "cannot be looked at: " + internal::words_of(errno));
-    if (use == StudyFolder::Use::read) return refuse(path, "does not exist: name a study's folder");
-    return make_folder(path);
+    if (errno != ENOENT) return refused(path, "cannot be looked at: " + internal::words_of(errno));
+    if (use == StudyFolder::Use::read)
+      return refused(path, "does not exist: name a study's folder");
+    return make_study_folder(path);
   }
   if (!S_ISDIR(there.st_mode))
-    return refuse(path, "is a file, and a study needs a folder: name another path");
+    return refused(path, "is a file, and a study needs a folder: name another path");
   if (exists(path + "/experiment.jsonl") && !exists(path + "/store"))
-    return refuse(path,
-                  "holds an experiment of version 2 (experiment.jsonl), which cannot go on: give "
-                  "the study a new folder");
+    return refused(path,
+                   "holds an experiment of version 2 (experiment.jsonl), which cannot go on: give "
+                   "the study a new folder");
   if (use == StudyFolder::Use::read) return {};
   if (there.st_uid != ::geteuid())
-    return refuse(path,
-                  "belongs to user " + std::to_string(there.st_uid) +
-                      ": run the program as that user, or look at it with `troupe tune show`");
+    return refused(path,
+                   "belongs to user " + std::to_string(there.st_uid) +
+                       ": run the program as that user, or look at it with `troupe tune show`");
   return {};
 }
 
@@ -154,7 +155,7 @@ Result<std::unique_ptr<StudyFolder::Lock>> StudyFolder::Lock::take(const std::st
                                                                    Use use) {
   struct stat there{};
   if (::stat(folder.c_str(), &there) != 0)
-    return refuse(folder, "cannot be looked at: " + internal::words_of(errno));
+    return refused(folder, "cannot be looked at: " + internal::words_of(errno));
   const std::pair<dev_t, ino_t> key{there.st_dev, there.st_ino};
   HeldLocks& locks = held_locks();
   const std::lock_guard guard(locks.mutex);
@@ -176,10 +177,10 @@ Result<std::unique_ptr<StudyFolder::Lock>> StudyFolder::Lock::take(const std::st
   Fd file = make_fd(::open(path.c_str(), flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644));
   if (!file && errno == ENOSPC) return internal::failed("make", path, errno);
   if (!file)
-    return refuse(folder, use == Use::read ? "cannot be read (lock: " + internal::words_of(errno) +
-                                                 "): name a study's folder that this user may read"
-                                           : "cannot be written (" + internal::words_of(errno) +
-                                                 "): give a folder that this program may write");
+    return refused(folder, use == Use::read ? "cannot be read (lock: " + internal::words_of(errno) +
+                                                  "): name a study's folder that this user may read"
+                                            : "cannot be written (" + internal::words_of(errno) +
+                                                  "): give a folder that this program may write");
   if (const auto holder = holder_after_lock(file.get(), use)) {
     StudyOwner owner = owner_of(folder).value_or(StudyOwner{host_name(), *holder});
     if (*holder > 0) owner.pid = *holder;
@@ -208,7 +209,7 @@ Result<StudyFolder> StudyFolder::open(const std::string& given, Use use) {
   if (absolute.filename().empty()) absolute = absolute.parent_path();
   const std::string path = absolute.string();
   if (auto done = examine(path, use); !done) return done.error();
-  if (use == Use::read && !holds_study(path)) return refuse(path, "holds no study");
+  if (use == Use::read && !holds_study(path)) return refused(path, "holds no study");
   auto lock = Lock::take(path, use);
   if (!lock) return lock.error();
   Fd handle = make_fd(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));

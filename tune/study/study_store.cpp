@@ -15,8 +15,6 @@
 
 namespace troupe::tune {
 
-using namespace internal;
-
 namespace {
 
 Error out_of_disk(const std::string& folder, Bytes free, Bytes needed, const char* what) {
@@ -31,16 +29,19 @@ std::vector<storage::Write> writes_of(const StudyBatch& batch) {
   writes.reserve(batch.events.size() + batch.trials.size() + batch.reports.size() +
                  batch.checkpoints.size() + batch.clients.size() + batch.exporters.size() + 1);
   std::uint64_t number = batch.first_event;
-  for (const std::string& event : batch.events) writes.push_back({event_key(number++), event});
-  for (const TrialRow& row : batch.trials) writes.push_back({trial_key(row.trial), row.json});
+  for (const std::string& event : batch.events)
+    writes.push_back({internal::event_key(number++), event});
+  for (const TrialRow& row : batch.trials)
+    writes.push_back({internal::trial_key(row.trial), row.json});
   for (const ReportRow& row : batch.reports)
-    writes.push_back({report_key(row.trial, row.step), row.json});
+    writes.push_back({internal::report_key(row.trial, row.step), row.json});
   for (const CheckpointRow& row : batch.checkpoints)
-    writes.push_back({kCheckpoints + row.key, row.json});
-  for (const ClientRow& row : batch.clients) writes.push_back({kClients + row.client, row.json});
+    writes.push_back({internal::kCheckpoints + row.key, row.json});
+  for (const ClientRow& row : batch.clients)
+    writes.push_back({internal::kClients + row.client, row.json});
   for (const ExporterRow& row : batch.exporters)
-    writes.push_back({kExporters + row.exporter, row.json});
-  if (batch.meta) writes.push_back({kMetaKey, *batch.meta});
+    writes.push_back({internal::kExporters + row.exporter, row.json});
+  if (batch.meta) writes.push_back({internal::kMetaKey, batch.meta});
   return writes;
 }
 
@@ -99,15 +100,16 @@ Result<void> StudyStore::State::make_room() {
 /// synced, is therefore a first start that was killed, and is made again.
 Result<void> StudyStore::State::open_database() {
   const std::string store = folder.store_path();
-  const auto synced = read_mark(folder.mark_path());
-  if (!exists(store) && (!exists(folder.mark_path()) || synced == 0)) return create();
+  const auto synced = internal::read_mark(folder.mark_path());
+  if (!internal::exists(store) && (!internal::exists(folder.mark_path()) || synced == 0))
+    return create();
   if (!synced)
-    return damaged(folder.path(), folder.mark_path() + ", offset 0",
-                   "it does not name the last synced event");
-  if (*synced == 0 && !exists(store + "/CURRENT")) return create();
-  if (!exists(store))
-    return damaged(folder.path(), store + ", offset 0",
-                   "it is missing, and event " + std::to_string(*synced) + " was synced");
+    return internal::damaged(folder.path(), folder.mark_path() + ", offset 0",
+                             "it does not name the last synced event");
+  if (*synced == 0 && !internal::exists(store + "/CURRENT")) return create();
+  if (!internal::exists(store))
+    return internal::damaged(folder.path(), store + ", offset 0",
+                             "it is missing, and event " + std::to_string(*synced) + " was synced");
   return recover(*synced);
 }
 
@@ -117,15 +119,15 @@ Result<void> StudyStore::State::create() {
   for (const std::string& path :
        {folder.checkpoints_path(), folder.logs_path(), folder.exports_path()}) {
     std::filesystem::create_directories(path, error);
-    if (error) return failed("make the folder", path, error.value());
+    if (error) return internal::failed("make the folder", path, error.value());
   }
-  if (auto done = write_mark(folder.mark_path(), 0); !done) return done;
-  if (auto done = sync_folder(folder.path()); !done) return done;
+  if (auto done = internal::write_mark(folder.mark_path(), 0); !done) return done;
+  if (auto done = internal::sync_folder(folder.path()); !done) return done;
   auto door = storage::door();
   if (!door) return door.error();
-  const auto status = (*door)->open(folder.store_path(), database_options(true), db);
-  if (!status.ok()) return error_of(status, "make", folder.path());
-  return sync_folder(folder.path());
+  const auto status = (*door)->open(folder.store_path(), internal::database_options(true), db);
+  if (!status.ok()) return internal::error_of(status, "make", folder.path());
+  return internal::sync_folder(folder.path());
 }
 
 /// Checks the store before anything is written to it: opening a damaged one to write would drop
@@ -135,15 +137,16 @@ Result<void> StudyStore::State::recover(std::uint64_t synced) {
   if (!door) return door.error();
   {
     std::unique_ptr<storage::Database> look;
-    const auto status = (*door)->open_to_read(folder.store_path(), database_options(false), look);
-    if (!status.ok()) return error_of(status, "open", folder.path());
-    const auto found = check_store(*look, folder.path(), synced);
+    const auto status =
+        (*door)->open_to_read(folder.store_path(), internal::database_options(false), look);
+    if (!status.ok()) return internal::error_of(status, "open", folder.path());
+    const auto found = internal::check_store(*look, folder.path(), synced);
     if (!found) return found.error();
     last = *found;
   }
   marked = synced;
-  const auto status = (*door)->open(folder.store_path(), database_options(false), db);
-  if (!status.ok()) return error_of(status, "open", folder.path());
+  const auto status = (*door)->open(folder.store_path(), internal::database_options(false), db);
+  if (!status.ok()) return internal::error_of(status, "open", folder.path());
   if (last > marked) ++written;
   return {};
 }
@@ -159,9 +162,9 @@ Result<void> StudyStore::State::sync_now() {
   lock.unlock();
   Result<void> done;
   if (const auto status = db->sync(); !status.ok())
-    done = error_of(status, "sync", folder.path());
+    done = internal::error_of(status, "sync", folder.path());
   else if (is_new)
-    done = write_mark(folder.mark_path(), event);
+    done = internal::write_mark(folder.mark_path(), event);
   lock.lock();
   if (!done) {
     failure = done.error();
@@ -217,7 +220,7 @@ Result<void> StudyStore::write(const StudyBatch& batch) {
       writes_of(batch), power ? storage::Durability::synced : storage::Durability::kernel);
   const std::lock_guard guard(s.mutex);
   if (!status.ok()) {
-    s.failure = error_of(status, "write", s.folder.path());
+    s.failure = internal::error_of(status, "write", s.folder.path());
     return *s.failure;
   }
   s.last += batch.events.size();
@@ -265,16 +268,16 @@ Result<StudyReader> StudyReader::open(const std::string& path) {
   auto folder = StudyFolder::open(path, StudyFolder::Use::read);
   if (!folder) return folder.error();
   auto state = std::make_unique<State>(std::move(*folder));
-  const auto synced = read_mark(state->folder.mark_path());
+  const auto synced = internal::read_mark(state->folder.mark_path());
   if (!synced)
-    return damaged(state->folder.path(), state->folder.mark_path() + ", offset 0",
-                   "it does not name the last synced event");
+    return internal::damaged(state->folder.path(), state->folder.mark_path() + ", offset 0",
+                             "it does not name the last synced event");
   auto door = storage::door();
   if (!door) return door.error();
-  const auto status =
-      (*door)->open_to_read(state->folder.store_path(), database_options(false), state->db);
-  if (!status.ok()) return error_of(status, "open", state->folder.path());
-  const auto last = check_store(*state->db, state->folder.path(), *synced);
+  const auto status = (*door)->open_to_read(state->folder.store_path(),
+                                            internal::database_options(false), state->db);
+  if (!status.ok()) return internal::error_of(status, "open", state->folder.path());
+  const auto last = internal::check_store(*state->db, state->folder.path(), *synced);
   if (!last) return last.error();
   state->last = *last;
   state->rows = StudyRows(*state->db, state->folder.path());

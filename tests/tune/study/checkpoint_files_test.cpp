@@ -7,7 +7,6 @@
 
 #include <gtest/gtest.h>
 #include <atomic>
-#include <cstdio>
 #include <future>
 #include <thread>
 
@@ -29,10 +28,7 @@ StoredModel model_of(const std::string& text) {
 
 CheckpointSave save_of(const std::string& key, const std::string& text) {
   CheckpointSave save{.key = key, .trial = 3, .step = 20};
-  char hash[32];
-  std::snprintf(hash, sizeof hash, "%016llx",
-                static_cast<unsigned long long>(train::hash_bytes(text.data(), text.size())));
-  save.hash = hash;
+  save.hash = hash_text(train::hash_bytes(text.data(), text.size()));
   save.bytes = text.size();
   return save;
 }

@@ -22,6 +22,7 @@ inline std::uint64_t number_in(std::string_view bytes) {
 inline constexpr const char* kMetaKey = "meta";
 inline constexpr const char* kEvents = "e/";
 inline constexpr const char* kTrials = "t/";
+inline constexpr const char* kReports = "c/";
 inline constexpr const char* kCheckpoints = "k/";
 inline constexpr const char* kClients = "p/";
 inline constexpr const char* kExporters = "x/";
@@ -34,7 +35,7 @@ inline std::string trial_key(std::uint32_t trial) {
   return kTrials + big_endian(trial, kTrialWidth);
 }
 inline std::string reports_of(std::uint32_t trial) {
-  return "c/" + big_endian(trial, kTrialWidth) + "/";
+  return kReports + big_endian(trial, kTrialWidth) + "/";
 }
 inline std::string report_key(std::uint32_t trial, std::uint64_t step) {
   return reports_of(trial) + big_endian(step, kStepWidth);
