@@ -33,6 +33,7 @@ struct CommandLine {
   PlanRequest plan_request;
   CheckpointRequest checkpoint_request;
   LogsRequest logs_request;
+  StudyRequest study_request;
   bool head = false, all = false, verbose = false;
   std::string name;            ///< of an object or node
   std::string within = "10m";  ///< of a drain
@@ -50,6 +51,7 @@ struct CommandLine {
   void add_doctor();
   void add_train();
   void add_checkpoint();
+  void add_tune();
 };
 
 CLI::App* CommandLine::add(CLI::App& to, const char* name, const char* what, const char* example,
@@ -246,6 +248,25 @@ void CommandLine::add_checkpoint() {
   consolidate->add_flag("--all", r.all, "the optimizer's moments too");
 }
 
+void CommandLine::add_tune() {
+  CLI::App* tune = add(app, "tune", "about studies", "troupe tune list studies", nullptr);
+  tune->require_subcommand(1);
+  StudyRequest& r = study_request;
+  CLI::App* list = add(*tune, "list", "the studies in a folder: their state, trials and best",
+                       "troupe tune list studies", [this] { return list_studies(study_request); });
+  list->add_option("folder", r.folder, "a folder that holds studies, or a study's")->required();
+  CLI::App* show = add(*tune, "show", "the trials of a study that no process runs",
+                       "troupe tune show studies/a", [this] { return show_study(study_request); });
+  show->add_option("folder", r.folder, "the study's")->required();
+  CLI::App* doctor = add(*tune, "doctor", "what can be saved of a study that does not open",
+                         "troupe tune doctor studies/a --to saved.jsonl",
+                         [this] { return doctor_study(study_request); });
+  doctor->add_option("folder", r.folder, "the study's; it is only read")->required();
+  doctor->add_option("--to", r.to, "a new file for what can be saved; without it none is written");
+  for (CLI::App* verb : {list, show, doctor})
+    verb->add_flag("--json", r.json, "one JSON document on stdout, nothing else there");
+}
+
 void CommandLine::add_train() {
   CLI::App* train = add(app, "train", "about training", "troupe train plan --model gpt2", nullptr);
   train->require_subcommand(1);
@@ -298,6 +319,7 @@ CommandLine::CommandLine() {
   add_doctor();
   add_train();
   add_checkpoint();
+  add_tune();
 }
 
 Exit exit_of(const Error& error, bool starts) {

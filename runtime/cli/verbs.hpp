@@ -99,6 +99,13 @@ struct CheckpointRequest {
   bool json = false;
 };
 
+/// The options of `tune list`, `tune show` and `tune doctor`.
+struct StudyRequest {
+  std::string folder;  ///< a study's; of `list`: one that holds studies
+  std::string to;      ///< the file for what can be saved; empty: none is written
+  bool json = false;
+};
+
 enum class Table { nodes, actors, jobs, names };
 
 /// Starts the cluster and stays until a signal ends it (ok) or it is lost (failed).
@@ -130,6 +137,12 @@ Exit drain(const Request& request, const std::string& node, const std::string& w
 Exit inspect_checkpoint(const CheckpointRequest& request);
 /// Writes one file with the tensors of a checkpoint.
 Exit consolidate_checkpoint(const CheckpointRequest& request);
+/// Shows the studies in a folder: their state, trials and best.
+Exit list_studies(const StudyRequest& request);
+/// Shows the trials of a study that no process runs. Throws Unavailable when one does.
+Exit show_study(const StudyRequest& request);
+/// Shows which records of a damaged study can be read, and saves them to a file.
+Exit doctor_study(const StudyRequest& request);
 /// Replaces this process by the program, with TROUPE_ADDRESS set. Returns only by an Error.
 Exit run_program(const Request& request, const std::vector<std::string>& command);
 

@@ -2,7 +2,7 @@
 # Includes go from upper rooms to lower ones only, and stay out of other packages' internals. Headers that users include
 # use the standard library and troupe alone. The rooms above the runtime use only what users may use.
 #   base <- objectstore <- runtime <- actors <- train <- tune, kernels on base, actors on kernels; floors may be skipped.
-#   runtime/cli is the command line, above train.
+#   runtime/cli is the command line, above tune.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 # The rooms that each room may include. Every room may include runtime/base.
@@ -10,7 +10,7 @@ below='base:
 objectstore: objectstore
 kernels: kernels
 runtime: runtime objectstore
-cli: cli train kernels actors runtime objectstore
+cli: cli tune train kernels actors runtime objectstore
 actors: actors kernels runtime objectstore
 train: train kernels actors runtime objectstore
 tune: tune train actors runtime objectstore
