@@ -46,6 +46,7 @@ std::string mark_text(std::uint64_t event) {
 Result<void> check_schema(std::string_view meta, const std::string& folder) {
   const Result<Json> json = Json::parse(meta);
   const Json* schema = json ? json->find("schema") : nullptr;
+  if (json && schema == nullptr) schema = json->find("version");
   const auto number = schema != nullptr ? schema->as_whole<int>() : std::nullopt;
   if (number == kStudySchema) return {};
   return Error(Code::invalid_argument,

@@ -1,7 +1,7 @@
 /// Models between the object store and the files of a study.
 ///
-///     options.pull = [&](const CheckpointSave& s) { return pull_model(ctx, saved.at(s.key), 30s); };
-///     SavedModel again = publish_model(ctx, files.read(save).value(), save);   // for a trial's start
+///     options.pull = [&](const CheckpointSave& s) { return pull_model(ctx, saved[s.key], 30s); };
+///     SavedModel again = publish_model(ctx, files.read(save).value(), save);   // for a start
 #pragma once
 
 #include "troupe/train/checkpoint.hpp"

@@ -4,8 +4,9 @@
 ///     batch.trials.push_back({3, row});
 ///     store.write(batch);                        // StudyStore
 ///
-/// All values are JSON texts. The store keeps them as they are, and looks only for "schema" in the
-/// description. `troupe tune list` and `show` read these fields where they are there:
+/// All values are JSON texts. The store keeps them as they are, and looks only for "schema" or
+/// "version" in the description. `troupe tune list` and `show` read these fields where there are
+/// such:
 ///
 ///     meta   {"schema": 3, "name", "metric", "goal": "minimize", "trials", "over"}
 ///     trial  {"state", "attempt", "step", "score", "params": {NAME: VALUE}, "note"}

@@ -37,7 +37,8 @@ struct StudyStoreOptions {
   std::function<Bytes()> free_space = {};
 };
 
-/// The schema of the folders that this version reads. The description has it as "schema".
+/// The schema of the folders that this version reads. The description has it as "schema" or
+/// "version".
 inline constexpr int kStudySchema = 3;
 
 /// Owns a study's folder. write() and sync() are for one thread at a time; rows() for any.
@@ -76,8 +77,8 @@ class TROUPE_API StudyStore {
   std::unique_ptr<State> state_;
 };
 
-/// Reads a study that no process owns. Its read lock keeps an owner from starting meanwhile, for 2 s
-/// at most: keep it for one look.
+/// Reads a study that no process owns. An owner that starts meanwhile waits 2 s for it and is
+/// refused then, so keep it for one look.
 class TROUPE_API StudyReader {
  public:
   /// Never writes to the folder, which may be another user's. Errors: as StudyStore::open().
