@@ -275,6 +275,10 @@ TEST_F(StudyStoreTest, AnotherSchemaIsRefusedWithBothNumbers) {
   ASSERT_TRUE(open()->write(batch).ok());
   EXPECT_NE(refusal().find("is of schema 4, and this version reads schema 3"), std::string::npos)
       << refusal();
+  fs::remove_all(study_);
+  batch.meta = R"({"version":3})";
+  ASSERT_TRUE(open()->write(batch).ok());
+  EXPECT_EQ(refusal(), "");
 }
 
 TEST_F(StudyStoreTest, ShortSpaceRefusesABatchThatSucceedsLater) {
