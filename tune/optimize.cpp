@@ -267,7 +267,7 @@ class Runner {
     if (!heard) return false;
     const int trial = heard->trial;
     const auto found = running_.find(trial);
-    if (found == running_.end()) return true;
+    if (found == running_.end() || found->second.number != heard->attempt) return true;
     for (const TrialMessage& message : heard->messages)
       if (!happened(trial, found->second, message)) return true;
     if (!heard->death) return true;

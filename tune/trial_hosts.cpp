@@ -10,6 +10,8 @@ using internal::TrialMessage;
 
 constexpr int kMostAttempts = 1000;  ///< of one host
 constexpr Duration kLongestIdle = std::chrono::seconds(1);
+/// How long a node may take to answer a probe.
+constexpr Duration kProbeWithin = std::chrono::seconds(10);
 constexpr Duration kLookEvery = std::chrono::milliseconds(250);
 
 Admission::Policy policy_of(const ExperimentOptions& options) {
@@ -20,6 +22,16 @@ Admission::Policy policy_of(const ExperimentOptions& options) {
   throw InvalidArgument(Code::invalid_argument,
                         "tune: Options::placement names one node: take Placement::spread or "
                         "Placement::pack, and name nodes by per_trial.labels");
+}
+
+/// Runs on a node to show that it lives.
+std::vector<TrialMessage> answer() {
+  return std::vector<TrialMessage>(1);
+}
+
+/// The number under which the probe for a host is followed.
+int probe_of(int host) {
+  return -1 - host;
 }
 
 }  // namespace
@@ -97,6 +109,7 @@ bool TrialHosts::begin(internal::TrialSetup setup, const Point& params,
   }
   Host& host = hosts_[id];
   host.trial = setup.number;
+  host.attempt = setup.attempt;
   ++host.attempts;
   running_[setup.number] = id;
   host.handle.start(setup, params);
@@ -145,12 +158,14 @@ bool TrialHosts::waits(int trial) const {
 }
 
 std::optional<TrialHosts::Heard> TrialHosts::next(Time until) {
+  for (const auto& [host, doubt] : doubts_) until = std::min(until, doubt.until);
   auto heard = loops_.next(until);
-  if (!heard) return std::nullopt;
+  if (!heard) return judge_overdue();
+  if (heard->from < 0) return judge(probe_of(heard->from), heard->death.has_value());
   const auto found = hosts_.find(heard->from);
   if (found == hosts_.end()) return Heard{};
   Host& host = found->second;
-  Heard said{host.trial, std::move(heard->events), std::move(heard->death), false};
+  Heard said{host.trial, host.attempt, std::move(heard->events), std::move(heard->death), false};
   for (const TrialMessage& message : said.messages) {
     if (message.kind == TrialMessage::Kind::ready) {
       host.node = message.node;
@@ -160,15 +175,45 @@ std::optional<TrialHosts::Heard> TrialHosts::next(Time until) {
     }
   }
   if (!said.death) return said;
-  const std::optional<NodeId> node = host.node;
-  running_.erase(host.trial);
-  kill(heard->from);
-  if (said.trial < 0) return said;  // it was idle
+  return died(heard->from, std::move(said));
+}
+
+/// Takes the host away. If its node may be dead, too, a probe goes there, and its end is heard
+/// later. Processes of a node may be seen to die before the node is.
+std::optional<TrialHosts::Heard> TrialHosts::died(int id, Heard heard) {
+  const std::optional<NodeId> node = hosts_.at(id).node;
+  running_.erase(heard.trial);
+  kill(id);
+  if (heard.trial < 0 || !node || *node == ctx_.node()) return heard;
   looked_ = Time{};
   look(steady_now());
-  said.node_lost =
-      node && (said.death->code() == Code::actor_unavailable || !admission_.accepts(*node));
-  return said;
+  heard.node_lost = heard.death->code() == Code::actor_unavailable || !admission_.accepts(*node);
+  if (heard.node_lost) return heard;
+  doubts_[id] = {std::move(heard), steady_now() + kProbeWithin};
+  TaskOptions with;
+  with.name = "does the node of a trial live";
+  with.cpus = 0;
+  with.placement = Placement::on(*node);
+  with.max_retries = 0;
+  loops_.follow(probe_of(id), [ctx = ctx_, with] { return ctx.with(with).submit<answer>(); });
+  return Heard{};
+}
+
+/// Returns the death of a host, once it is known whether its node lives.
+std::optional<TrialHosts::Heard> TrialHosts::judge(int id, bool node_lost) {
+  loops_.forget(probe_of(id));
+  const auto found = doubts_.find(id);
+  if (found == doubts_.end()) return Heard{};
+  Heard heard = std::move(found->second.heard);
+  doubts_.erase(found);
+  heard.node_lost = node_lost;
+  return heard;
+}
+
+std::optional<TrialHosts::Heard> TrialHosts::judge_overdue() {
+  for (const auto& [host, doubt] : doubts_)
+    if (doubt.until <= steady_now()) return judge(host, true);
+  return std::nullopt;
 }
 
 }  // namespace troupe::tune

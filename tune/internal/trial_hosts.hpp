@@ -24,6 +24,7 @@ class TrialHosts {
  public:
   struct Heard {
     int trial = -1;
+    int attempt = 0;
     std::vector<internal::TrialMessage> messages;
     std::optional<Error> death;  ///< of the host; the trial's attempt has ended
     bool node_lost = false;      ///< with its node
@@ -61,11 +62,20 @@ class TrialHosts {
   struct Host {
     internal::TrialHandle handle;
     int trial = -1;  ///< -1: idle
-    int attempts = 0;
+    int attempt = 0;
+    int attempts = 0;  ///< that it has taken
     std::optional<NodeId> node;
     Time idle_since{};
   };
+  /// A host that died on another node, which may be dead, too. A probe finds out.
+  struct Doubt {
+    Heard heard;
+    Time until;  ///< then the node counts as lost
+  };
   void kill(int host);
+  std::optional<Heard> died(int host, Heard heard);
+  std::optional<Heard> judge(int host, bool node_lost);
+  std::optional<Heard> judge_overdue();
   int host_of(int trial) const;
 
   Context ctx_;
@@ -76,7 +86,8 @@ class TrialHosts {
   bool has_looked_ = false;
   bool many_nodes_ = false;
   std::map<int, Host> hosts_;
-  std::map<int, int> running_;  ///< hosts by trial
+  std::map<int, int> running_;   ///< hosts by trial
+  std::map<int, Doubt> doubts_;  ///< by host
   int spawned_ = 0;
   LoopController<internal::TrialMessage> loops_;
 };
