@@ -2,6 +2,7 @@
 
 #include "troupe/actors/collective/shm/rendezvous.hpp"
 #include "troupe/actors/loop_actor/loop_controller.hpp"
+#include "troupe/runtime/base/environment.hpp"
 #include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/base/random_bytes.hpp"
 #include "troupe/runtime/base/secret.hpp"
@@ -12,7 +13,6 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <span>
@@ -411,9 +411,8 @@ class Supervisor {
     if (holds()) {
       setup.cpus = reserved_->cpus;
       setup.gpus = reserved_->gpus;
-      const char* devices = std::getenv(kVisibleDevices);
-      if (setup.gpus > 0 && devices != nullptr)
-        setup.devices = gang_devices(devices, what.rank, setup.gpus);
+      const std::string devices = Environment().text(kVisibleDevices).value_or("");
+      if (setup.gpus > 0) setup.devices = gang_devices(devices, what.rank, setup.gpus);
     }
     with.placement = Placement::on(what.node);
     ranks_.push_back(spawn_(setup, with));
