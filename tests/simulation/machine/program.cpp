@@ -323,28 +323,34 @@ void Driver::actors() {
 }
 
 void Driver::names() {
+  using Values = std::vector<std::uint64_t>;
   const std::string name = "n" + std::to_string(random_.below(3));
   const auto known = names_.find(name);
   if (known == names_.end()) {
-    const Spec one = spec();
-    auto ref = random_.chance(0.5) ? ctx_.put(value_of(one.id)) : ctx_.submit<leaf>(one);
+    Spec one = spec();
+    one.size = 600 + random_.below(3000);  // lies in shared memory, where it is seen when it stays
+    auto ref = random_.chance(0.5) ? ctx_.put(Values(one.size, value_of(one.id)))
+                                   : ctx_.submit<large>(one);
     try {
       ctx_.detach(ref, name, kPatience);
-      if (random_.chance(0.3)) ctx_.detach(ref, name, kPatience);  // changes nothing
       names_[name] = value_of(one.id);
+      if (random_.chance(0.3)) ctx_.detach(ref, name, kPatience);  // changes nothing
     } catch (const Error& error) {
       excuse("a name", error, violence() >= 3);
     }
     return;
   }
-  const auto found = ctx_.find_object<std::uint64_t>(name);
-  if (!found) baton_.fail("a named object is not found");
-  const Result<std::uint64_t> value = ctx_.try_get(*found, kPatience);
-  if (!value) return excuse("a named object", value.error(), false);
-  if (*value != known->second) baton_.fail("a named object has another value");
+  {
+    const auto found = ctx_.find_object<Values>(name);
+    if (!found) baton_.fail("a named object is not found");
+    const Result<Values> value = ctx_.try_get(*found, kPatience);
+    if (!value) return excuse("a named object", value.error(), false);
+    if (value->front() != known->second || value->back() != known->second)
+      baton_.fail("a named object has another value");
+  }
   if (random_.chance(0.5)) return;
   if (!ctx_.forget_object(name)) baton_.fail("a name was forgotten twice");
-  if (ctx_.find_object<std::uint64_t>(name)) baton_.fail("a forgotten name is found");
+  if (ctx_.find_object<Values>(name)) baton_.fail("a forgotten name is found");
   names_.erase(known);
 }
 
