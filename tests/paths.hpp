@@ -12,6 +12,7 @@ const char* command();       ///< the `troupe` command
 const char* cli_program();   ///< what the command runs on clusters in tests/runtime/cli
 const char* jobs_program();  ///< the drivers that share a cluster in tests/jobs
 const char* jobs_library();  ///< a shared library of that program
+const char* os_sample();     ///< a library with debug information, in tests/runtime/os
 const char* chaos_shim();  ///< what makes clocks and disks fail; empty in a build with a sanitizer
 const char* fake_nccl();   ///< looks like NCCL
 const char* fake_nccl_old();    ///< looks like an NCCL that is too old

@@ -30,6 +30,15 @@ find_package(fmt REQUIRED)
 find_package(CLI11 REQUIRED)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 find_package(CAF REQUIRED)  # found by FindCAF.cmake here, since CAF 0.17 has no config file
+# libdw finds the lines of crashes. Without it, stacks show modules and offsets.
+find_path(TROUPE_LIBDW_INCLUDE elfutils/libdwfl.h)
+find_library(TROUPE_LIBDW_LIBRARY dw)
+set(TROUPE_LIBDW "")
+if(TROUPE_LIBDW_INCLUDE AND TROUPE_LIBDW_LIBRARY)
+  set(TROUPE_LIBDW ${TROUPE_LIBDW_LIBRARY})
+else()
+  message(STATUS "troupe: stacks of crashes will lack lines, since libdw-dev and libelf-dev are not installed")
+endif()
 
 # RocksDB's config names a static and a shared library. The static one is not position-independent everywhere.
 if(TARGET RocksDB::rocksdb-shared)
