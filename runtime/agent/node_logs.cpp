@@ -117,6 +117,7 @@ std::string NodeLogs::name_of(const Source& source) const {
 }
 
 void NodeLogs::ended(ProcessIndex worker, JobNumber number) {
+  looks_again_ = true;  // its pipes may be closed already
   const auto is_own = [&](const Source& one) { return one.worker == worker && one.worker != 0; };
   const bool has_own = std::any_of(sources_.begin(), sources_.end(),
                                    [&](const auto& one) { return is_own(one.second); });

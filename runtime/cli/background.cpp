@@ -188,10 +188,10 @@ std::string text_of(const Json& document, const UpRequest& request) {
 Exit start(const UpRequest& wanted) {
   prctl(PR_SET_DUMPABLE, 0);  // a join token passes through it
   UpRequest request = wanted;
-  auto folder = os::make_cluster_folder();
-  if (!folder) throw Failure{Exit::refused, folder.error()};
   auto state = os::open_state_folder(request.state_folder, Environment());
   if (!state) throw Failure{Exit::refused, state.error()};
+  if (auto folder = os::make_cluster_folder(); !folder)
+    throw Failure{Exit::refused, folder.error()};
   request.state_folder = *state;
   request.log = *state + "/launcher-" + std::to_string(getpid()) + ".log";
   make_log(request.log);

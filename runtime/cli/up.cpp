@@ -290,11 +290,11 @@ Exit up(const UpRequest& request) {
   const Fd signals = end_signals();
   if (!request.grace.empty()) duration_of("--grace", request.grace);  // before anything starts
   auto options = options_of(request);
+  auto state = os::open_state_folder(request.state_folder, Environment());
+  if (!state) throw Failure{Exit::refused, state.error()};
   if (request.file.empty())
     if (auto folder = os::make_cluster_folder(); !folder)
       throw Failure{Exit::refused, folder.error()};
-  auto state = os::open_state_folder(request.state_folder, Environment());
-  if (!state) throw Failure{Exit::refused, state.error()};
   options.state_folder = *state;
   if (!request.log_bytes.empty())
     options.log_bytes = Bytes{bytes_of("--log-bytes", request.log_bytes)};

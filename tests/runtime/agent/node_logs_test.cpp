@@ -150,6 +150,25 @@ TEST(NodeLogs, AnswersThatALogIsCompleteWhenItsJobHasEnded) {
   EXPECT_EQ(world.answers.size(), 2U) << "its asker has ended";
 }
 
+TEST(NodeLogs, LooksAgainAtTheEndOfAWorkerWhosePipesAreClosedAlready) {
+  World world;
+  os::OutputEnds ends = world.worker(5);
+  world.ask(0, 10s, true);
+  ends = {};
+  for (int i = 0; i < 3; ++i) {
+    pollfd entry{world.logs.fd(), POLLIN, 0};
+    (void)poll(&entry, 1, 100);
+    world.logs.serve(world.now);
+  }
+  EXPECT_TRUE(world.answers.empty());
+  world.running.clear();
+  world.logs.ended(ProcessIndex::of(5), world.number);
+  EXPECT_EQ(world.logs.next_deadline(), Time{}) << "nothing else wakes the loop";
+  world.logs.serve(world.now);
+  ASSERT_EQ(world.answers.size(), 1U);
+  EXPECT_TRUE(world.answers[0].complete);
+}
+
 /// The disk hangs. Workers wait, then their lines are counted, and a line tells how many.
 TEST(NodeLogs, CountsLinesWhenTheDiskHangsForLong) {
   World world;

@@ -144,7 +144,7 @@ TEST_F(Logs, TheDriverPrintsEachStreamInTheFormThatItIsAskedFor) {
   Outcome outcome = run({"streams"});
   EXPECT_EQ(after_prefix(outcome.out), "to out\n");
   EXPECT_TRUE(says(outcome.err, ") to err\n")) << outcome.err;
-  EXPECT_EQ(run({"actor"}).out.rfind("(Speaker pid=", 0), 0U);
+  EXPECT_EQ(run({"actor"}).out.rfind("(says::Speaker pid=", 0), 0U);
   outcome = run({"streams"}, {{"TROUPE_LOGS", "plain"}});
   EXPECT_EQ(outcome.out, "to out\n");
   outcome = run({"streams"}, {{"TROUPE_LOGS", "off"}});
