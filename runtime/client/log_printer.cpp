@@ -1,14 +1,13 @@
 #include "troupe/runtime/client/log_printer.hpp"
 
 #include "troupe/runtime/base/log.hpp"
+#include "troupe/runtime/base/wait.hpp"
 #include "troupe/runtime/base/words.hpp"
 
-#include <poll.h>
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 namespace troupe::client {
@@ -40,7 +39,7 @@ bool is_in_line([[maybe_unused]] std::FILE* stream) {
 bool await_room(std::FILE* stream, const std::atomic<bool>& over) {
   for (;;) {
     pollfd entry{fileno(stream), POLLOUT, 0};
-    const int ready = poll(&entry, 1, static_cast<int>(kLook / 1ms));
+    const int ready = wait_for({&entry, 1}, kLook);
     if (ready > 0 || (ready < 0 && errno != EINTR)) return true;
     if (over) return false;
   }
@@ -52,7 +51,7 @@ void write_lines(std::FILE* stream, std::string_view lines) {
   flockfile(stream);
   while (is_in_line(stream) && steady_now() < until) {
     funlockfile(stream);
-    std::this_thread::sleep_for(1ms);
+    sleep_for(1ms);
     flockfile(stream);
   }
   (void)fwrite_unlocked(lines.data(), 1, lines.size(), stream);

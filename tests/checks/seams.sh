@@ -5,7 +5,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 simulated='^(objectstore|runtime/(agent|client|control|ring))/'
-seams='^(objectstore/(internal/disk_thread|shared_copies)|runtime/agent/(bulk_threads|machine_memory|programs|receive_buffers)|runtime/client/(io_loop|lock|worker_end)|runtime/control/(internal/)?disk_thread)\.[ch]pp$'
+seams='^(objectstore/(internal/disk_thread|shared_copies)|runtime/agent/(bulk_threads|log_writer|machine_memory|node_logs|programs|receive_buffers)|runtime/client/(io_loop|lock|log_printer|worker_end)|runtime/control/(internal/)?disk_thread)\.[ch]pp$'
 
 begin='(^|[^A-Za-z_0-9:.>])'
 blocking="$begin::(poll|select)[(]|${begin}poll[(][&a-z]+[^)]*,|$begin(::)?(ppoll|epoll_p?wait2?|pselect|pause|usleep|nanosleep|sched_yield|sigwait|sem_wait)[(]|this_thread::(yield|sleep)|condition_variable|SYS_(futex|ppoll|epoll)|FUTEX_WAIT"
