@@ -60,10 +60,10 @@ CheckpointFiles::~CheckpointFiles() {
   for (SignalMaskedThread& thread : threads_) thread.join();
 }
 
-void CheckpointFiles::write(CheckpointSave save) {
+void CheckpointFiles::write(CheckpointSave save, Pull pull) {
   {
     const std::lock_guard guard(mutex_);
-    queue_.push_back(std::move(save));
+    queue_.push_back({std::move(save), std::move(pull)});
   }
   wake_.notify_one();
 }
@@ -78,10 +78,10 @@ void CheckpointFiles::work() {
   for (;;) {
     wake_.wait(lock, [this] { return over_ || !queue_.empty(); });
     if (over_) return;
-    CheckpointSave save = std::move(queue_.front());
+    Waiting next = std::move(queue_.front());
     queue_.pop_front();
     lock.unlock();
-    Done done = carry_out(std::move(save));
+    Done done = carry_out(std::move(next));
     lock.lock();
     done_.push_back(std::move(done));
     lock.unlock();
@@ -90,9 +90,10 @@ void CheckpointFiles::work() {
   }
 }
 
-CheckpointFiles::Done CheckpointFiles::carry_out(CheckpointSave save) {
+CheckpointFiles::Done CheckpointFiles::carry_out(Waiting write) {
+  CheckpointSave& save = write.save;
   try {
-    const Result<StoredModel> model = options_.pull(save);
+    const Result<StoredModel> model = write.pull();
     if (!model) return {std::move(save), model.error()};
     const std::lock_guard one_at_a_time(writing_);
     const Result<void> written = write_file(save, *model);
@@ -129,6 +130,12 @@ Result<void> CheckpointFiles::write_file(const CheckpointSave& save, const Store
 }
 
 void CheckpointFiles::remove(const std::vector<std::string>& keys) {
+  {
+    const std::lock_guard guard(mutex_);
+    std::erase_if(queue_, [&keys](const Waiting& waiting) {
+      return std::find(keys.begin(), keys.end(), waiting.save.key) != keys.end();
+    });
+  }
   for (const std::string& key : keys) ::unlink(path_of(key).c_str());
 }
 

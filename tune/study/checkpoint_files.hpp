@@ -1,7 +1,7 @@
 /// The files of a study's checkpoints: written, read, checked and deleted.
 ///
-///     CheckpointFiles files(folder.checkpoints_path(), {.pull = pull, .wake = wake});
-///     files.write(save);                                  // returns at once
+///     CheckpointFiles files(folder.checkpoints_path(), {.wake = wake});
+///     files.write(save, pull);                            // returns at once
 ///     for (CheckpointFiles::Done& done : files.take_done()) …
 ///     StoredModel model = files.read(save).value();        // checked against its hash
 ///
@@ -36,10 +36,10 @@ struct StoredModel {
 
 class TROUPE_API CheckpointFiles {
  public:
+  /// Brings a model from the object store. It is called on a thread of CheckpointFiles, may block,
+  /// and must end when the model is lost.
+  using Pull = std::function<Result<StoredModel>()>;
   struct Options {
-    /// Brings a model from the object store. It is called on threads of this class, may block, and
-    /// must end when the model is lost.
-    std::function<Result<StoredModel>(const CheckpointSave&)> pull;
     /// Called on such a thread after each write; may be empty.
     std::function<void()> wake = {};
     /// What stays free on the disk.
@@ -62,10 +62,11 @@ class TROUPE_API CheckpointFiles {
 
   /// Pulls the model and writes its file, on threads of this class. One file is written at a time,
   /// while the next model is pulled.
-  void write(CheckpointSave save);
+  void write(CheckpointSave save, Pull pull);
   /// Returns the writes that have ended, once each.
   std::vector<Done> take_done();
-  /// Deletes files. A file that cannot be deleted stays, and the next tidy() finds it.
+  /// Deletes files, and forgets writes that have not begun. One that has begun makes its file. A
+  /// file that cannot be deleted stays, and the next tidy() finds it.
   void remove(const std::vector<std::string>& keys);
 
   std::string path_of(const std::string& key) const;
@@ -81,7 +82,11 @@ class TROUPE_API CheckpointFiles {
 
  private:
   void work();
-  Done carry_out(CheckpointSave save);
+  struct Waiting {
+    CheckpointSave save;
+    Pull pull;
+  };
+  Done carry_out(Waiting write);
   Result<void> write_file(const CheckpointSave& save, const StoredModel& model);
 
   const std::string folder_;
@@ -89,7 +94,7 @@ class TROUPE_API CheckpointFiles {
   std::mutex writing_;  ///< one file at a time
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<CheckpointSave> queue_;
+  std::deque<Waiting> queue_;
   std::vector<Done> done_;
   bool over_ = false;
   std::array<SignalMaskedThread, CheckpointPlan::kMostAtOnce> threads_;

@@ -1,10 +1,11 @@
 // Proves that a study's store and checkpoint files live in a driver beside its cluster.
-#include "troupe/tune/study/stored_models.hpp"
-#include "troupe/tune/study/study_store.hpp"
+#include "troupe/tune/study/study_disk.hpp"
 
 #include "tests/programs/program.hpp"
 
 #include <stdlib.h>
+#include <atomic>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <thread>
@@ -31,37 +32,98 @@ troupe::train::SavedModel train(Context ctx, int step) {
   return troupe::train::save_model(ctx, step, net);
 }
 
-/// Takes a task's model through a file, and a row of it through the store.
-void through_a_file(Context& ctx) {
-  std::string root = (std::filesystem::temp_directory_path() / "troupe-studies-XXXXXX").string();
-  if (::mkdtemp(root.data()) == nullptr) return;
-  {
-    auto store = tune::StudyStore::open(root + "/study", {}).value();
-    const troupe::train::SavedModel saved = ctx.get(ctx.submit<train>(7));
-    tune::CheckpointSave save;
-    save.key = "t0-7";
-    save.step = saved.step;
-    save.bytes = saved.bytes;
-    save.hash = tune::hash_text(saved.hash);
-    tune::CheckpointFiles::Options options;
-    options.pull = [&](const tune::CheckpointSave&) { return tune::pull_model(ctx, saved, 10s); };
-    tune::CheckpointFiles files(store->folder().checkpoints_path(), options);
-    files.write(save);
-    std::vector<tune::CheckpointFiles::Done> done;
-    while ((done = files.take_done()).empty()) std::this_thread::sleep_for(1ms);
-    if (done.front().error) std::cout << done.front().error->what() << '\n';
-    tune::StudyBatch batch{.first_event = 1, .events = {"{}"}};
-    batch.checkpoints = {{save.key, "{}"}};
-    store->write(batch).value();
-    const auto again = publish_model(ctx, files.read(save).value(), save);
-    Net net;
-    const bool same = load_model(ctx, again, 10s, net) == saved.hash && again.hash == saved.hash;
-    std::cout << same << ' ' << net.weight[0] << ' ' << (again.types == saved.types) << '\n';
-  }
-  std::cout << tune::StudyReader::open(root + "/study").value().last_event() << '\n';
-  std::filesystem::remove_all(root);
+/// Returns the row of a file, as an experiment's core writes it.
+std::string row_of(const tune::CheckpointSave& save) {
+  return R"({"trial":0,"step":)" + std::to_string(save.step) + R"(,"file":")" + save.key +
+         R"(","hash":")" + save.hash + R"(","bytes":)" + std::to_string(save.bytes) + "}";
 }
-const Program file{"study_files", {.expect = "1 7 1\n1\n", .seconds = 20}, through_a_file};
+
+/// The first life of a study: two models of tasks become files, and their rows go to the store.
+void first_life(Context& ctx, const std::string& folder) {
+  auto disk = tune::StudyDisk::open(ctx, folder, {}).value();
+  std::cout << disk->is_new() << '\n';
+  tune::StudyBatch batch{.first_event = 1, .events = {R"({"n":1})", R"({"n":2})"}};
+  batch.meta = R"({"version":3})";
+  for (const int step : {7, 8}) {
+    const troupe::train::SavedModel saved = ctx.get(ctx.submit<train>(step));
+    const tune::CheckpointSave save{.key = "t0-" + std::to_string(step),
+                                    .step = saved.step,
+                                    .hash = tune::hash_text(saved.hash),
+                                    .bytes = saved.bytes};
+    disk->save(save, saved);
+    batch.checkpoints.push_back({save.key, row_of(save)});
+  }
+  for (int stored = 0; stored < 2; std::this_thread::sleep_for(1ms))
+    for (const auto& done : disk->take_stored()) {
+      if (done.error) std::cout << done.error->what() << '\n';
+      ++stored;
+    }
+  disk->write(batch);
+}
+
+/// The second life: the models come from the files. One file is gone, and one is not needed.
+void second_life(Context& ctx, const std::string& folder) {
+  std::filesystem::remove(folder + "/checkpoints/t0-8.safetensors");
+  auto disk = tune::StudyDisk::open(ctx, folder, {}).value();
+  const auto next = disk->lines();
+  while (const auto line = next()) std::cout << *line << ' ';
+  for (const auto& fault : disk->faults()) std::cout << fault.key << ' ';
+  Net net;
+  load_model(ctx, disk->model("t0-7"), 10s, net);
+  std::cout << net.weight[0] << '\n';
+  disk->drop("t0-7");
+  std::cout << disk->has("t0-7") << std::filesystem::is_empty(folder + "/checkpoints") << '\n';
+}
+
+/// A folder of the program's own.
+class Folder {
+ public:
+  Folder() {
+    if (::mkdtemp(path_.data()) == nullptr) std::cout << "no folder\n";
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() { std::filesystem::remove_all(path_); }
+  std::string study() const { return path_ + "/study"; }
+
+ private:
+  std::string path_ = (std::filesystem::temp_directory_path() / "troupe-studies-XXXXXX").string();
+};
+
+void two_lives(Context& ctx) {
+  const Folder folder;
+  first_life(ctx, folder.study());
+  second_life(ctx, folder.study());
+}
+/// Proves that a study's second life finds the events and the models of the first one.
+const Program lives{
+    "study_files",
+    {.expect = "1\n{\"version\":3} {\"n\":1} {\"n\":2} t0-8 7\n01\n", .seconds = 20},
+    two_lives};
+
+/// A batch and a file meet a full disk. The line about it makes room each time.
+void full_disk(Context& ctx) {
+  const Folder folder;
+  std::atomic<std::uint64_t> free{1ull << 40};
+  tune::StudyDisk::Options options;
+  options.store.free_space = [&free] { return troupe::Bytes{free}; };
+  options.tell = [&free](const std::string& line) {
+    std::cout << (line.find(" 8192 ") != std::string::npos) << '\n';
+    free = 1ull << 40;
+  };
+  auto disk = tune::StudyDisk::open(ctx, folder.study(), options).value();
+  free = 8192;
+  disk->write({.first_event = 1, .events = {"{}"}});
+  std::cout << disk->store().last_event() << '\n';
+  const troupe::train::SavedModel saved = ctx.get(ctx.submit<train>(7));
+  free = 8192;
+  disk->save({.key = "k", .hash = tune::hash_text(saved.hash), .bytes = saved.bytes}, saved);
+  std::vector<tune::StudyDisk::Stored> stored;
+  while ((stored = disk->take_stored()).empty()) std::this_thread::sleep_for(1ms);
+  std::cout << stored.front().key << stored.front().error.has_value() << '\n';
+}
+/// Proves that a full disk holds a study up and does not end it.
+const Program full{"study_full_disk", {.expect = "1\n1\n1\nk0\n", .seconds = 20}, full_disk};
 
 }  // namespace
 }  // namespace studies

@@ -39,9 +39,11 @@ std::string text_of(const StoredModel& model) {
 
 class CheckpointFilesTest : public studies::Test {
  protected:
-  static CheckpointFiles::Options with(const std::string& text) {
+  static CheckpointFiles::Pull pull(const std::string& text) {
+    return [text] { return model_of(text); };
+  }
+  static CheckpointFiles::Options options() {
     CheckpointFiles::Options options;
-    options.pull = [text](const CheckpointSave&) { return model_of(text); };
     options.free_space = [] { return Bytes{1ull << 40}; };
     return options;
   }
@@ -57,8 +59,8 @@ class CheckpointFilesTest : public studies::Test {
 TEST_F(CheckpointFilesTest, AModelIsReadBackAndOtherToolsReadIt) {
   const std::string text(10'000, 'w');
   const CheckpointSave save = save_of("t3-20", text);
-  CheckpointFiles files(root_, with(text));
-  files.write(save);
+  CheckpointFiles files(root_, options());
+  files.write(save, pull(text));
   ASSERT_FALSE(wait(files).error.has_value());
   const auto model = files.read(save);
   ASSERT_TRUE(model.ok()) << model.error().what();
@@ -76,9 +78,9 @@ TEST_F(CheckpointFilesTest, AModelIsReadBackAndOtherToolsReadIt) {
 TEST_F(CheckpointFilesTest, AMissingShortOrAlteredFileIsNamed) {
   const std::string text(5000, 'w');
   const CheckpointSave save = save_of("k", text);
-  CheckpointFiles files(root_, with(text));
+  CheckpointFiles files(root_, options());
   EXPECT_EQ(files.fault_of(save), "is missing");
-  files.write(save);
+  files.write(save, pull(text));
   ASSERT_FALSE(wait(files).error.has_value());
   const std::string path = files.path_of("k"), bytes = slurp(path);
   spill(path, bytes.substr(0, 4000));
@@ -101,17 +103,18 @@ TEST_F(CheckpointFilesTest, TwoArePulledAtATime) {
   std::atomic<int> pulled{0};
   std::promise<void> gate;
   const std::shared_future<void> opened = gate.get_future().share();
-  CheckpointFiles::Options options = with("");
-  options.pull = [&](const CheckpointSave& save) -> Result<StoredModel> {
-    ++pulled;
-    opened.wait();
-    if (save.key == "b") return Error(Code::object_lost, "gone");
-    return model_of("x");
-  };
   std::atomic<int> woken{0};
-  options.wake = [&] { ++woken; };
-  CheckpointFiles files(root_, options);
-  for (const char* key : {"a", "b", "c"}) files.write(save_of(key, "x"));
+  CheckpointFiles::Options with = options();
+  with.wake = [&] { ++woken; };
+  CheckpointFiles files(root_, with);
+  for (const std::string key : {"a", "b", "c", "d"})
+    files.write(save_of(key, "x"), [&, key]() -> Result<StoredModel> {
+      ++pulled;
+      opened.wait();
+      if (key == "b") return Error(Code::object_lost, "gone");
+      return model_of("x");
+    });
+  files.remove({"d"});
   EXPECT_TRUE(eventually([&] { return pulled == 2; }));
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_EQ(pulled, 2);  // the third one would show by now
@@ -126,10 +129,10 @@ TEST_F(CheckpointFilesTest, TwoArePulledAtATime) {
 
 TEST_F(CheckpointFilesTest, AFullDiskSaysWhatIsNeededAndFree) {
   const std::string text(1000, 'w');
-  CheckpointFiles::Options options = with(text);
-  options.free_space = [] { return Bytes{64ull << 20}; };
-  CheckpointFiles files(root_, options);
-  files.write(save_of("k", text));
+  CheckpointFiles::Options with = options();
+  with.free_space = [] { return Bytes{64ull << 20}; };
+  CheckpointFiles files(root_, with);
+  files.write(save_of("k", text), pull(text));
   const auto done = wait(files);
   ASSERT_TRUE(done.error.has_value());
   EXPECT_EQ(done.error->code(), Code::out_of_disk);
@@ -141,9 +144,9 @@ TEST_F(CheckpointFilesTest, AFullDiskSaysWhatIsNeededAndFree) {
 
 TEST_F(CheckpointFilesTest, FilesWithoutARowAndDraftsAreTidied) {
   const std::string text = "w";
-  CheckpointFiles files(root_, with(text));
+  CheckpointFiles files(root_, options());
   for (const char* key : {"a", "b"}) {
-    files.write(save_of(key, text));
+    files.write(save_of(key, text), pull(text));
     ASSERT_FALSE(wait(files).error.has_value());
   }
   spill(root_ + "/c.safetensors.12-0.tmp", "half");
