@@ -109,7 +109,7 @@ std::vector<Ref<std::uint64_t>> fan(Context& ctx, Spec spec) {
   }
   return refs;
 }
-std::uint64_t sum_of(Context& ctx, std::vector<Ref<std::uint64_t>> refs, Spec spec) {
+std::uint64_t sum_of(Context& ctx, const std::vector<Ref<std::uint64_t>>& refs, Spec spec) {
   begin(spec);
   std::uint64_t sum = 0;
   for (const auto& ref : refs) sum += ctx.get(ref);
