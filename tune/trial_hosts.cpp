@@ -160,7 +160,7 @@ bool TrialHosts::waits(int trial) const {
 std::optional<TrialHosts::Heard> TrialHosts::next(Time until) {
   for (const auto& [host, doubt] : doubts_) until = std::min(until, doubt.until);
   auto heard = loops_.next(until);
-  if (!heard) return judge_overdue();
+  if (!heard) return judge_lost();
   if (heard->from < 0) return judge(probe_of(heard->from), heard->death.has_value());
   const auto found = hosts_.find(heard->from);
   if (found == hosts_.end()) return Heard{};
@@ -189,7 +189,7 @@ std::optional<TrialHosts::Heard> TrialHosts::died(int id, Heard heard) {
   look(steady_now());
   heard.node_lost = heard.death->code() == Code::actor_unavailable || !admission_.accepts(*node);
   if (heard.node_lost) return heard;
-  doubts_[id] = {std::move(heard), steady_now() + kProbeWithin};
+  doubts_[id] = {std::move(heard), *node, steady_now() + kProbeWithin};
   TaskOptions with;
   with.name = "does the node of a trial live";
   with.cpus = 0;
@@ -210,9 +210,10 @@ std::optional<TrialHosts::Heard> TrialHosts::judge(int id, bool node_lost) {
   return heard;
 }
 
-std::optional<TrialHosts::Heard> TrialHosts::judge_overdue() {
+/// Returns a death on a node that is known to be lost, or has not answered.
+std::optional<TrialHosts::Heard> TrialHosts::judge_lost() {
   for (const auto& [host, doubt] : doubts_)
-    if (doubt.until <= steady_now()) return judge(host, true);
+    if (doubt.until <= steady_now() || !admission_.accepts(doubt.node)) return judge(host, true);
   return std::nullopt;
 }
 

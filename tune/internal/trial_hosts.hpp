@@ -70,12 +70,13 @@ class TrialHosts {
   /// A host that died on another node, which may be dead, too. A probe finds out.
   struct Doubt {
     Heard heard;
+    NodeId node;
     Time until;  ///< then the node counts as lost
   };
   void kill(int host);
   std::optional<Heard> died(int host, Heard heard);
   std::optional<Heard> judge(int host, bool node_lost);
-  std::optional<Heard> judge_overdue();
+  std::optional<Heard> judge_lost();
   int host_of(int trial) const;
 
   Context ctx_;
