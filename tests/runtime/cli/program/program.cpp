@@ -19,6 +19,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -124,31 +125,39 @@ void count_steps(troupe::tune::Trial& t, Rate) {
   do {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     model[0] += 1;
-    if (t.number() == 0 && model[0] == 1) std::cout << "runs" << std::endl;
   } while (t.report(1 / model[0], model));
 }
-/// Runs 16 trials, and prints how many completed all steps, how many failures there were, and on
-/// how many nodes they ran.
+/// Runs 16 trials, and says "runs" when one has come far. At the end it prints how many completed
+/// all steps, how many failures there were, how many trials began again, and on how many nodes that
+/// joined meanwhile some ran.
 int tune(troupe::Context& ctx) {
   namespace tune = troupe::tune;
   const auto space = tune::Space<Rate>{}.with(&Rate::rate, tune::uniform(0, 1));
-  const tune::Options<> options{.goal = tune::minimize,
-                                .trials = 16,
-                                .max_failures = 0,
-                                .max_steps = 20,
-                                .save_every = 1,
-                                .show = false};
+  tune::Options<> options{.goal = tune::minimize,
+                          .trials = 16,
+                          .max_failures = 0,
+                          .max_steps = 20,
+                          .save_every = 1,
+                          .show = false};
+  options.on_event = [said = false](const tune::Event& event) mutable {
+    if (event.kind != tune::Event::Kind::best || event.step < 10 || std::exchange(said, true))
+      return;
+    std::cout << "runs" << std::endl;
+  };
+  std::set<std::string> old, joined;
+  for (const auto& node : ctx.cluster().nodes) old.insert(node.id.str());
   const auto best = tune::optimize<count_steps, Rate>(ctx, space, options);
-  int completed = 0, failures = 0;
+  int completed = 0, failures = 0, again = 0;
   for (const tune::TrialInfo& trial : best.board.trials) {
     completed += trial.state == tune::TrialState::completed && trial.step() == 20 ? 1 : 0;
     failures += trial.failures;
-    if (!trial.note.empty()) std::cerr << trial.number << ": " << trial.note << std::endl;
+    again += trial.attempt > 1 ? 1 : 0;
   }
-  std::set<std::string> nodes;
-  for (const std::string& note : best.notes)
-    if (note.compare(0, 6, "trial ") == 0) nodes.insert(note.substr(note.find(": ") + 2, 32));
-  std::cout << completed << " " << failures << " " << nodes.size() << std::endl;
+  for (const std::string& note : best.notes) {
+    const std::string node = note.substr(note.find(": ") + 2);
+    if (note.compare(0, 6, "trial ") == 0 && old.count(node) == 0) joined.insert(node);
+  }
+  std::cout << completed << " " << failures << " " << again << " " << joined.size() << std::endl;
   return 0;
 }
 
