@@ -49,6 +49,8 @@ const char* name_of(Fault fault) noexcept {
     case Fault::failed_start: return "failed_start";
     case Fault::short_memory: return "short_memory";
     case Fault::slow: return "slow";
+    case Fault::kill_agent: return "kill_agent";
+    case Fault::kill_zygote: return "kill_zygote";
     case Fault::count_: break;
   }
   return "";
@@ -78,6 +80,12 @@ Process& Baton::process(const char* name) {
 Process* Baton::find(pid_t pid) noexcept {
   for (Process& process : processes_)
     if (process.pid == pid) return &process;
+  return nullptr;
+}
+
+Process* Baton::find(std::string_view name) noexcept {
+  for (Process& process : processes_)
+    if (process.name == name && !process.ended) return &process;
   return nullptr;
 }
 
@@ -240,6 +248,14 @@ void Baton::kill(Process& process, int status) {
   trace_.mix(static_cast<std::uint64_t>(process.number)).mix(static_cast<std::uint64_t>(status));
   if (process.socket) ::shutdown(process.socket.get(), SHUT_RDWR);
   process.socket.reset();
+  if (status == SIGKILL)
+    for (Process& other : processes_) {
+      if (process.name == std::string_view("zygote") && other.parent == process.parent &&
+          other.token != 0)
+        kill(other, SIGKILL);
+      if (process.name == std::string_view("agent") && other.socket)
+        ::shutdown(other.socket.get(), SHUT_RDWR);
+    }
   for (const Fd& handle : process.handles) eventfd_write(handle.get(), 1);
   if (process.parent != nullptr) wake(process.parent, true);
 }
@@ -255,12 +271,15 @@ void Baton::strike() {
   while (!calm_ && next_stroke_ < plan_.strokes.size() &&
          plan_.strokes[next_stroke_].turn <= turns_) {
     const Plan::Stroke& stroke = plan_.strokes[next_stroke_++];
-    Process* victim = some_worker();
+    const bool of_node = stroke.fault == Fault::kill_agent || stroke.fault == Fault::kill_zygote;
+    Process* victim =
+        of_node ? find(stroke.fault == Fault::kill_agent ? "agent" : "zygote") : some_worker();
     if (stroke.fault == Fault::short_memory) {
       short_until_ = now_ + Duration(static_cast<std::int64_t>(stroke.argument));
     } else if (victim == nullptr) {
       continue;
-    } else if (stroke.fault == Fault::kill) {
+    } else if (stroke.fault == Fault::kill || of_node) {
+      node_gone_ = node_gone_ || of_node;
       kill(*victim, SIGKILL);
     } else if (victim->halted_until <= now_) {
       halt(*victim, now_ + Duration(static_cast<std::int64_t>(stroke.argument)));

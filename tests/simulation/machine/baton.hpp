@@ -27,6 +27,7 @@
 #include <functional>
 #include <list>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace troupe::sim::machine {
@@ -39,6 +40,8 @@ enum class Fault : std::uint8_t {
   failed_start,   ///< fork() fails
   short_memory,   ///< the machine lacks memory for a while
   slow,           ///< a process gets little of the CPU
+  kill_agent,     ///< the whole node ends, and the driver gets errors
+  kill_zygote,    ///< its workers die with it, and a private node ends
   count_
 };
 constexpr std::size_t kFaults = static_cast<std::size_t>(Fault::count_);
@@ -143,6 +146,8 @@ class Baton {
   Time now() const noexcept { return now_; }
   std::uint64_t turns() const noexcept { return turns_; }
   const std::array<std::uint64_t, kFaults>& struck() const noexcept { return struck_; }
+  /// The agent or its zygote was killed: errors need no other reason.
+  bool node_is_gone() const noexcept { return node_gone_; }
   bool memory_is_short() const noexcept { return now_ < short_until_; }
   Random& random() noexcept { return random_; }
   Trace& trace() noexcept { return trace_; }
@@ -155,6 +160,7 @@ class Baton {
   void hand_to(Thread& next) noexcept;
   void strike();
   Process* some_worker();
+  Process* find(std::string_view name) noexcept;
   bool can_run(const Thread& thread) const noexcept;
 
   inline static Baton* current_ = nullptr;
@@ -175,7 +181,7 @@ class Baton {
   Time short_until_{};
   std::uint64_t turns_ = 0, frames_ = 0;
   std::size_t next_stroke_ = 0, next_frame_ = 0;
-  bool calm_ = false;
+  bool calm_ = false, node_gone_ = false;
   std::array<std::uint64_t, kFaults> struck_{};
   Trace trace_;
 };

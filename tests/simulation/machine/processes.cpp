@@ -32,7 +32,9 @@ using sim::machine::Process;
 /// The zygote as one simulated thread. It speaks the protocol of os/zygote.cpp.
 class Zygote {
  public:
-  Zygote(Process& self, Fd socket) : self_(self), socket_(std::move(socket)) {}
+  Zygote(Process& self, Fd socket) : self_(self), socket_(std::move(socket)) {
+    self_.parent = this;  // so are its workers': they die with it
+  }
   void run() {
     baton_.sleep(Duration(static_cast<std::int64_t>(baton_.random().below(400'000))), "its start");
     report({ZygoteEvent::Kind::ready, 0, self_.pid, 0});
@@ -104,6 +106,7 @@ class Zygote {
 Result<pid_t> start_zygote(Fd socket, const Program&) {
   Baton* baton = Baton::current();
   Process& zygote = baton->process("zygote");
+  zygote.socket = Fd(fcntl(socket.get(), F_DUPFD_CLOEXEC, 0));
   baton->start(zygote, "main", [&zygote, mine = std::make_shared<Fd>(std::move(socket))] {
     auto self = std::make_unique<Zygote>(zygote, std::move(*mine));
     self->run();

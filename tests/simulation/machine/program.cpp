@@ -197,7 +197,7 @@ class Driver {
 };
 
 void Driver::excuse(const std::string& what, const Error& error, bool may) {
-  if (!may && error.code() != Code::out_of_memory)
+  if (!may && !baton_.node_is_gone() && error.code() != Code::out_of_memory)
     baton_.fail(what + " ended in an error without a reason: " +
                 std::string(name_of(error.code())) + ": " + error.message());
   ++did_.excused;
@@ -388,8 +388,8 @@ void Driver::act() try {
   if (what < 82) return names();
   if (what < 94) return waits();
   baton_.sleep(std::chrono::microseconds(random_.below(30'000)), "the end of its pause");
-} catch (const OutOfMemory& error) {
-  excuse("a put", error, true);
+} catch (const Error& error) {
+  excuse("a verb", error, false);
 }
 
 /// Everything ends, and nothing is left.
@@ -404,6 +404,7 @@ void Driver::end() {
   large_.clear();
   const Time until = baton_.now() + kPatience;
   for (;;) {
+    if (baton_.node_is_gone()) return;
     const NodeInfo node = ctx_.cluster().nodes.at(0);
     if (node.store_used.count == 0 && node.cpus_free == node.cpus) return;
     if (baton_.now() > until)
@@ -416,8 +417,12 @@ void Driver::end() {
 
 void Driver::run() {
   const std::uint64_t actions = 15 + random_.below(random_.chance(0.1) ? 120 : 40);
-  for (std::uint64_t i = 0; i < actions; ++i) act();
-  end();
+  for (std::uint64_t i = 0; i < actions && !baton_.node_is_gone(); ++i) act();
+  try {
+    end();
+  } catch (const Error& error) {
+    excuse("the end", error, false);
+  }
 }
 
 }  // namespace

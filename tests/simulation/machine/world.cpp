@@ -53,6 +53,9 @@ Plan plan_of(std::uint64_t seed, const Options& options) {
   if (random.chance(0.3) && is_on(options, Fault::late_start)) plan.late_starts = 0.4;
   if (random.chance(0.2) && is_on(options, Fault::failed_start)) plan.failed_starts = 0.2;
   if (random.chance(0.3) && is_on(options, Fault::slow)) plan.slow_processes = 0.3;
+  const Fault node = random.chance(0.5) ? Fault::kill_agent : Fault::kill_zygote;
+  if (random.chance(0.08) && is_on(options, node))
+    plan.strokes.push_back({random.below(range), node, 0});
   std::sort(plan.strokes.begin(), plan.strokes.end(),
             [](const auto& a, const auto& b) { return a.turn < b.turn; });
   std::sort(plan.deadly_frames.begin(), plan.deadly_frames.end());
@@ -136,6 +139,7 @@ Outcome run_here(std::uint64_t seed, const Options& options,
   node.memory = Bytes{random.chance(0.3) ? 4u << 20 : 16u << 20};
   Process& agent = baton->process("agent");
   Process& driver = baton->process("driver");
+  driver.socket = Fd(fcntl(ends.first.get(), F_DUPFD_CLOEXEC, 0));
   baton->start(agent, "main", [&] {
     {
       agent::Node served(node);
@@ -150,7 +154,8 @@ Outcome run_here(std::uint64_t seed, const Options& options,
       drive(Context(engine), *baton, seed, one.did);
       engine.finish(false);
     } catch (const std::exception& error) {
-      baton->fail(std::string("the driver got an error: ") + error.what());
+      if (!baton->node_is_gone())
+        baton->fail(std::string("the driver got an error: ") + error.what());
     }
     baton->kill(driver, 0);
   });
