@@ -25,7 +25,7 @@ TEST(Machine, RepeatsASeedTurnByTurn) {
     EXPECT_EQ(once.violation, "");
     EXPECT_EQ(once.trace, again.trace) << "seed " << seed;
     EXPECT_EQ(once.turns, again.turns) << "seed " << seed;
-    EXPECT_GT(once.turns, 50U);
+    EXPECT_GT(once.turns, 20U);
   }
 }
 
