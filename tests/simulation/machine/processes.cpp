@@ -44,7 +44,7 @@ class Zygote {
       pollfd entry{socket_.fd(), socket_.events(), 0};
       baton_.wait({&entry, 1}, Time::max(), "an order, or the end of a worker", this);
       for (;;) {
-        std::array<std::byte, 8> buffer;
+        std::array<std::byte, 64> buffer;  // an order begins with the token
         Received received = socket_.receive(buffer);
         if (received.kind == Received::Kind::closed) return end();
         if (received.kind != Received::Kind::packet) break;
