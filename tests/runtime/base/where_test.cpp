@@ -53,6 +53,7 @@ TEST(Where, ConditionsJoin) {
   EXPECT_FALSE(finds("state = running and since > 13s"));
   EXPECT_TRUE(finds("state = waiting or since > 10s"));
   EXPECT_TRUE(finds("not state = waiting and pid = 8185")) << "'not' binds closest";
+  EXPECT_FALSE(finds("not state = waiting and pid = 1"));
   EXPECT_FALSE(finds("not (state = running and pid = 8185)"));
   EXPECT_TRUE(finds("state = running or state = waiting and pid = 1")) << "'and' before 'or'";
   EXPECT_FALSE(finds("(state = running or state = waiting) and pid = 1"));
