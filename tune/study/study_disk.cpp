@@ -36,14 +36,13 @@ std::optional<CheckpointSave> save_in(std::string_view row) {
 }  // namespace
 
 StudyDisk::StudyDisk(Context ctx, std::unique_ptr<StudyStore> store, Options options)
-    : ctx_(std::move(ctx)), options_(std::move(options)), store_(std::move(store)) {}
+    : ctx_(ctx), options_(std::move(options)), store_(std::move(store)) {}
 
 Result<std::unique_ptr<StudyDisk>> StudyDisk::open(Context ctx, const std::string& folder,
                                                    Options options) {
   auto store = StudyStore::open(folder, options.store);
   if (!store) return store.error();
-  std::unique_ptr<StudyDisk> disk(
-      new StudyDisk(std::move(ctx), std::move(*store), std::move(options)));
+  std::unique_ptr<StudyDisk> disk(new StudyDisk(ctx, std::move(*store), std::move(options)));
   disk->read_rows();
   return disk;
 }
