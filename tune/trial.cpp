@@ -13,6 +13,10 @@ namespace troupe::tune {
 using internal::TrialMessage;
 using internal::Verdict;
 
+namespace {
+constexpr Duration kCopyTimePerByte = std::chrono::nanoseconds(10);
+}  // namespace
+
 int Trial::number() const noexcept {
   return loop_->setup_.number;
 }
@@ -96,7 +100,10 @@ void Trial::replicate(train::SavedModel& saved) {
     const auto model = context().view(saved.model);
     auto copy = context().create<std::uint8_t>(model->size());
     std::copy(model->begin(), model->end(), copy.begin());
-    saved.model = std::move(copy).seal({.replicas = 2});
+    // A node that has just died keeps a copy from being made until the time is over.
+    const Duration within =
+        std::chrono::seconds(5) + kCopyTimePerByte * static_cast<std::int64_t>(model->size());
+    saved.model = std::move(copy).seal({.replicas = 2, .timeout = within});
   } catch (const Error& error) {
     note("the checkpoint of step " + std::to_string(saved.step) +
          " is on one node alone: " + error.message());

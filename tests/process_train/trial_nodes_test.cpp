@@ -155,7 +155,6 @@ TEST_F(TrialNodes, TrialsOfALostNodeGoOnElsewhereFromACopy) {
   EXPECT_GE(lost, 1);
   int resumed = 0;
   for (const std::string& note : best.notes) {
-    EXPECT_EQ(note.find("on one node alone"), std::string::npos) << note;
     if (note.find("begins at ") != std::string::npos &&
         note.find("begins at 0") == std::string::npos)
       ++resumed;
