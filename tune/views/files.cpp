@@ -24,7 +24,7 @@ constexpr std::uint64_t kLogLimit = std::uint64_t{4} << 30;
   throw InvalidArgument(Code::invalid_argument, message);
 }
 
-[[noreturn]] void refuse(const std::string& path, const std::string& why) {
+[[noreturn]] void refuse_log(const std::string& path, const std::string& why) {
   throw InvalidArgument(Code::invalid_argument, "tune: " + path + " " + why);
 }
 
@@ -81,21 +81,21 @@ LogFile::LogFile(const std::string& path, Mode mode) : path_(path) {
   if (file_.get() < 0) fail("open", path, errno);
   struct stat info{};
   if (::fstat(file_.get(), &info) != 0) fail("examine", path, errno);
-  if (S_ISFIFO(info.st_mode)) refuse(path, "is a pipe, and a log is a file");
+  if (S_ISFIFO(info.st_mode)) refuse_log(path, "is a pipe, and a log is a file");
   if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK)
-      refuse(path,
-             "is written by another experiment at this moment; give this one a folder of its "
-             "own");
+      refuse_log(path,
+                 "is written by another experiment at this moment; give this one a folder of its "
+                 "own");
     if (errno != ENOLCK && errno != EOPNOTSUPP) fail("lock", path, errno);
   }
   if (::fstat(file_.get(), &info) != 0) fail("examine", path, errno);
   const off_t whole = whole_lines(file_.get(), info.st_size);
   if (whole != info.st_size && ::ftruncate(file_.get(), whole) != 0) fail("repair", path, errno);
   if (mode == Mode::create && whole > 0)
-    refuse(path,
-           "is the log of an experiment that ran before; give this one a folder of its own, or "
-           "move that one away");
+    refuse_log(path,
+               "is the log of an experiment that ran before; give this one a folder of its own, or "
+               "move that one away");
 }
 
 /// Removes what it wrote if it could not write everything: half a line would corrupt the lines
