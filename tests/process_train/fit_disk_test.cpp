@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 #include <string>
 #include <thread>
 
@@ -22,7 +23,8 @@ using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 namespace train = troupe::train;
 
-void learn(train::Worker& w, long steps, int pause_ms) {
+/// `throws_at`: a step at which rank 1 throws; 0: none.
+void learn(train::Worker& w, long steps, int pause_ms, long throws_at) {
   troupe::kernels::Device device = troupe::kernels::cpu_device();
   train::Engine engine(tiny::model(), w.layout(), w.mesh(), device, {});
   if (!w.restore(engine)) engine.initialize(1);
@@ -30,6 +32,7 @@ void learn(train::Worker& w, long steps, int pause_ms) {
   for (train::Batch batch : w.shard(rows, {.batch = 8, .steps = steps, .seed = 3})) {
     const train::StepResult result = engine.step(train::micro_batches(batch, w.layout().micro));
     std::this_thread::sleep_for(std::chrono::milliseconds(pause_ms));
+    if (w.step() == throws_at && w.rank() == 1) throw std::runtime_error("a bug of the loop");
     w.report({.step = w.step(),
               .loss = result.loss,
               .extra = {{"weights", static_cast<double>(engine.weights_hash() >> 11)}}});
@@ -57,7 +60,7 @@ class FitDisk : public testing::Test {
   }
   /// Runs the loop on two nodes whose processes have the fault (chaos/shim.cpp).
   train::Fit fit(const char* variable, const std::string& fault, const train::FitOptions& options,
-                 long steps, int pause_ms = 0) {
+                 long steps, int pause_ms = 0, long throws_at = 0) {
     fs::remove(folder_ / "page");
     chaos::Page* page = chaos::map_page((folder_ / "page").c_str(), true);
     ::munmap(page, sizeof *page);
@@ -68,7 +71,7 @@ class FitDisk : public testing::Test {
     for (const char* name : {"LD_PRELOAD", chaos::kPageVariable, variable}) ::unsetenv(name);
     troupe::Context ctx = session.context();
     EXPECT_TRUE(eventually([&] { return ctx.cluster().nodes.size() == 2; }));
-    return train::fit<learn>(ctx, options, steps, pause_ms);
+    return train::fit<learn>(ctx, options, steps, pause_ms, throws_at);
   }
   double calm(long steps) {
     train::FitOptions plain = options();
@@ -138,6 +141,17 @@ TEST_F(FitDisk, ASaveThatTakesTenTimeoutsHasFailedWhileTheLoopGoesOn) {
   EXPECT_TRUE(fs::exists(folder_ / "run/step-00000400"));
   for (const auto& entry : fs::directory_iterator(folder_ / "run"))
     EXPECT_FALSE(entry.path().filename().string().starts_with(".")) << entry.path();
+}
+
+TEST_F(FitDisk, ThatHangsDoesNotHoldUpTheErrorOfALoop) {
+  const troupe::Time begun = troupe::steady_now();
+  try {
+    fit("CHAOS_CALL", "hang=30000 write 3 .step-00000010.", options(), 60, 20, 13);
+    ADD_FAILURE() << "it went through";
+  } catch (const troupe::TaskFailed& error) {
+    EXPECT_NE(error.message().find("a bug of the loop"), std::string::npos) << error.message();
+  }
+  EXPECT_LT(troupe::steady_now() - begun, 15s);
 }
 
 TEST_F(FitDisk, ThatANodeDoesNotSeeIsNamedBeforeTheFirstStep) {
