@@ -53,6 +53,12 @@ struct Copy {
   Point params;  ///< the trial's parameters after explore
 };
 
+/// A time without a process: the trial made room for others, or waited for its donor.
+struct Pause {
+  double from = 0;  ///< seconds since the experiment began
+  double to = -1;   ///< negative: it goes on
+};
+
 /// Everything known about one trial.
 struct TrialInfo {
   int number = 0;
@@ -64,6 +70,8 @@ struct TrialInfo {
   /// dropped.
   std::vector<Sample> history;
   std::vector<Copy> copies;
+  std::vector<double> retries;  ///< when an attempt failed and the trial began again, the first 200
+  std::vector<Pause> pauses;    ///< the first 1,000
   std::map<std::string, double> metrics;  ///< of the last report
   /// The checkpoint that a next attempt would start from, until the trial is over. A trial that
   /// completes keeps it if Options::save_at_end is set.

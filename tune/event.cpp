@@ -13,11 +13,11 @@ namespace {
 
 using Kind = Event::Kind;
 
-constexpr std::array<std::string_view, 30> kKindNames = {
-    "begin",  "report",   "save", "restore", "end",       "lost",    "room",    "set",
-    "stored", "missing",  "tick", "cancel",  "interrupt", "created", "started", "exploit",
-    "copied", "mismatch", "held", "yielded", "paused",    "resumed", "stopped", "completed",
-    "retry",  "failed",   "best", "over",    "kept",      "repeated"};
+constexpr std::array<std::string_view, 32> kKindNames = {
+    "begin",   "report",    "save",   "restore",  "end",  "lost",    "room",      "set",
+    "stored",  "add",       "stop",   "missing",  "tick", "cancel",  "interrupt", "created",
+    "started", "exploit",   "copied", "mismatch", "held", "yielded", "paused",    "resumed",
+    "stopped", "completed", "retry",  "failed",   "best", "over",    "kept",      "repeated"};
 constexpr std::array<std::string_view, 8> kActionNames = {"go_on", "stop",   "complete", "yield",
                                                           "hold",  "resume", "exploit",  "refuse"};
 
@@ -33,8 +33,9 @@ bool is_any_of(Kind kind, std::initializer_list<Kind> kinds) {
 
 Fields fields_of(Kind kind) {
   Fields f{};
-  f.trial = !is_any_of(kind, {Kind::begin, Kind::room, Kind::set, Kind::stored, Kind::missing,
-                              Kind::tick, Kind::cancel, Kind::interrupt, Kind::over});
+  f.trial =
+      !is_any_of(kind, {Kind::begin, Kind::room, Kind::set, Kind::stored, Kind::add, Kind::missing,
+                        Kind::tick, Kind::cancel, Kind::interrupt, Kind::over});
   f.attempt = is_any_of(kind, {Kind::report, Kind::save, Kind::restore, Kind::end, Kind::lost,
                                Kind::started, Kind::retry});
   f.room = kind == Kind::room;
@@ -49,8 +50,8 @@ Fields fields_of(Kind kind) {
   f.ok = kind == Kind::end;
   f.checkpoint = is_any_of(kind, {Kind::save, Kind::restore, Kind::stored, Kind::missing,
                                   Kind::started, Kind::exploit, Kind::copied, Kind::mismatch});
-  f.params = kind == Kind::created || kind == Kind::started || kind == Kind::exploit ||
-             kind == Kind::copied;
+  f.params = kind == Kind::add || kind == Kind::created || kind == Kind::started ||
+             kind == Kind::exploit || kind == Kind::copied;
   f.donor_params = kind == Kind::exploit || kind == Kind::copied;
   f.metrics = kind == Kind::report;
   f.text = is_any_of(kind, {Kind::end, Kind::lost, Kind::set, Kind::missing, Kind::exploit,
@@ -355,6 +356,8 @@ std::string plain_words(const Event& e, const SearchSpace& space, std::string_vi
     case Kind::over: return "the experiment is over: " + e.text;
     case Kind::interrupt: return "the experiment was interrupted and goes on";
     case Kind::cancel: return "the experiment was cancelled";
+    case Kind::stop: return "the user stopped " + who;
+    case Kind::add: return "the user added the point " + space.show(e.params);
     case Kind::set: {
       std::string changed;
       for (const auto& [option, value] : e.metrics)

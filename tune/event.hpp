@@ -51,6 +51,8 @@ struct Event {
     room,     ///< how many attempts fit on the cluster
     set,      ///< options that changed
     stored,   ///< the file of a checkpoint is on disk
+    add,      ///< a point to try
+    stop,     ///< the user stops a trial
     missing,  ///< the file of a checkpoint cannot be read
     tick,
     cancel,

@@ -101,7 +101,8 @@ Event input(Event::Kind kind, int trial, int attempt) {
 void Experiment::begin(Time now) {
   if (core_->begun()) return;
   core_->epoch = now;
-  core_->apply(input(Event::Kind::begin, -1, 0));
+  core_->running = true;
+  core_->feed(input(Event::Kind::begin, -1, 0));
 }
 
 void Experiment::reported(int trial, int attempt, const TrialReport& report, Time now) {
@@ -111,8 +112,9 @@ void Experiment::reported(int trial, int attempt, const TrialReport& report, Tim
   e.score = report.score;
   for (const auto& [name, value] : report.metrics) e.metrics[valid_utf8(name)] = value;
   e.can_save = report.can_save;
+  if (core_->has_ended(trial, attempt)) return;
   const std::string refusal = core_->refusal(e);
-  if (refusal.empty()) return core_->apply(e);
+  if (refusal.empty()) return core_->feed(e);
   core_->commands.emplace_back(Kill{trial, attempt});
   ended(trial, attempt, refusal, now);
 }
@@ -122,14 +124,14 @@ void Experiment::saved(int trial, int attempt, const Checkpoint& checkpoint, Tim
   e.micros = core_->micros(now);
   e.checkpoint = {valid_utf8(checkpoint.key), valid_utf8(checkpoint.hash), checkpoint.bytes,
                   checkpoint.step};
-  core_->apply(e);
+  core_->feed(e);
 }
 
 void Experiment::restored(int trial, int attempt, const std::string& hash, Time now) {
   Event e = input(Event::Kind::restore, trial, attempt);
   e.micros = core_->micros(now);
   e.checkpoint.hash = valid_utf8(hash);
-  core_->apply(e);
+  core_->feed(e);
 }
 
 void Experiment::ended(int trial, int attempt, const std::string& error, Time now) {
@@ -137,21 +139,45 @@ void Experiment::ended(int trial, int attempt, const std::string& error, Time no
   e.micros = core_->micros(now);
   e.ok = error.empty();
   e.text = valid_utf8(error);
-  core_->apply(e);
+  if (core_->has_ended(trial, attempt)) return;
+  if (core_->end_waits(e)) return core_->waiting_ends_.push_back(std::move(e));
+  core_->feed(e);
+}
+
+void Experiment::stored(const std::string& key, Time now) {
+  Event e = input(Event::Kind::stored, -1, 0);
+  e.micros = core_->begun() ? core_->micros(now) : 0;
+  if (const auto known = core_->known(valid_utf8(key))) {
+    e.checkpoint = *known;
+    return core_->feed(e);
+  }
+  e.checkpoint.key = key;
+  core_->commands.emplace_back(Drop{e.checkpoint});  // nobody needs it any more
+}
+
+void Experiment::missing(const std::string& key, const std::string& why, Time now) {
+  Event e = input(Event::Kind::missing, -1, 0);
+  e.micros = std::max(core_->now, core_->running ? core_->micros(now) : core_->now);
+  const auto known = core_->known(valid_utf8(key));
+  if (!known) return;
+  e.checkpoint = *known;
+  e.text = valid_utf8(why);
+  core_->feed(e);
 }
 
 void Experiment::lost(int trial, int attempt, const std::string& why, Time now) {
+  if (core_->has_ended(trial, attempt)) return;
   Event e = input(Event::Kind::lost, trial, attempt);
   e.micros = core_->micros(now);
   e.text = valid_utf8(why);
-  core_->apply(e);
+  core_->feed(e);
 }
 
 void Experiment::room(int trials, Time now) {
   Event e = input(Event::Kind::room, -1, 0);
   e.micros = core_->begun() ? core_->micros(now) : 0;
   e.room = std::max(trials, 0);
-  core_->apply(e);
+  core_->feed(e);
 }
 
 void Experiment::wall_clock(Time now, std::int64_t unix_micros) {
@@ -163,7 +189,7 @@ void Experiment::tick(Time now) {
   Event e = input(Event::Kind::tick, -1, 0);
   e.micros = core_->micros(now);
   core_->board.seconds = e.seconds();
-  core_->apply(e);
+  core_->feed(e);
 }
 
 std::optional<Time> Experiment::next_tick() const {
@@ -172,27 +198,83 @@ std::optional<Time> Experiment::next_tick() const {
   return core_->epoch + std::chrono::microseconds(*at);
 }
 
+Result<void> Experiment::change(const std::map<std::string, double>& options, Time now) {
+  const Settings known = settings_of(core_->options);
+  for (const auto& [name, value] : options) {
+    if (known.count(name) == 0)
+      return Error(Code::invalid_argument, "tune: " + valid_utf8(name) +
+                                               " is no option that may change while a study runs");
+    if (std::isnan(value) && name != "target")
+      return Error(Code::invalid_argument, "tune: " + name + " must be a number");
+  }
+  const auto trials = options.find("trials");
+  if (trials != options.end() && std::holds_alternative<Pbt>(core_->options.scheduler))
+    return Error(Code::invalid_argument,
+                 "tune: the size of a population stays: trials may not change");
+  if (trials != options.end() && !(trials->second >= 1))
+    return Error(Code::invalid_argument, "tune: trials must be at least 1");
+  Event e = input(Event::Kind::set, -1, 0);
+  e.micros = core_->begun() ? core_->micros(now) : 0;
+  e.metrics = options;
+  e.text = "user";
+  core_->feed(e);
+  return {};
+}
+
+Result<void> Experiment::add(const Point& point, Time now) {
+  try {
+    core_->board.space.check(point);
+  } catch (const InvalidArgument& error) {
+    return Error(Code::invalid_argument, error.message());
+  }
+  if (core_->board.over || !core_->begun())
+    return Error(Code::invalid_argument,
+                 "tune: the study does not run, so that no point can be added");
+  if (std::ssize(core_->board.trials) >= core_->options.trials &&
+      std::holds_alternative<Pbt>(core_->options.scheduler))
+    return Error(Code::invalid_argument, "tune: the population is complete: no point can be added");
+  Event e = input(Event::Kind::add, -1, 0);
+  e.micros = core_->micros(now);
+  e.params = point;
+  core_->feed(e);
+  return {};
+}
+
+Result<void> Experiment::stop(int trial, Time now) {
+  const std::string who = "tune: trial " + std::to_string(trial);
+  if (trial < 0 || trial >= std::ssize(core_->board.trials))
+    return Error(Code::invalid_argument, who + " does not exist");
+  const TrialState state = core_->board.trials[static_cast<std::size_t>(trial)].state;
+  if (is_over(state))
+    return Error(Code::invalid_argument, who + " is over: it " + std::string(name_of(state)));
+  Event e = input(Event::Kind::stop, trial, 0);
+  e.micros = core_->micros(now);
+  core_->feed(e);
+  return {};
+}
+
 void Experiment::cancel(Time now) {
   Event e = input(Event::Kind::cancel, -1, 0);
   e.micros = core_->micros(now);
-  core_->apply(e);
+  core_->feed(e);
 }
 
 void Experiment::interrupted(Time now) {
   if (!core_->begun() && core_->new_settings.empty()) return begin(now);
   // The experiment's time continues from the last record: the downtime does not count.
   core_->epoch = now - std::chrono::microseconds(core_->now);
+  core_->running = true;
   if (!core_->new_settings.empty()) {
     Event change = input(Event::Kind::set, -1, 0);
     change.micros = core_->now;
     change.metrics = std::exchange(core_->new_settings, {});
     change.text = kProgram;
-    core_->apply(change);
+    core_->feed(change);
   }
   if (!core_->begun()) return begin(now);
   Event e = input(Event::Kind::interrupt, -1, 0);
   e.micros = core_->now;
-  core_->apply(e);
+  core_->feed(e);
 }
 
 std::optional<Point> Experiment::next_point() const {
@@ -211,6 +293,19 @@ std::vector<std::string> Experiment::take_log() {
   for (const Event& event : std::exchange(core_->log, {}))
     lines.push_back(to_json(event, core_->board.space));
   return lines;
+}
+bool Experiment::needs(const std::string& key) const {
+  const auto known = core_->known(key);
+  return known && core_->is_stored(*known);
+}
+StudyBatch Experiment::take_batch() {
+  return core_->take_batch();
+}
+std::string Experiment::fingerprint() const {
+  return core_->fingerprint();
+}
+void Experiment::with_store() {
+  core_->durable = true;
 }
 void Experiment::without_log() {
   core_->keep_log = false;

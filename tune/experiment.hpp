@@ -21,6 +21,7 @@
 #include "troupe/tune/per_trial.hpp"
 #include "troupe/tune/scheduler.hpp"
 #include "troupe/tune/searcher.hpp"
+#include "troupe/tune/study/study_batch.hpp"
 
 #include <functional>
 #include <memory>
@@ -141,9 +142,9 @@ class TROUPE_API Experiment {
   Experiment& operator=(Experiment&&) noexcept;
 
   /// Rebuilds an experiment by replaying the inputs of its log, with the answers that they hold: no
-  /// algorithm computes one again. Goal, scheduler, seed, metric and the parameters' names and kinds
-  /// must be those of the first line. Another searcher is told everything. A torn last line is
-  /// ignored. A log without a whole first line gives a new experiment. A log may end after any
+  /// algorithm computes one again. Goal, scheduler, seed, metric and the parameters' names and
+  /// kinds must be those of the first line. Another searcher is told everything. A torn last line
+  /// is ignored. A log without a whole first line gives a new experiment. A log may end after any
   /// record: take_log() then returns the consequences that are missing. Returns InvalidArgument
   /// with the line's number when the log is damaged or comes from another experiment. No command of
   /// the past is repeated: call interrupted() next. It sets the options that have changed and
@@ -155,8 +156,20 @@ class TROUPE_API Experiment {
   static Result<Experiment> restore(SearchSpace space, ExperimentOptions options,
                                     const NextLine& next);
 
+  /// Takes the next record of a log that another core writes, so that this one stays equal to it.
+  /// Returns InvalidArgument when the record does not follow.
+  Result<void> follow(const std::string& line);
+
   /// Says what the wall clock shows: later records have its time, too.
   void wall_clock(Time now, std::int64_t unix_micros);
+  /// Says that checkpoints get files and that records and rows go to a store. Call it before
+  /// begin(); restore() finds it in the log. From then on the rules of a study hold:
+  /// - a report is answered only once the due checkpoint before the trial's last has a file;
+  /// - the end of a trial counts only once the files that are needed afterwards are there: the best
+  ///   report's, with save_at_end its own, and those that other trials copy;
+  /// - interrupted() goes back to the newest checkpoints, parameters and best report with a file.
+  /// The runner carries out commands only after take_batch() has been written.
+  void with_store();
   /// Starts the first trials. Call it once, before any other input.
   void begin(Time now);
   // Inputs from trials. Those of unknown trials and past attempts are ignored (TU-6), so that late
@@ -166,6 +179,14 @@ class TROUPE_API Experiment {
   /// The attempt loaded weights with this hash. If the hash is not that of the checkpoint it was
   /// started from, the attempt is killed (TU-4).
   void restored(int trial, int attempt, const std::string& hash, Time now);
+  /// The file of this checkpoint is on disk, complete and synced.
+  void stored(const std::string& key, Time now);
+  /// Whether anybody needs the file of this checkpoint. After restore() the runner deletes the
+  /// files that nobody needs: the driver may have died before it could.
+  bool needs(const std::string& key) const;
+  /// The file of this checkpoint cannot be read. Its trials go on from the one before, or from
+  /// nothing. Call it between restore() and interrupted(), or at any time later.
+  void missing(const std::string& key, const std::string& why, Time now);
   /// The attempt is over: its function returned (`error` is empty) or threw, or its process died.
   void ended(int trial, int attempt, const std::string& error, Time now);
   /// The attempt's node was lost. That is no failure of the trial: it goes on from its newest
@@ -179,6 +200,16 @@ class TROUPE_API Experiment {
   void tick(Time now);
   /// Returns when tick() will next have an effect, if ever.
   std::optional<Time> next_tick() const;
+  // What a user does to an experiment that runs. Each returns InvalidArgument, and changes nothing,
+  // when it cannot be done.
+  /// Changes options: trials, concurrent, max_failures, fail_fast, max_steps, target (NaN: none),
+  /// time_limit and stop_grace (microseconds), save_every, save_at_end. More trials or a later
+  /// limit reopen an experiment that is over. The values hold until the program changes its own.
+  Result<void> change(const std::map<std::string, double>& options, Time now);
+  /// Tries this point next. If no further trial would begin, there is one more.
+  Result<void> add(const Point& point, Time now);
+  /// Ends a trial early.
+  Result<void> stop(int trial, Time now);
   /// Ends the experiment; running trials are told to return, or killed.
   void cancel(Time now);
   /// Call it after restore(): treats every attempt of the log as gone and restarts its trial.
@@ -192,6 +223,11 @@ class TROUPE_API Experiment {
   /// Returns the lines to append to the log, without newlines; the first one describes the
   /// experiment.
   std::vector<std::string> take_log();
+  /// Returns what to write to the store, in place of take_log(): records, numbered from 1 on, and
+  /// the rows that changed.
+  StudyBatch take_batch();
+  /// Returns the whole state as text, to compare two cores.
+  std::string fingerprint() const;
   /// Keeps no log lines. Call it before begin(), when take_log() will not be used.
   void without_log();
   bool over() const noexcept;

@@ -21,6 +21,7 @@ bool Experiment::Core::current(const Event& e) const {
 }
 
 void Experiment::Core::record(const Event& event) {
+  if (durable && event.trial >= 0) touched_.insert(event.trial);
   if (keep_log) log.push_back(event);
   if (plain_words(event, board.space, board.metric).empty()) return;
   ++board.events_seen;
@@ -108,11 +109,18 @@ std::int64_t Experiment::Core::wall_at(std::int64_t micros) const {
   return wall_zero + since.count() + micros;
 }
 
+void Experiment::Core::feed(const Event& event) {
+  apply(event);
+  if (!waiting_ends_.empty()) settle_ends(event.micros);
+}
+
 void Experiment::Core::apply(const Event& input, bool replayed) {
   const bool early = !begun_ && (input.kind == Kind::room || input.kind == Kind::set);
   if (board.over && input.kind != Kind::set) return;
   if (begun_ == (input.kind == Kind::begin) && !early) return;
   Event e = input;
+  const bool known = input.trial >= 0 && input.trial < std::ssize(board.trials);
+  if (input.kind == Kind::stop && (!known || is_over(info(input.trial).state))) return;
   if (!replayed) e.wall = wall_at(e.micros);
   wall_now_ = e.wall;
   const bool of_trial = e.kind == Kind::report || e.kind == Kind::save || e.kind == Kind::restore ||
@@ -123,6 +131,9 @@ void Experiment::Core::apply(const Event& input, bool replayed) {
     if (info(e.trial).state == TrialState::leaving) return reply(e.trial, false);
   }
   if (e.kind == Kind::room && board.room == e.room) return;
+  if ((e.kind == Kind::stored || e.kind == Kind::missing) &&
+      (!durable || uses_.count(e.checkpoint.key) == 0))
+    return;
   const bool too_late = late(e);
   if (e.kind == Kind::tick && !too_late && !timer_due(e.micros)) return;
   now = e.micros;
@@ -143,6 +154,10 @@ void Experiment::Core::apply(const Event& input, bool replayed) {
     case Kind::lost: on_lost(e); break;
     case Kind::room: board.room = e.room; break;
     case Kind::set: on_set(e); break;
+    case Kind::add: on_add(e); break;
+    case Kind::stop: on_stop(e.trial); break;
+    case Kind::stored: on_stored(e); break;
+    case Kind::missing: on_missing(e); break;
     case Kind::cancel: end_all("cancelled"); break;
     case Kind::interrupt: on_interrupt(); break;
     default: break;
@@ -152,9 +167,28 @@ void Experiment::Core::apply(const Event& input, bool replayed) {
     end_all("the time limit of " +
             duration_text(std::chrono::duration<double>(options.time_limit).count()) +
             " has passed");
-  schedule();
-  finish_if_done();
+  // After the program's own changes interrupted() or begin() follows.
+  if (e.kind != Kind::set || e.text != kProgram) {
+    schedule();
+    finish_if_done();
+  }
   if (keep_log) log[at].answers = answers_.take();
+}
+
+void Experiment::Core::on_add(const Event& e) {
+  added_.push_back(e.params);
+  space_used_up_ = false;
+  const auto open = options.trials - static_cast<int>(board.trials.size());
+  if (open >= static_cast<int>(added_.size())) return;
+  ++options.trials;
+  show_settings();
+}
+
+void Experiment::Core::on_stop(int trial) {
+  constexpr const char* kWhy = "the user stopped it";
+  if (occupies_slot(info(trial).state)) return leave(trial, Next::stop, kWhy);
+  waiting_.erase(std::remove(waiting_.begin(), waiting_.end(), trial), waiting_.end());
+  close_trial(trial, TrialState::stopped, kWhy);
 }
 
 /// Takes options that changed. More trials or a later limit reopen an experiment that is over.
@@ -242,6 +276,7 @@ void Experiment::Core::on_report(const Event& e) {
   ++c.reports_since_save;
   ++board.reports;
   add_sample(t, e);
+  put_report(e);
   if (e.can_save && would_be_best(e.score)) ask_to_save(e.trial, false);
   reported_best({e.trial, e.step, e.score, t.params, {}});
   if (ending_) return leave(e.trial, Next::stop, board.why_over);
@@ -274,7 +309,10 @@ void Experiment::Core::on_report(const Event& e) {
 void Experiment::Core::on_save(const Event& e) {
   Control& c = control(e.trial);
   const bool leaves = info(e.trial).state == TrialState::leaving;
-  c.saving = false;
+  const bool due = c.saving_due;
+  c.saving = c.saving_due = false;
+  use(e.checkpoint);  // until the end of this function
+  uses_[e.checkpoint.key].saver = e.trial;
   c.copying = -1;  // the trial has trained since the copy, so a restore can no longer prove it
   if (c.candidate) {
     BestReport state = *std::exchange(c.candidate, std::nullopt);
@@ -285,12 +323,11 @@ void Experiment::Core::on_save(const Event& e) {
   for (const int trial : copiers) {
     if (control(trial).donor == e.trial) set_source(trial, e.checkpoint);
   }
-  if (!leaves || c.next != Next::restart) {
-    adopt(e.trial, e.checkpoint);
-    c.given.erase(c.given.begin(), c.given.upper_bound(e.checkpoint.step));
-  } else if (checkpoint_uses_.count(e.checkpoint.key) == 0) {
-    commands.emplace_back(Drop{e.checkpoint});  // the trial goes on from its donor's weights
+  if (!leaves || c.next != Next::restart) {  // else it goes on from its donor's weights
+    adopt(e.trial, e.checkpoint, due);
+    if (!durable) c.given.erase(c.given.begin(), c.given.upper_bound(e.checkpoint.step));
   }
+  release(e.checkpoint);
   if (ending_ && leaves && !c.told && !std::exchange(c.kill_sent, true))
     commands.emplace_back(Kill{e.trial, e.attempt});
 }
@@ -316,7 +353,7 @@ void Experiment::Core::on_restore(const Event& e) {
   Event done = note(Kind::copied, e.trial);
   done.donor = copy.donor;
   done.step = copy.own_step;
-  done.checkpoint = *t.checkpoint;
+  if (t.checkpoint) done.checkpoint = *t.checkpoint;
   done.checkpoint.hash = copy.proven ? copy.hash : "";
   done.params = copy.params;
   done.donor_params = copy.donor_params;
@@ -326,8 +363,8 @@ void Experiment::Core::on_restore(const Event& e) {
 /// Frees what the trial's attempt held: its slot and the save in progress.
 void Experiment::Core::attempt_gone(int trial) {
   Control& c = control(trial);
-  c.in_report = false;
-  c.saving = false;
+  c.in_report = c.reply_due = false;
+  c.saving = c.saving_due = false;
   c.candidate.reset();
   holders_.erase(trial);
   --used_slots_;
@@ -364,19 +401,27 @@ void Experiment::Core::on_lost(const Event& e) {
                                 " times in a row without a further step, the last time: " + e.text);
   } else {
     if (c.advanced) c.losses = 0;
+    pause(e.trial);
     queue_again(e.trial);
   }
   donor_gone(e.trial);
 }
 
 void Experiment::Core::on_interrupt() {
+  if (durable) back_to_files();
   for (TrialInfo& t : board.trials) {
     Control& c = control(t.number);
-    c.in_report = c.saving = false;
+    c.in_report = c.saving = c.saving_due = c.reply_due = false;
     c.candidate.reset();
     holders_.erase(t.number);
     if (!occupies_slot(t.state)) continue;
     const bool leaving = t.state == TrialState::leaving;
+    const bool held = t.state == TrialState::holding || (leaving && c.next == Next::pause);
+    if (durable && held && !ending_) {  // it stays held, without a process
+      t.state = TrialState::paused;
+      touched_.insert(t.number);
+      continue;
+    }
     if (leaving && (c.next == Next::complete || c.next == Next::stop)) {
       after_attempt(t.number);
       continue;

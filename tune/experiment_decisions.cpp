@@ -91,11 +91,11 @@ void Experiment::Core::do_exploit(const Decision& d) {
 /// here, together with its weights (TU-4).
 void Experiment::Core::set_source(int trial, const Checkpoint& source) {
   TrialInfo& t = info(trial);
-  adopt(trial, source);  // retries start from it, too
   Copy& copy = t.copies.back();
   copy.hash = source.hash;
   copy.donor_step = source.step;
   t.params = copy.params;
+  adopt(trial, source, true);  // retries start from it, too
   control(trial).copy_ready = true;
   control(trial).decided = source.step;
   control(trial).given.clear();
@@ -144,32 +144,14 @@ void Experiment::Core::donor_gone(int donor) {
   }
 }
 
-// --- checkpoints ---
-
-void Experiment::Core::use(const Checkpoint& checkpoint) {
-  ++checkpoint_uses_[checkpoint.key];
-}
-
-void Experiment::Core::release(const Checkpoint& checkpoint) {
-  const auto found = checkpoint_uses_.find(checkpoint.key);
-  if (--found->second > 0) return;
-  checkpoint_uses_.erase(found);
-  commands.emplace_back(Drop{checkpoint});
-}
-
-/// Makes the trial's next attempt start from this checkpoint, and releases its former one.
-void Experiment::Core::adopt(int trial, const Checkpoint& checkpoint) {
-  TrialInfo& t = info(trial);
-  use(checkpoint);
-  if (t.checkpoint) release(*t.checkpoint);
-  t.checkpoint = checkpoint;
-}
-
 /// Sends a Save, at most once for each report. `due` is false when the checkpoint is wanted only as
 /// the best report's; Options::save_every then goes on counting.
 void Experiment::Core::ask_to_save(int trial, bool due) {
   Control& c = control(trial);
-  if (due) c.reports_since_save = 0;
+  if (due) {
+    c.reports_since_save = 0;
+    c.saving_due = true;
+  }
   if (std::exchange(c.saving, true)) return;
   const TrialInfo& t = info(trial);
   c.candidate = BestReport{trial, t.step(), t.score(), t.params, {}};
@@ -178,7 +160,11 @@ void Experiment::Core::ask_to_save(int trial, bool due) {
 
 void Experiment::Core::reply(int trial, bool go_on) {
   Control& c = control(trial);
-  c.in_report = false;
+  if (go_on && durable && blocked(trial)) {
+    c.reply_due = true;
+    return;
+  }
+  c.in_report = c.reply_due = false;
   if (!go_on) c.told = true;
   commands.emplace_back(Reply{trial, info(trial).attempt, go_on});
 }

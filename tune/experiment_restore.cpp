@@ -85,6 +85,7 @@ std::string Experiment::Core::header() const {
   out["scheduler"] = board.scheduler;
   out["searcher"] = board.searcher;
   out["seed"] = options.seed;
+  out["durable"] = durable;
   Json& settings = out["options"] = Json::object();
   for (const auto& [name, value] : first_settings) settings[name] = json_number(value);
   return json_line(out);
@@ -123,10 +124,12 @@ Result<Experiment> Experiment::restore(SearchSpace space, ExperimentOptions opti
   Experiment experiment(std::move(space), std::move(options));
   Core& core = *experiment.core_;
   core.header_due = false;
+  if (const Json* stored = described->find("durable"))
+    core.durable = stored->as_bool() != nullptr && *stored->as_bool();
   const auto ours = Json::parse(core.header());
-  const bool same_space = ours && text_of(*ours, "space") == text_of(*described, "space");
+  core.same_space = ours && text_of(*ours, "space") == text_of(*described, "space");
   core.answers_.points_of_others(text_of(*described, "searcher") != core.board.searcher);
-  if (auto failure = core.replay(next, same_space)) return *failure;
+  if (auto failure = core.replay(next)) return *failure;
   core.answers_.points_of_others(false);
   core.new_settings = changed(core.program, asked);
   if (core.new_settings.count("trials") > 0 &&
@@ -147,45 +150,69 @@ Result<Experiment> Experiment::restore(SearchSpace space, ExperimentOptions opti
   });
 }
 
-/// Applies the inputs. Compares what follows with the log: line by line, or if the space has changed
-/// the kinds of the records alone. A torn last line is ignored.
-std::optional<Error> Experiment::Core::replay(const NextLine& next, bool same_space) {
-  const auto differs = [&](const Event& event, const std::string& due, const std::string& text) {
+/// Applies an input, or compares a consequence: text by text, or if the space has changed by its
+/// kind alone.
+std::optional<Error> Experiment::Core::replay_line(const std::string& text, std::size_t number,
+                                                   bool last, bool& torn) {
+  const auto differs = [&](const Event& event, const std::string& due) {
     if (same_space) return due != text;
     return text.find("\"event\":\"" + std::string(name_of(event.kind)) + "\"") == std::string::npos;
   };
-  std::size_t expected = 0;  // how many records of `log` have been found in the file
-  std::size_t number = 1;
+  if (expected < log.size()) {
+    const std::string due = to_json(log[expected], board.space);
+    if (differs(log[expected], due)) {
+      torn = last && due.starts_with(text);
+      if (torn) return std::nullopt;
+      return bad(number, "replay gives " + due + ", the log says " + text);
+    }
+    ++expected;
+    return std::nullopt;
+  }
+  const auto event = event_from_json(text, board.space);
+  torn = !event && last;
+  if (torn) return std::nullopt;
+  if (!event) return bad(number, event.error().message());
+  if (!is_input(event->kind)) return bad(number, "nothing before it leads to " + text);
+  if (event->micros < now) return bad(number, "time runs backwards");
+  log.clear();
+  batch = {};
+  apply(*event, true);
+  expected = 1;
+  if (log.empty()) return bad(number, "it has no effect: " + text);
+  if (!answers_.fits()) return bad(number, "its answers do not fit: " + text);
+  const std::string read = to_json(log[0], board.space);
+  if (differs(log[0], read)) return bad(number, "replay reads it as " + read);
+  return std::nullopt;
+}
+
+std::optional<Error> Experiment::Core::replay(const NextLine& next) {
+  std::size_t number = 1;  // of the header
   std::optional<std::string> line = next();
-  for (; line; ++number) {
+  while (line) {
     const std::string text = std::move(*line);
     line = next();
-    if (expected < log.size()) {
-      const std::string due = to_json(log[expected], board.space);
-      if (differs(log[expected], due, text)) {
-        if (!line && due.starts_with(text)) break;  // torn by a crash
-        return bad(number + 1, "replay gives " + due + ", the log says " + text);
-      }
-      ++expected;
-      continue;
-    }
-    const auto event = event_from_json(text, board.space);
-    if (!event && !line) break;
-    if (!event) return bad(number + 1, event.error().message());
-    if (!is_input(event->kind)) return bad(number + 1, "nothing before it leads to " + text);
-    if (event->micros < now) return bad(number + 1, "time runs backwards");
-    log.clear();
-    apply(*event, true);
-    expected = 1;
-    if (log.empty()) return bad(number + 1, "it has no effect: " + text);
-    if (!answers_.fits()) return bad(number + 1, "its answers do not fit: " + text);
-    if (const std::string read = to_json(log[0], board.space); differs(log[0], read, text))
-      return bad(number + 1, "replay reads it as " + read);
+    bool torn = false;
+    if (auto failure = replay_line(text, number + 1, !line, torn)) return failure;
+    if (torn) break;
+    ++number;
   }
   log.erase(log.begin(), log.begin() + static_cast<std::ptrdiff_t>(expected));
+  expected = 0;
   next_event = number;
   commands.clear();
+  batch = {};
+  touched_.clear();
   return std::nullopt;
+}
+
+Result<void> Experiment::follow(const std::string& line) {
+  Core& core = *core_;
+  bool torn = false;
+  auto failure = core.replay_line(line, core.next_event + 1, false, torn);
+  core.commands.clear();
+  if (failure) return *failure;
+  ++core.next_event;
+  return {};
 }
 
 }  // namespace troupe::tune

@@ -11,6 +11,8 @@ using Kind = Event::Kind;
 constexpr std::int64_t kFirstPause = 100'000;
 constexpr std::int64_t kLongestPause = 30'000'000;
 constexpr std::int64_t kLongestByChance = 1'000'000;
+constexpr std::size_t kRetryLimit = 200;
+constexpr std::size_t kPauseLimit = 1000;
 constexpr int kAlikeLimit = 3;  ///< equal failures in a row that make a `repeated` event
 
 /// Returns how long a retry waits after so many attempts in a row that came no further than those
@@ -38,6 +40,7 @@ bool Experiment::Core::others_wait() const {
 }
 
 std::optional<Point> Experiment::Core::next_point() const {
+  if (!added_.empty()) return added_.front();
   if (next_start_ < options.starts.size()) return options.starts[next_start_];
   return answers_.suggestion(static_cast<int>(board.trials.size()));
 }
@@ -45,19 +48,25 @@ std::optional<Point> Experiment::Core::next_point() const {
 bool Experiment::Core::create_trial() {
   const auto number = static_cast<int>(board.trials.size());
   const Point* first = next_start_ < options.starts.size() ? &options.starts[next_start_] : nullptr;
-  const auto [point, by] = answers_.point(number, first);
+  const bool added = !added_.empty();
+  const auto [point, by] = answers_.point(number, added ? &added_.front() : first);
   if (!point) {
     space_used_up_ = true;
     for (const Decision& d : answers_.population(number)) carry_out(d);
     return false;
   }
-  if (by == Chosen::by_user) ++next_start_;
+  if (added) {
+    added_.pop_front();
+  } else if (by == Chosen::by_user) {
+    ++next_start_;
+  }
   TrialInfo t;
   t.number = number;
   t.params = *point;
   t.created = board.seconds;
   board.trials.push_back(std::move(t));
   controls_.emplace_back();
+  controls_.back().first_params = *point;
   answers_.created(number, *point);
   Event e = note(Kind::created, number);
   e.params = *point;
@@ -69,9 +78,12 @@ bool Experiment::Core::create_trial() {
 void Experiment::Core::start(int trial) {
   TrialInfo& t = info(trial);
   Control& c = control(trial);
+  if (durable) back_to_row(trial);
+  if (!t.pauses.empty() && t.pauses.back().to < 0) t.pauses.back().to = board.seconds;
   t.state = TrialState::running;
   ++t.attempt;
   ++used_slots_;
+  c.saving_due = c.reply_due = false;
   c.in_report = c.saving = c.kill_sent = c.urgent = c.told = c.overdue = false;
   c.last_step = 0;
   c.advanced = false;
@@ -132,11 +144,14 @@ void Experiment::Core::after_attempt(int trial) {
       if (ending_) break;  // no decision will resume it
       t.state = TrialState::paused;
       record(note(Kind::paused, trial));
+      pause(trial);
+      trim(trial);
       return;
     case Next::restart:
     case Next::wait: break;
   }
   if (ending_) return close_trial(trial, TrialState::stopped, board.why_over);
+  pause(trial);
   const bool donor_saves = c.donor >= 0;
   t.state = donor_saves ? TrialState::paused : TrialState::waiting;
   if (!donor_saves) waiting_.push_back(trial);
@@ -149,6 +164,7 @@ void Experiment::Core::attempt_failed(int trial, const std::string& error) {
   c.losses = 0;
   const bool again = !ending_ && (options.max_failures < 0 || t.failures <= options.max_failures);
   if (!again) return failed_for_good(trial, error);
+  if (t.retries.size() < kRetryLimit) t.retries.push_back(board.seconds);
   Event e = note(Kind::retry, trial);
   e.attempt = t.attempt;
   e.step = t.checkpoint ? t.checkpoint->step : 0;
@@ -174,6 +190,12 @@ void Experiment::Core::attempt_failed(int trial, const std::string& error) {
     return;
   }
   queue_again(trial);
+}
+
+/// Notes for the views that the trial has no process from now on.
+void Experiment::Core::pause(int trial) {
+  TrialInfo& t = info(trial);
+  if (t.pauses.size() < kPauseLimit) t.pauses.push_back({board.seconds, -1});
 }
 
 /// Queues a trial for its next attempt, before new trials. A trial that copies another one waits
@@ -204,10 +226,7 @@ void Experiment::Core::close_trial(int trial, TrialState state, const std::strin
   record(e);
   forget_copy(trial);
   donor_gone(trial);  // before the release below: trials that copy it still need its checkpoint
-  if (t.checkpoint && !(options.save_at_end && state == TrialState::completed)) {
-    release(*t.checkpoint);
-    t.checkpoint.reset();
-  }
+  release_all(trial, options.save_at_end && state == TrialState::completed);
   const bool failed = state == TrialState::failed;
   const Ended outcome{trial,
                       failed                           ? Ended::State::failed
@@ -249,6 +268,9 @@ void Experiment::Core::finish_if_done() {
   for (const TrialInfo& t : board.trials) {
     if (!is_over(t.state)) return;
   }
+  if (durable && board.best_report && board.best_report->checkpoint &&
+      !is_stored(*board.best_report->checkpoint))
+    return;  // stored() or missing() comes
   board.over = true;
   if (board.why_over.empty()) board.why_over = "all trials are done";
   Event e = note(Kind::over);

@@ -120,8 +120,8 @@ struct Decision {
   std::string why;     ///< the reason, in plain words
 };
 
-/// The end of a trial, for Scheduler::observe(): it completed or was stopped, or it failed and has no
-/// retry left.
+/// The end of a trial, for Scheduler::observe(): it completed or was stopped, or it failed and has
+/// no retry left.
 struct TrialOver {
   int trial = 0;
   bool failed = false;

@@ -235,6 +235,35 @@ TEST(Curves, OddScoresDoNotBreakThem) {
   EXPECT_FALSE(report_html(board).empty());
 }
 
+std::size_t count_of(const std::string& text, const std::string& what) {
+  std::size_t n = 0;
+  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
+  return n;
+}
+
+/// Trials that share slots are paused again and again. That is a gap in the lane and no failure.
+TEST(Lineage, ARingIsAFailureAndAGapIsAPause) {
+  for (const bool fails : {false, true}) {
+    Experiment e({{{"x", uniform(0, 1)}}}, {.goal = maximize,
+                                            .trials = 6,
+                                            .scheduler = Pbt{.perturb_every = 2},
+                                            .concurrent = 2,
+                                            .max_failures = 1,
+                                            .max_steps = 12});
+    Simulation s{.train = [](std::vector<double>& w, const Point& p, long) { return w[0] += p[0]; },
+                 .weights = {0}};
+    s.fault = [fails](int trial, int attempt, long step) {
+      return fails && trial == 1 && attempt == 1 && step == 2 ? "boom" : "";
+    };
+    Simulator(e, s).run(100'000);
+    ASSERT_TRUE(e.over());
+    const std::string svg = lineage_svg(e.board());
+    expect_balanced(svg);
+    EXPECT_EQ(count_of(svg, "began again</title>"), fails ? 1U : 0U);
+    EXPECT_GT(count_of(svg, "class=\"gap\""), 4U);
+  }
+}
+
 TEST(Views, EveryRangeEndsSoon) {
   const double tiny = std::numeric_limits<double>::denorm_min();
   const double top = std::numeric_limits<double>::max();

@@ -5,6 +5,7 @@
 #include "troupe/tune/experiment.hpp"
 #include "troupe/tune/internal/answers.hpp"
 #include "troupe/tune/internal/settings.hpp"
+#include "troupe/tune/study/study_batch.hpp"
 
 #include <set>
 
@@ -27,10 +28,24 @@ struct Experiment::Core {
   /// Takes an input: appends it and its consequences to the log, and the commands that follow. In a
   /// replay the answers of searcher and scheduler are those of the event.
   void apply(const Event& event, bool replayed = false);
-  std::optional<Error> replay(const NextLine& next, bool same_space);
+  std::optional<Error> replay(const NextLine& next);
+  /// Takes line `number` of the log. Sets `torn` if it is the last one and was cut off by a crash.
+  std::optional<Error> replay_line(const std::string& text, std::size_t number, bool last,
+                                   bool& torn);
   /// Returns why the log with this first line does not belong to these options, or an empty text.
   std::string why_not(const std::string& header_line) const;
   std::optional<Point> next_point() const;
+  /// Applies an input, and the ends that waited for it.
+  void feed(const Event& event);
+  /// Whether this end may be applied only after a file is stored.
+  bool end_waits(const Event& end) const;
+  /// Whether this attempt has ended and its end waits for a file.
+  bool has_ended(int trial, int attempt) const;
+  /// Returns the checkpoint of this key, if anybody needs it.
+  std::optional<Checkpoint> known(const std::string& key) const;
+  bool is_stored(const Checkpoint& checkpoint) const;
+  StudyBatch take_batch();
+  std::string fingerprint() const;
   /// Returns why this report is refused (its step does not rise), or an empty text.
   std::string refusal(const Event& report) const;
   /// Returns when a tick will next have an effect, in microseconds since the beginning.
@@ -47,10 +62,16 @@ struct Experiment::Core {
   std::vector<Command> commands;
   std::vector<Event> log;
   bool keep_log = true;
-  bool header_due = true;        ///< the log has no first line yet
-  std::uint64_t next_event = 1;  ///< the number of the first record of `log`
-  std::int64_t wall_zero = 0;    ///< microseconds of the Unix epoch at Time{}; 0: not known
-  Time epoch{};                  ///< the zero of the experiment's time
+  std::size_t expected = 0;  ///< replay: how many records of `log` were found in the file
+  bool same_space = true;    ///< replay: the log has this very space, so that texts are equal
+  bool header_due = true;    ///< the log has no first line yet
+  bool durable = false;      ///< checkpoints have files: the rules of a study hold
+  bool running = false;      ///< begun or continued: `epoch` holds
+  StudyBatch batch;          ///< rows that changed
+  std::vector<Event> waiting_ends_;  ///< ends of attempts that wait for a file
+  std::uint64_t next_event = 1;      ///< the number of the first record of `log`
+  std::int64_t wall_zero = 0;        ///< microseconds of the Unix epoch at Time{}; 0: not known
+  Time epoch{};                      ///< the zero of the experiment's time
   std::int64_t now = 0;  ///< time of the input that is being applied, microseconds since epoch
   Answers answers_;
 
@@ -58,12 +79,29 @@ struct Experiment::Core {
   /// The future of a trial that leaves, once its present attempt has ended: it queues for a slot,
   /// pauses until the scheduler decides, restarts from its donor, or is over.
   enum class Next { wait, pause, restart, complete, stop };
+  /// A checkpoint that a trial may start from, with the parameters that belong to it.
+  struct Held {
+    Checkpoint checkpoint;
+    Point params;
+    std::size_t copies = 0;  ///< how many of TrialInfo::copies came before it
+    bool due = false;        ///< scheduler or save_every asked for it, or it was copied
+  };
+  /// Who needs a checkpoint: trials and best reports.
+  struct Use {
+    int count = 0;
+    bool stored = false;      ///< its file is on disk
+    int saver = -1;           ///< the trial that saved it
+    std::vector<int> trials;  ///< those that hold it, in a study
+    Checkpoint checkpoint;
+  };
   /// The state of a trial that the board does not show.
   struct Control {
-    bool in_report = false;  ///< the trial is inside report() and waits for a Reply
-    bool can_save = false;   ///< the last report offered a model
-    bool saving = false;     ///< a Save was sent and saved() has not come yet
-    bool told = false;       ///< a Reply told the attempt to return
+    bool in_report = false;   ///< the trial is inside report() and waits for a Reply
+    bool can_save = false;    ///< the last report offered a model
+    bool saving = false;      ///< a Save was sent and saved() has not come yet
+    bool saving_due = false;  ///< that Save is due, not for the best report alone
+    bool reply_due = false;   ///< the Reply waits for a file
+    bool told = false;        ///< a Reply told the attempt to return
     bool kill_sent = false;
     bool overdue = false;     ///< stop_grace is over and the attempt has not returned
     bool urgent = false;      ///< a retry, which starts before new trials
@@ -86,6 +124,8 @@ struct Experiment::Core {
     int losses = 0;     ///< attempts in a row lost with their node without a further step
     int alike = 0;      ///< how many of the latest of these had the same error
     std::string last_error;
+    Point first_params;      ///< those of a start without a checkpoint
+    std::vector<Held> held;  ///< in a study: oldest first; the last one is TrialInfo::checkpoint
   };
 
   // experiment_core.cpp: inputs
@@ -101,6 +141,8 @@ struct Experiment::Core {
   void attempt_gone(int trial);
   void on_interrupt();
   void on_set(const Event& e);
+  void on_add(const Event& e);
+  void on_stop(int trial);
   void show_settings();
   std::int64_t wall_at(std::int64_t micros) const;
   void add_sample(TrialInfo& t, const Event& e);
@@ -119,12 +161,32 @@ struct Experiment::Core {
   void stop_waiting_for_donor(int trial);
   void forget_copy(int trial);
   void donor_gone(int donor);
-  void use(const Checkpoint& checkpoint);
-  void release(const Checkpoint& checkpoint);
-  void adopt(int trial, const Checkpoint& checkpoint);
   void ask_to_save(int trial, bool due = true);
   void reply(int trial, bool go_on);
   void leave(int trial, Next next, std::string why);
+
+  // experiment_files.cpp: checkpoints and their files
+  void use(const Checkpoint& checkpoint);
+  void release(const Checkpoint& checkpoint);
+  void adopt(int trial, const Checkpoint& checkpoint, bool due);
+  void let_go(int trial, std::size_t place);
+  void trim(int trial);
+  bool blocked(int trial) const;
+  void on_stored(const Event& e);
+  void on_missing(const Event& e);
+  void keep_best();
+  void back_to_row(int trial);
+  void back_to_files();
+  void settle_ends(std::int64_t micros);
+  void release_all(int trial, bool but_last);
+
+  // experiment_rows.cpp: rows of the store
+  std::string trial_row(int trial) const;
+  void put_report(const Event& e);
+  void put_row(int trial, const Held& held);
+  void put_best_row(const BestReport& best);
+  void delete_best_row(const Checkpoint& checkpoint);
+  void delete_row(int trial, const Checkpoint& checkpoint);
 
   // experiment_trials.cpp: beginning and end of trials and attempts
   bool may_create() const;
@@ -137,6 +199,7 @@ struct Experiment::Core {
   void after_attempt(int trial);
   void attempt_failed(int trial, const std::string& error);
   void queue_again(int trial);
+  void pause(int trial);
   void failed_for_good(int trial, const std::string& error);
   void close_trial(int trial, TrialState state, const std::string& why);
   void end_all(const std::string& why);
@@ -146,13 +209,16 @@ struct Experiment::Core {
   Control& control(int trial) { return controls_[static_cast<std::size_t>(trial)]; }
 
   std::vector<Control> controls_;
-  std::vector<int> waiting_;                    ///< trials in state waiting, in queue order
-  std::vector<int> copiers_;                    ///< trials with Control::donor set
-  std::set<int> holders_;                       ///< trials that hold, or are leaving a hold
-  std::map<std::string, int> checkpoint_uses_;  ///< by key: trials and the best report that hold it
+  std::vector<int> waiting_;               ///< trials in state waiting, in queue order
+  std::vector<int> copiers_;               ///< trials with Control::donor set
+  std::set<int> holders_;                  ///< trials that hold, or are leaving a hold
+  std::map<std::string, Use> uses_;        ///< by key
+  std::optional<BestReport> stored_best_;  ///< the best report whose model has a file
+  std::set<int> touched_;                  ///< trials whose rows have changed
   /// Time and trial of every Control::kill_at and retry_at. An entry whose cause is gone stays
   /// until it is due; timer_valid() tells them apart.
   std::set<std::pair<std::int64_t, int>> timers_;
+  std::deque<Point> added_;     ///< points of the user that no trial has yet
   std::size_t next_start_ = 0;  ///< index in options.starts
   int used_slots_ = 0;
   bool space_used_up_ = false;  ///< the searcher has no further point

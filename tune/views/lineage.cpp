@@ -48,22 +48,29 @@ double end_of(const TrialInfo& t) {
   return t.history.empty() ? t.created : t.history.back().seconds;
 }
 
-/// Draws a ring where an attempt failed and was retried: at the last sample before a new attempt
-/// that does not start from a copy.
+/// Draws a ring where an attempt failed and was retried.
 std::string restarts(const TrialInfo& t, const Axis& x, double y) {
   std::string out;
-  std::size_t copy = 0;  // both copies and samples are in order of time
-  std::size_t rings = 0;
-  for (std::size_t i = 1; i < t.history.size() && rings < kRingLimit; ++i) {
-    const Sample& a = t.history[i - 1];
-    const Sample& b = t.history[i];
-    if (a.attempt == b.attempt) continue;
-    while (copy < t.copies.size() && t.copies[copy].seconds < a.seconds) ++copy;
-    if (copy < t.copies.size() && t.copies[copy].seconds <= b.seconds) continue;
-    ++rings;
-    out += "<circle cx=\"" + coordinate(x.at(a.seconds)) + "\" cy=\"" + coordinate(y) +
+  for (std::size_t i = 0; i < t.retries.size() && i < kRingLimit; ++i) {
+    out += "<circle cx=\"" + coordinate(x.at(t.retries[i])) + "\" cy=\"" + coordinate(y) +
            "\" r=\"5\" fill=\"var(--bg)\" stroke=\"#c94d4d\" stroke-width=\"2.5\"><title>" +
            "began again" + "</title></circle>";
+  }
+  return out;
+}
+
+/// Draws the times without a process as gaps in the lane. Gaps too narrow to see are left out.
+std::string gaps(const TrialInfo& t, const Axis& x, double y) {
+  constexpr double kNarrow = 1.5;
+  std::string out;
+  const double end = end_of(t);
+  for (const Pause& p : t.pauses) {
+    const double from = x.at(std::min(p.from, end));
+    const double to = x.at(p.to < 0 ? end : std::min(p.to, end));
+    if (!(to - from >= kNarrow)) continue;
+    out += "<line class=\"gap\" x1=\"" + coordinate(from) + "\" x2=\"" + coordinate(to) +
+           "\" y1=\"" + coordinate(y) + "\" y2=\"" + coordinate(y) +
+           "\" stroke=\"var(--bg)\" stroke-width=\"7\"><title>without a process</title></line>";
   }
   return out;
 }
@@ -87,7 +94,7 @@ std::string lineage_svg(const Board& board) {
   out += svg_text(kLeft, 26, "Who copied whom", "start", "class=\"h\"");
   out += svg_text(kLeft, 45,
                   "a lane per trial, best first; its colour is the trial whose weights it "
-                  "carries; a red ring: it failed and began again",
+                  "carries; a gap: a pause; a red ring: it failed and began again",
                   "start", "class=\"soft\"");
   const Axis x{0, std::max(board.seconds, 1e-3), false, kLeft, kRight};
   for (const double v : ticks(0, x.high, 8, false)) {
@@ -128,7 +135,7 @@ std::string lineage_svg(const Board& board) {
     const TrialInfo& t = board.trials[i];
     out += segment(x.at(since[i]), x.at(std::max(since[i], end_of(t))), y_of[i],
                    shade[static_cast<std::size_t>(root[i])]);
-    out += restarts(t, x, y_of[i]);
+    out += gaps(t, x, y_of[i]) + restarts(t, x, y_of[i]);
     out += svg_text(kLeft - 12, y_of[i] + 4, "trial " + std::to_string(row), "end",
                     row == board.best ? "font-weight=\"700\"" : "");
     out += svg_text(
