@@ -30,6 +30,32 @@ IdPart unique_part(std::vector<std::string> ids) {
   return part;
 }
 
+Result<std::string> id_meant(std::string_view part, const std::vector<std::string>& ids,
+                             std::string_view list) {
+  constexpr std::size_t kListed = 10, kShown = 64;
+  const std::string shown = "'" + visible_text(part, kShown) + "'";
+  std::set<std::string> fits;
+  for (const std::string& id : ids) {
+    if (id == part) return id;
+    if (!part.empty() && (id.starts_with(part) || id.ends_with(part))) fits.insert(id);
+  }
+  if (fits.size() == 1) return *fits.begin();
+  if (fits.empty())
+    return Error(Code::invalid_argument, "no id of the " + std::string(list) +
+                                             " begins or ends with " + shown + ": 'troupe list " +
+                                             std::string(list) + "' shows them");
+  std::string text;
+  std::size_t listed = 0;
+  for (const std::string& id : fits) {
+    if (++listed > kListed) break;
+    text += (text.empty() ? "" : ", ") + visible_text(id, kShown);
+  }
+  if (fits.size() > kListed) text += " and " + std::to_string(fits.size() - kListed) + " more";
+  return Error(Code::invalid_argument, shown + " fits " + std::to_string(fits.size()) + " " +
+                                           std::string(list) + " (" + text +
+                                           "): write more digits");
+}
+
 std::string size_text(std::uint64_t bytes) {
   const char* unit = "B";
   double value = static_cast<double>(bytes);

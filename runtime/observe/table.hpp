@@ -3,9 +3,12 @@
 ///     table_text({{"NODE", "STORE"}, {"node-0", size_text(used)}});
 #pragma once
 
+#include "troupe/runtime/base/result.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace troupe::observe {
@@ -33,5 +36,11 @@ struct IdPart {
 /// Returns the shortest part, of at least eight digits, by which these ids differ. Ids that are
 /// made in one process may all begin with the same digits.
 IdPart unique_part(std::vector<std::string> ids);
+
+/// Returns the id that a person means: a whole one, or the beginning or end of exactly one, as
+/// tables print it. Errors: invalid_argument that lists the ids that fit, or says where to look.
+/// `list`: the kind of rows that the ids are of, like actors.
+Result<std::string> id_meant(std::string_view part, const std::vector<std::string>& ids,
+                             std::string_view list);
 
 }  // namespace troupe::observe

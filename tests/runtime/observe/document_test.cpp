@@ -5,6 +5,7 @@
 
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "troupe/runtime/observe/table.hpp"
 
@@ -91,6 +92,24 @@ TEST(Table, CellsAlignByCharacters) {
             "A      B\n"
             "Größe  x\n"
             "y      z\n");
+}
+
+TEST(Table, AnIdIsMeantByItsBeginningOrEnd) {
+  const std::vector<std::string> ids{"aa00000000000001", "aa00000000000002", "bb00000000000001"};
+  EXPECT_EQ(id_meant("aa00000000000002", ids, "actors").value(), ids[1]);
+  EXPECT_EQ(id_meant("bb", ids, "actors").value(), ids[2]);
+  EXPECT_EQ(id_meant("0002", ids, "actors").value(), ids[1]);
+  EXPECT_EQ(id_meant("aa", ids, "actors").error().message(),
+            "'aa' fits 2 actors (aa00000000000001, aa00000000000002): write more digits");
+  for (const char* none : {"", "cc", "0000000000000000aa"})
+    EXPECT_NE(id_meant(none, ids, "jobs").error().message().find("'troupe list jobs' shows them"),
+              std::string::npos);
+  EXPECT_EQ(id_meant("\x1b", ids, "jobs").error().message().find('\x1b'), std::string::npos);
+  EXPECT_EQ(id_meant("a", {"a", "ab"}, "jobs").value(), "a") << "a whole id before its longer ones";
+  EXPECT_LT(id_meant("0", std::vector<std::string>(5000, "0" + std::string(500, 'x')), "jobs")
+                .value()
+                .size(),
+            600u);
 }
 
 }  // namespace
