@@ -66,8 +66,9 @@ std::optional<Number> number_of(std::string_view word) noexcept {
       {"KiB", 0x1p10, Unit::bytes}, {"MiB", 0x1p20, Unit::bytes}, {"GiB", 0x1p30, Unit::bytes},
       {"TiB", 0x1p40, Unit::bytes}};
   double value = 0;
-  const char* const end = word.data() + word.size();
-  const auto parsed = std::from_chars(word.data(), end, value);
+  const char* const begin = word.data();
+  const char* const end = begin + word.size();
+  const auto parsed = std::from_chars(begin, end, value);
   if (parsed.ec != std::errc{}) return std::nullopt;
   const std::string_view unit(parsed.ptr, static_cast<std::size_t>(end - parsed.ptr));
   for (const Scale& scale : kScales)
