@@ -34,11 +34,16 @@ bool watch(const Fd& set, int operation, int fd, std::uint64_t whose) {
 /// Makes a name fit the field of a line: without parameters, unnamed namespaces and control
 /// characters.
 std::string field_of(std::string name) {
-  constexpr std::string_view kUnnamed = "(anonymous namespace)::";
-  for (std::size_t at = 0; (at = name.find(kUnnamed)) != std::string::npos;)
-    name.erase(at, kUnnamed.size());
-  if (const auto parameters = name.find('('); parameters != 0 && parameters != std::string::npos)
-    name.resize(parameters);
+  for (std::size_t at = 0; (at = name.find('(', at)) != std::string::npos;) {
+    const std::size_t end = name.find(')', at);
+    if (end != std::string::npos && name.compare(end + 1, 2, "::") == 0) {
+      name.erase(at, end + 3 - at);  // "(anonymous namespace)::"
+    } else if (at != 0) {
+      name.resize(at);
+    } else {
+      break;  // "(lambda at f.cpp:7)"
+    }
+  }
   std::replace_if(
       name.begin(), name.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
   return name;
