@@ -312,4 +312,10 @@ bool Admission::accepts(NodeId node) const {
                      [node](const NodeInfo& each) { return each.id == node && is_usable(each); });
 }
 
+bool Admission::is_lost(NodeId node) const {
+  return std::none_of(nodes_.begin(), nodes_.end(), [node](const NodeInfo& each) {
+    return each.id == node && (each.alive || each.suspect);
+  });
+}
+
 }  // namespace troupe::tune

@@ -210,8 +210,17 @@ std::optional<TrialHosts::Heard> TrialHosts::judge(int id, bool node_lost) {
   return heard;
 }
 
-/// Returns a death on a node that is known to be lost, or has not answered.
+/// Returns a death on a node that is known to be lost, or has not answered. A host that has not
+/// begun on a lost node dies, too: the scheduler would look for the node for a minute.
 std::optional<TrialHosts::Heard> TrialHosts::judge_lost() {
+  for (const auto& [id, host] : hosts_) {
+    if (!host.node || !admission_.is_lost(*host.node)) continue;
+    Heard heard{
+        host.trial, host.attempt, {}, Error(Code::actor_unavailable, "its node is lost"), true};
+    running_.erase(host.trial);
+    kill(id);
+    return heard;
+  }
   for (const auto& [host, doubt] : doubts_)
     if (doubt.until <= steady_now() || !admission_.accepts(doubt.node)) return judge(host, true);
   return std::nullopt;

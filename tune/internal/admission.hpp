@@ -69,6 +69,8 @@ class Admission {
   Choice choose(std::optional<NodeId> prefer, Time now) const;
   /// Returns whether this node can take an attempt at some time: it lives and does not drain.
   bool accepts(NodeId node) const;
+  /// Returns whether the cluster has given this node up: nothing on it answers any more.
+  bool is_lost(NodeId node) const;
   bool waits(int host) const;
   /// Returns the amounts of an attempt, e.g. "2 CPUs and 1 GPU".
   std::string needs() const;
