@@ -2,6 +2,7 @@
 
 #include "troupe/runtime/base/signal_masked_thread.hpp"
 #include "troupe/runtime/base/standard_descriptors.hpp"
+#include "troupe/runtime/base/wall_clock.hpp"
 #include "troupe/runtime/wire/log_batch.hpp"
 
 #include <fcntl.h>
@@ -104,12 +105,6 @@ class FolderFiles final : public LogFiles {
   const std::string folder_;
   std::map<LogStore::File, Fd> open_;
 };
-
-std::int64_t wall_now() {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
 
 struct Lost {
   std::uint64_t count = 0;
@@ -274,7 +269,7 @@ std::string LogWriter::Shared::line_of_loss(const std::string& job) const {
   if (at == losses.end()) return {};
   const std::uint64_t count = at->second.count;
   wire::LogRecord record;
-  record.time_unix_ns = wall_now();
+  record.time_unix_ns = unix_nanoseconds();
   record.pid = getpid();
   record.is_error = true;
   record.name = "troupe";

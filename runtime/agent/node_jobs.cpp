@@ -2,6 +2,7 @@
 /// driver's Hello until nothing of the job runs here.
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/base/log.hpp"
+#include "troupe/runtime/base/wall_clock.hpp"
 #include "troupe/runtime/os/child.hpp"
 
 #include <csignal>
@@ -11,12 +12,6 @@
 
 namespace troupe::agent {
 namespace {
-
-std::int64_t wall_now() {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
 
 /// Most ends of drivers that are sent again to a new control.
 constexpr std::size_t kMaxDriverEnds = 64;
@@ -44,7 +39,7 @@ void Node::on_driver(Process& from, const wire::Hello& hello, std::vector<Fd> de
   job.record.id = job.id;
   job.record.name = hello.job_name;
   job.record.node = id_;
-  job.record.started_ns = wall_now();
+  job.record.started_ns = unix_nanoseconds();
   job.record.program = hello.program;
   job.record.arguments = hello.arguments;
   job.record.ignored_signals = hello.ignored_signals;

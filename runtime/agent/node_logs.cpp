@@ -1,6 +1,7 @@
 #include "troupe/runtime/agent/node_logs.hpp"
 
 #include "troupe/runtime/base/standard_descriptors.hpp"
+#include "troupe/runtime/base/wall_clock.hpp"
 
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -17,12 +18,6 @@ constexpr std::size_t kAtOnce = 64 * 1024;   ///< bytes of one pipe in one pass
 constexpr int kPipesAtOnce = 16;             ///< in one pass
 constexpr std::size_t kMostAtEnd = 1 << 20;  ///< bytes of a dead process's pipe
 constexpr std::uint64_t kWriter = 0, kPipes = 1;
-
-std::int64_t wall_now() {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
 
 bool watch(const Fd& set, int operation, int fd, std::uint64_t whose) {
   epoll_event event{};
@@ -202,7 +197,7 @@ void NodeLogs::keep(std::uint64_t id, const Source& source, std::string_view byt
   std::string head;
   wire::LogRecord record;
   const std::string name = name_of(source);
-  record.time_unix_ns = wall_now();
+  record.time_unix_ns = unix_nanoseconds();
   record.pid = source.pid;
   record.is_error = source.is_error;
   record.name = name;
