@@ -7,7 +7,7 @@ build=$1
 
 # A room may need symbols of rooms with lower numbers only. The numbers follow tests/checks/includes.sh.
 declare -A layer=(
-  [base]=0 [objectstore]=1 [ring]=1 [sealing]=1 [storage]=1 [kernels]=1 [net]=2 [wire]=2 [os]=3 [engine]=3 [scheduling]=4 [front]=5 [client]=6 [control]=6
+  [base]=0 [objectstore]=1 [observe]=1 [ring]=1 [sealing]=1 [storage]=1 [kernels]=1 [net]=2 [wire]=2 [os]=3 [engine]=3 [scheduling]=4 [front]=5 [client]=6 [control]=6
   [agent]=7 [boot]=8 [collective]=9 [collective_tcp]=10 [actors]=10 [train_core]=11 [train]=12 [tune]=13 [cli]=14
 )
 
