@@ -34,6 +34,7 @@ using namespace std::chrono_literals;
 
 constexpr int kRestarts = 5;  // of control in a row; a run of over kServedFor ends the row
 constexpr Duration kServedFor = 30s;
+constexpr Duration kSlice = 500ms;      // between two looks at a child that starts
 constexpr Duration kFirstPause = 50ms;  // before the second restart in a row; it doubles each time
 
 /// A child process with the descriptors by which its launcher watches it.
@@ -116,6 +117,7 @@ class LocalCluster::Supervisor {
   void loop();
   void poll_once();
   Duration until_next(Time now) const;
+  void discount_standstill(Time now, Duration waited);
   Result<void> start_child(Child& child, os::Role role, Duration within);
   void start_control();
   void start_agents();
@@ -155,6 +157,7 @@ class LocalCluster::Supervisor {
   bool told_ = false;  ///< started_ has its value
   int restarts_ = 0;
   std::optional<Time> restart_at_;
+  Time looked_{};  ///< at the children
   std::string last_end_;
 
   mutable std::mutex mutex_;  // guards what follows
@@ -334,7 +337,9 @@ void LocalCluster::Supervisor::poll_once() {
     set.push_back({child->state == Child::State::starting ? child->socket.get() : -1, POLLIN, 0});
   }
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until_next(steady_now()));
-  if (poll(set.data(), set.size(), static_cast<int>(left.count())) <= 0) return;
+  const int ready = poll(set.data(), set.size(), static_cast<int>(left.count()));
+  discount_standstill(steady_now(), left);
+  if (ready <= 0) return;
   if (set[0].revents != 0) {
     over_ = true;
     return;
@@ -348,10 +353,20 @@ void LocalCluster::Supervisor::poll_once() {
   }
 }
 
+/// When this process stood still, its children probably did, too: they get the time back.
+void LocalCluster::Supervisor::discount_standstill(Time now, Duration waited) {
+  const Time before = std::exchange(looked_, now);
+  const Duration late = before == Time{} ? Duration(0) : now - before - waited;
+  if (late < kSlice) return;
+  for (Child* child : living())
+    if (child->state == Child::State::starting) child->deadline += late;
+}
+
 Duration LocalCluster::Supervisor::until_next(Time now) const {
   Time next = now + 10s;
   const auto look = [&](const Child& child) {
-    if (child.state == Child::State::starting) next = std::min(next, child.deadline);
+    if (child.state == Child::State::starting)
+      next = std::min({next, child.deadline, now + kSlice});
   };
   look(control_);
   for (const Child& child : agents_) look(child);
