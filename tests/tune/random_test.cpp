@@ -3,6 +3,7 @@
 // keeps the checkpoints of its best report and its trials and no others, and is rebuilt from its
 // log.
 #include "troupe/runtime/base/random.hpp"
+#include "tests/leeway.hpp"
 #include "troupe/tune/simulate.hpp"
 
 #include <gtest/gtest.h>
@@ -12,7 +13,7 @@
 namespace troupe::tune::random_test {
 namespace {
 
-constexpr std::uint64_t kSeeds = 1500;
+constexpr std::uint64_t kSeeds = kLeeway > 2 ? 400 : 1500;  ///< fewer under sanitizers
 
 AnyScheduler any_scheduler(Random& random, long max_steps) {
   const auto below = [&](std::uint64_t n) { return static_cast<int>(random.below(n)); };

@@ -1,4 +1,5 @@
 /// A private node of the product's own agent, workers and driver, on one simulated machine.
+#include "tests/leeway.hpp"
 #include "tests/simulation/kernel/seeds.hpp"
 #include "tests/simulation/machine/world.hpp"
 
@@ -16,7 +17,8 @@ Options seeds(std::uint64_t from, std::uint64_t count) {
 
 TEST(Machine, KeepsEveryPromiseUnderFaults) {
   const Batch batch = run_batch(seeds(1, sim::scaled(400) / 100 * 100));
-  EXPECT_TRUE(batch.failures.empty() && batch.floor().empty()) << batch.text();
+  // A sanitized build plays too few seeds for each fault to strike.
+  EXPECT_TRUE(batch.failures.empty() && (kLeeway > 2 || batch.floor().empty())) << batch.text();
 }
 
 TEST(Machine, RepeatsASeedTurnByTurn) {
@@ -34,6 +36,7 @@ TEST(Machine, DiffersFromSeedToSeed) {
 }
 
 TEST(Machine, FailsWhenNothingCanGoOn) {
+  if (kLeeway > 2) GTEST_SKIP() << "a killed process of the machine leaves its heap";
   std::string told;
   Baton& baton = *new Baton(
       1, {},
