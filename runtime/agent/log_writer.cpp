@@ -147,7 +147,7 @@ struct LogWriter::Shared {
   }
 
   Lines take_lines();
-  void write_out(std::unique_lock<std::mutex>& lock, Lines lines);
+  void write_out(std::unique_lock<std::mutex>& lock, const Lines& lines);
   void read_out(std::unique_lock<std::mutex>& lock, const ReadOrder& order);
   std::string line_of_loss(const std::string& job) const;
 };
@@ -173,7 +173,7 @@ LogWriter::~LogWriter() {
   }
   // The disk hangs. The process is about to end; the thread and what it uses stay until then.
   static std::vector<std::shared_ptr<Shared>>* const left =
-      new std::vector<std::shared_ptr<Shared>>;
+      new std::vector<std::shared_ptr<Shared>>;  // NOLINT(bugprone-unhandled-exception-at-new)
   left->push_back(shared_);
 }
 
@@ -282,7 +282,7 @@ std::string LogWriter::Shared::line_of_loss(const std::string& job) const {
   return line;
 }
 
-void LogWriter::Shared::write_out(std::unique_lock<std::mutex>& lock, Lines taken) {
+void LogWriter::Shared::write_out(std::unique_lock<std::mutex>& lock, const Lines& taken) {
   const std::size_t size = taken.bytes.size();
   const std::string note = line_of_loss(taken.job);
   const std::string bytes = note + taken.bytes;

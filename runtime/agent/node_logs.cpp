@@ -301,7 +301,7 @@ void NodeLogs::ask(const Question& question, Time now) {
       std::clamp<std::uint32_t>(question.most, wire::kLeastLogBatch, wire::kMaxLogBatch);
   waiting.until = now + question.wait;
   const std::uint64_t number = next_question_++;
-  questions_.emplace(number, std::move(waiting));
+  questions_.emplace(number, waiting);
   look(number, now);
 }
 

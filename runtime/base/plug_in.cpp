@@ -19,7 +19,9 @@ std::string folder_of_this() {
 Result<void*> find_in_plug_in(const std::string& file, const char* symbol) {
   const std::string folder = folder_of_this();
   std::string why;
-  for (const std::string& path : {folder + file, folder + "../lib/" + file, file}) {
+  std::string beside = folder + "../lib/";
+  beside += file;
+  for (const std::string& path : {folder + file, beside, file}) {
     void* plugin = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (plugin == nullptr) {
       if (const char* error = ::dlerror(); why.empty() && error != nullptr) why = error;

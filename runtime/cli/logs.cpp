@@ -47,6 +47,7 @@ class Expression {
     regmatch_t range{};
     range.rm_so = 0;
     range.rm_eo = static_cast<regoff_t>(text.size());
+    // NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage): REG_STARTEND has the size
     return regexec(&compiled_, text.data(), 1, &range, REG_STARTEND) == 0;
   }
 

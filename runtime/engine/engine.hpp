@@ -374,7 +374,7 @@ class TROUPE_API Engine {
   virtual std::vector<int> gpu_ids() = 0;
   virtual bool stop_requested() = 0;
   /// See Context::on_log(). A private cluster has no lines to pass.
-  virtual void on_log(OnLog) {}
+  virtual void on_log(OnLog) {}  // NOLINT(performance-unnecessary-value-param)
 };
 
 }  // namespace troupe::detail
