@@ -143,7 +143,7 @@ bool LogPrinter::ask(Time now, std::vector<wire::NodeMessage>& messages) {
     question.logs.wait_ms = wire::kMaxLogWait;
     question.logs.until_complete = finishing_;
     feed.bytes.clear();
-    messages.emplace_back(std::move(question));
+    messages.emplace_back(question);
   }
   return !messages.empty();
 }
