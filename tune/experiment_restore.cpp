@@ -27,9 +27,10 @@ std::string difference(const Json& theirs, const Json& ours,
   for (const char* name : names) {
     const std::string then = text_of(theirs, name);
     const std::string now = text_of(ours, name);
-    if (then != now)
-      return std::string("its ") + name + " is " + then + ", and that of this call is " + now +
-             ": give the former, or take another folder";
+    if (then == now) continue;
+    std::string text = "its ";
+    text.append(name).append(" is ").append(then).append(", and that of this call is ").append(now);
+    return text + ": give the former, or take another folder";
   }
   return {};
 }

@@ -190,7 +190,7 @@ std::string text_of(const StackLine& line) {
   std::snprintf(offset, sizeof offset, "+0x%llx",
                 static_cast<unsigned long long>(line.frame.offset));
   const std::string module = line.frame.module.substr(line.frame.module.rfind('/') + 1);
-  const std::string place = (module.empty() ? "?" : visible_text(module, kShown)) + offset;
+  std::string place = (module.empty() ? "?" : visible_text(module, kShown)) + offset;
   if (line.function.empty() && line.file.empty()) return place;
   std::string text = line.function.empty() ? "?" : visible_text(line.function, kShown);
   if (!line.file.empty())
