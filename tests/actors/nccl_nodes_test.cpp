@@ -11,7 +11,6 @@
 namespace troupe::collective {
 namespace {
 
-using kernels::HostDevice;
 using namespace std::chrono_literals;
 
 struct NcclOverNodes : testing::Test {
