@@ -82,9 +82,9 @@ TEST_F(Logs, ALineOfATaskReachesItsDriverInEachKindOfCluster) {
   const fs::path file = state / "out.txt";
   for (int i = 0; i < runs; ++i) {
     for (const std::string where : {" --troupe-nodes 1 --troupe-cpus 2", " --troupe-nodes 3", ""}) {
-      const std::string begin = where.empty() ? std::string(paths::command()) + " run " : "";
-      const std::string command =
-          begin + paths::cli_program() + " one_line" + where + " > " + file.string();
+      std::string command = where.empty() ? std::string(paths::command()) + " run " : "";
+      command.append(paths::cli_program()).append(" one_line").append(where);
+      command.append(" > ").append(file.string());
       ASSERT_EQ(std::system(command.c_str()), 0) << command;
       const std::vector<std::string> lines = lines_of(text_of(file));
       ASSERT_EQ(lines.size(), 1U) << command << ", run " << i;
