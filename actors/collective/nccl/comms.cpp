@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <chrono>
 #include <future>
+#include <utility>
 
 namespace troupe::collective::nccl {
 namespace {
@@ -279,9 +280,10 @@ Comms::Trouble Comms::find_trouble() {
   asked_ = now;
   const bool looks = now >= looked_ + kLook;
   if (looks) looked_ = now;
+  const Control* seen = nullptr;
   for (const Under& under : under_) {
     Control& control = under.of->control();
-    if (looks) control.check_ranks();
+    if (looks && std::exchange(seen, &control) != &control) control.check_ranks();
     const Time limit = std::min(under.limit, under.flight->operation.must_end());
     if (now >= limit && !control.is_over()) end_late(under, limit);
     if (control.is_over()) trouble.control = &control;

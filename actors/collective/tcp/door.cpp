@@ -10,6 +10,7 @@
 #include "troupe/runtime/base/fd.hpp"
 #include "troupe/runtime/base/signal_masked_thread.hpp"
 #include "troupe/runtime/base/standard_descriptors.hpp"
+#include "troupe/runtime/base/wait.hpp"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -138,7 +139,7 @@ class Door::Impl {
         peer >= 0 && peer != options_.rank && static_cast<std::size_t>(peer) < others_.size(),
         "a link to a rank that does not exist");
     Stream& stream = streams_[key_of(name, peer)];
-    TROUPE_ASSERT(!std::exchange(stream.asked, true), "a link that was asked for before");
+    TROUPE_ASSERT(!stream.asked, "a link that was asked for before");
     Secret<32> there = key_of_direction(key_, name, options_.rank, peer);
     Secret<32> back = key_of_direction(key_, name, peer, options_.rank);
     std::unique_ptr<Opening> opening;
@@ -155,9 +156,12 @@ class Door::Impl {
     } else {
       opening = std::make_unique<Awaiting>(handover_of(stream));
     }
-    return std::make_unique<TcpLink>(options_.rank, peer, std::move(opening),
-                                     SealedOutput(std::move(there), options_.per_key),
-                                     SealedInput(std::move(back), options_.per_key));
+    auto link = std::make_unique<TcpLink>(options_.rank, peer, std::move(opening),
+                                          SealedOutput(std::move(there), options_.per_key),
+                                          SealedInput(std::move(back), options_.per_key));
+    stream.asked = true;  // after all that throws, since a group that ends asks again
+    if (stream.proven) stream.handover.reset();
+    return link;
   }
 
  private:
@@ -177,7 +181,6 @@ class Door::Impl {
   }
   static std::shared_ptr<Handover> handover_of(Stream& stream) {
     if (!stream.handover) stream.handover = std::make_shared<Handover>();
-    if (stream.asked && stream.proven) return std::move(stream.handover);
     return stream.handover;
   }
 
@@ -196,8 +199,7 @@ class Door::Impl {
       entrance_.watch(watched);
       const Duration left = std::min<Duration>(time_left(entrance_.next_deadline(), steady_now()),
                                                std::chrono::hours(1));
-      ::poll(watched.data(), watched.size(),
-             static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count()));
+      (void)wait_for(watched, left);
       std::uint64_t ignored = 0;
       (void)!::read(wake_.get(), &ignored, sizeof ignored);
       {

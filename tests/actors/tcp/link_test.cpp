@@ -6,6 +6,7 @@
 #include "troupe/runtime/base/random.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <deque>
 
@@ -72,6 +73,19 @@ TEST(Link, CarriesFramesOfEveryKindAndSizeBothWays) {
   EXPECT_TRUE(two.low->is_flushed());
   exchange(two, 3'000'000, 1000);
   exchange(two, 3'000'000, kMaxFrame);
+}
+
+TEST(Link, IsAskedForAgainWhenNoDescriptorWasLeft) {
+  Gang gang(2);
+  gang.meet();
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  for (int i = 0; i < 2; ++i) EXPECT_THROW(gang[1].link({}, 0), Unavailable);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  const auto high = gang[1].link({}, 0), low = gang[0].link({}, 1);
+  EXPECT_TRUE(move({low.get(), high.get()}, [&] { return is_open(*low) && is_open(*high); }));
 }
 
 TEST(Link, TakesNoMoreThanItsQueueHolds) {

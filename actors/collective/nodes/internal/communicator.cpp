@@ -114,16 +114,14 @@ void NodesCommunicator::run(internal::Operation& operation) {
 // hosts meet next.
 void NodesCommunicator::agree(const internal::Operation& operation) {
   alone([&] {
-    if (operation.kind < OperationKind::send) {
+    if (operation.kind < OperationKind::send || layout_.segments() == 1) {
       inner_.agree(operation);
       if (line_) line_->note_device(operation);
-    } else if (layout_.segments() == 1) {
-      inner_.agree(operation);
-    } else {
-      inner_.begin(operation);
-      if (line_) line_->open_or_fail();  // also to hear of the end of the group
-      agree_on_transfers(operation);
+      return;
     }
+    inner_.begin(operation);
+    if (line_) line_->open_or_fail();  // also to hear of the end of the group
+    agree_on_transfers(operation);
   });
 }
 

@@ -80,7 +80,6 @@ class Line {
     bool call_sent = true;
     bool call_came = true;
   };
-  Neighbour& neighbour(bool upper) noexcept { return upper ? up_ : down_; }
 
   Wires& wires_;
   internal::ArenaCommunicator& inner_;

@@ -1,7 +1,8 @@
 /// The listening socket of a door, and the connections that have proven nothing yet. It has no
 /// thread.
 ///
-///     poll(entrance.watched(), ...);                 // until entrance.next_deadline()
+///     entrance.watch(watched);
+///     wait_for(watched, ...);                        // until entrance.next_deadline()
 ///     entrance.advance(now, [&](Fd& connection, const Hello& hello) { ... });
 #pragma once
 

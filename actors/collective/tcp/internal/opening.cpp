@@ -2,6 +2,7 @@
 
 #include "troupe/runtime/base/back_off.hpp"
 #include "troupe/runtime/base/standard_descriptors.hpp"
+#include "troupe/runtime/base/wait.hpp"
 
 #include <netinet/tcp.h>
 #include <sys/eventfd.h>
@@ -99,8 +100,7 @@ std::optional<Result<Fd>> Connector::not_connected(int error) {
 }
 
 std::optional<Result<Fd>> Connector::await_connection() {
-  pollfd one{fd_.get(), POLLOUT, 0};
-  if (::poll(&one, 1, 0) <= 0) return {};
+  if (!is_ready(fd_.get(), POLLOUT)) return {};
   int error = 0;
   socklen_t size = sizeof error;
   getsockopt(fd_.get(), SOL_SOCKET, SO_ERROR, &error, &size);
