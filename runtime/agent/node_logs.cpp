@@ -65,20 +65,21 @@ os::OutputEnds NodeLogs::add(ProcessIndex worker, JobNumber number, JobId job) {
   source.number = number;
   source.job = job.str();
   source.worker = worker;
-  add_source(std::move(pipes->out), std::move(source));
+  if (!add_source(std::move(pipes->out), std::move(source))) return {};
   source = {};
   source.number = number;
   source.job = job.str();
   source.worker = worker;
   source.is_error = true;
-  add_source(std::move(pipes->err), std::move(source));
+  if (!add_source(std::move(pipes->err), std::move(source))) return {};
   return std::move(pipes->ends);
 }
 
-void NodeLogs::add_source(Fd pipe, Source source) {
-  if (!watch(pipes_, EPOLL_CTL_ADD, pipe.get(), next_source_)) return;
+bool NodeLogs::add_source(Fd pipe, Source source) {
+  if (!watch(pipes_, EPOLL_CTL_ADD, pipe.get(), next_source_)) return false;
   source.pipe = std::move(pipe);
   sources_.emplace(next_source_++, std::move(source));
+  return true;
 }
 
 os::OutputEnds NodeLogs::add_worker(ProcessIndex worker, JobNumber number, JobId job) {
@@ -321,10 +322,11 @@ void NodeLogs::look(std::uint64_t number, Time now) {
     waiting.reading = true;
     return writer_.read({number, job, question.after, question.most});
   }
+  if (now < waiting.until && !question.until_complete) return;
   wire::LogBatch batch;
   batch.begin = question.after;
   batch.complete = is_complete(job, question.job, question.after);
-  if (now < waiting.until && !(batch.complete && question.until_complete)) return;
+  if (now < waiting.until && !batch.complete) return;
   const Asker asker = question.asker;
   questions_.erase(at);
   out_.answer_logs(asker, batch);

@@ -8,7 +8,7 @@
 ///     poll(logs.fd()) → logs.serve(now);  timer.set(logs.next_deadline());
 ///
 /// While the writer has no room, pipes are left full, so that workers wait. After kPatience their
-/// lines are read and counted instead, until half of the queue is free.
+/// lines are read and counted instead, until the writer has room again.
 #pragma once
 
 #include "troupe/runtime/agent/log_reader.hpp"
@@ -105,7 +105,7 @@ class NodeLogs {
     bool reading = false;
   };
   os::OutputEnds add(ProcessIndex worker, JobNumber number, JobId job);
-  void add_source(Fd pipe, Source source);
+  bool add_source(Fd pipe, Source source);
   enum class Pipe { more, empty, closed };
   Pipe read(std::uint64_t id, Source& source, std::size_t most);
   void keep(std::uint64_t id, const Source& source, std::string_view bytes, bool ends);

@@ -2,7 +2,9 @@
 
 #include "troupe/runtime/base/version.hpp"
 #include "troupe/runtime/base/wait.hpp"
+#include "troupe/runtime/client/current_engine.hpp"
 #include "troupe/runtime/client/failed_tell.hpp"
+#include "troupe/runtime/client/log_printer.hpp"
 #include "troupe/runtime/client/session_engine.hpp"
 #include "troupe/runtime/engine/registry.hpp"
 #include "troupe/runtime/os/process_title.hpp"

@@ -21,7 +21,6 @@
 #include "troupe/runtime/client/io_loop.hpp"
 #include "troupe/runtime/client/lineage.hpp"
 #include "troupe/runtime/client/lock.hpp"
-#include "troupe/runtime/client/log_printer.hpp"
 #include "troupe/runtime/client/loopback.hpp"
 #include "troupe/runtime/client/objects.hpp"
 #include "troupe/runtime/client/scheduling_classes.hpp"
@@ -51,6 +50,8 @@
 
 namespace troupe::client {
 
+class LogPrinter;
+
 /// A call that has arrived and has not begun. Views of a plain call's arguments keep this record
 /// alive.
 struct Incoming {
@@ -79,17 +80,6 @@ struct ActorStart {
   Blob payload;
 };
 
-class ClientEngine;
-
-/// The engine of this process. A program that simulates several processes in one exchanges it when
-/// another of them goes on.
-struct CurrentEngine {
-  std::atomic<ClientEngine*> any{nullptr};
-  /// The same while no SessionEngine stands before it. A release then needs no visit.
-  std::atomic<ClientEngine*> unvisited{nullptr};
-};
-extern CurrentEngine current_engine;
-
 class ClientEngine final : public detail::Engine,
                            private TaskManager::Out,
                            private ActorCalls::Out,
@@ -115,7 +105,8 @@ class ClientEngine final : public detail::Engine,
   static void gets_visits() noexcept;
 
   /// Ends a driver's job. Waits until its calls to actors have been answered, kLastCalls at most,
-  /// then until its actors have ended, kJobEnds at most; then calls stop(). `failed`: an error
+  /// then for the last lines of workers, LogPrinter::kLastLines at most, and until its actors have
+  /// ended, kJobEnds at most; then calls stop(). `failed`: an error
   /// left the program, so the job counts as failed.
   void finish(bool failed);
   static constexpr Duration kLastCalls = std::chrono::seconds(2);

@@ -3,6 +3,7 @@
 #include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/client/engine.hpp"
 #include "troupe/runtime/client/failed_tell.hpp"
+#include "troupe/runtime/client/log_printer.hpp"
 #include "troupe/runtime/client/visible_devices.hpp"
 #include "troupe/runtime/os/role.hpp"
 #include "troupe/runtime/scheduling/resources.hpp"

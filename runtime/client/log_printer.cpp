@@ -45,8 +45,9 @@ bool await_room(std::FILE* stream, const std::atomic<bool>& over) {
   }
 }
 
-/// Writes whole lines under the stream's lock, between two lines of the driver.
-void write_lines(std::FILE* stream, std::string_view lines) {
+/// Writes whole lines under the stream's lock, between two lines of the driver. Ends early when
+/// `over` is set and there is no room.
+void write_lines(std::FILE* stream, std::string_view lines, const std::atomic<bool>& over) {
   const Time until = steady_now() + kOwnLine;
   flockfile(stream);
   while (is_in_line(stream) && steady_now() < until) {
@@ -54,8 +55,14 @@ void write_lines(std::FILE* stream, std::string_view lines) {
     sleep_for(1ms);
     flockfile(stream);
   }
-  (void)fwrite_unlocked(lines.data(), 1, lines.size(), stream);
-  (void)fflush_unlocked(stream);
+  (void)fflush_unlocked(
+      stream);  // the driver's lines, so that a piece below is all that is written
+  while (!lines.empty() && await_room(stream, over)) {
+    const std::string_view piece = lines.substr(0, kChunk);
+    (void)fwrite_unlocked(piece.data(), 1, piece.size(), stream);
+    (void)fflush_unlocked(stream);
+    lines.remove_prefix(piece.size());
+  }
   funlockfile(stream);
 }
 
@@ -141,7 +148,8 @@ bool LogPrinter::ask(Time now, std::vector<wire::NodeMessage>& messages) {
     question.logs.after = feed.after;
     question.logs.most = static_cast<std::uint32_t>(wire::kMaxLogBatch);
     question.logs.wait_ms = wire::kMaxLogWait;
-    question.logs.until_complete = finishing_;
+    question.logs.until_complete = feed.asked_at_end = finishing_;
+    feed.asked = now;
     feed.bytes.clear();
     messages.emplace_back(question);
   }
@@ -185,8 +193,8 @@ void LogPrinter::step(std::unique_lock<std::mutex>& lock) {
     print(name, *batch, after);
     lock.lock();
     feed.after = std::max(feed.after, batch->next());
-    feed.is_over = finishing_ && batch->complete;
-    if (batch->complete && batch->text.empty()) feed.again = steady_now() + kRetry;
+    feed.is_over = feed.asked_at_end && batch->complete;
+    if (batch->text.empty()) feed.again = std::max(feed.again, feed.asked + kRetry);
   } else {
     feed.again = steady_now() + kRetry;
   }
@@ -228,23 +236,25 @@ void LogPrinter::print(const LogLine& line) {
     }
   }
   if (mode_ == Mode::off) return;
-  if (line.is_error != chunk_is_error_ || chunk_.size() + line.text.size() > kChunk) flush();
-  chunk_is_error_ = line.is_error;
+  std::string text;
   if (mode_ == Mode::prefix)
-    chunk_.append(1, '(')
+    text.append(1, '(')
         .append(line.name)
         .append(" pid=")
         .append(std::to_string(line.pid))
         .append(" node=")
         .append(line.node)
         .append(") ");
-  chunk_.append(line.text).append(1, '\n');
+  text.append(line.text).append(1, '\n');
+  if (line.is_error != chunk_is_error_ || chunk_.size() + text.size() > kChunk) flush();
+  chunk_is_error_ = line.is_error;
+  chunk_ += text;
 }
 
 /// Writes the lines of the chunk.
 void LogPrinter::flush() {
   std::FILE* stream = chunk_is_error_ ? stderr : stdout;
-  if (!chunk_.empty() && await_room(stream, over_)) write_lines(stream, chunk_);
+  if (!chunk_.empty() && await_room(stream, over_)) write_lines(stream, chunk_, over_);
   chunk_.clear();
 }
 

@@ -62,6 +62,8 @@ class LogPrinter {
     std::uint64_t after = 0;
     std::uint64_t request = 0;  ///< 0: nothing is asked
     std::string bytes;          ///< of the answer, so far
+    bool asked_at_end = false;  ///< that question is answered at the end of the job
+    Time asked{};               ///< when it was asked
     bool is_whole = false;      ///< to be printed
     bool is_over = false;       ///< nothing follows
     Time again{};               ///< not asked before

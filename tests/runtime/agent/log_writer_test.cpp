@@ -129,6 +129,15 @@ TEST(LogWriter, KeepsFilesForItsUserAloneAndPassesOverThoseThatAreGone) {
     std::ifstream in(file);
     EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), "1\t2\to\tf\tx\n");
     EXPECT_EQ(fs::status(file).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+    fs::resize_file(file, 0);
+    writer.read({9, "a", 0, 1 << 20});
+    std::vector<LogWriter::Read> reads;
+    ASSERT_TRUE(eventually([&] {
+      reads = writer.take();
+      return !reads.empty();
+    }));
+    EXPECT_EQ(reads[0].bytes, "");
+    EXPECT_EQ(reads[0].offset, writer.end("a")) << "a reader comes to what follows";
   }
   fs::remove_all(folder);
 }

@@ -193,7 +193,7 @@ TEST_F(Logs, TheVerbRefusesWithASentence) {
   EXPECT_EQ(logs().code, 1);
   EXPECT_TRUE(says(logs({"--grep", "("}).err, "--grep: '(' is no POSIX extended expression"));
   EXPECT_TRUE(says(logs({"--since", "noon"}).err, "--since: 'noon' is no time: give one like"));
-  EXPECT_TRUE(says(logs({"nobody"}).err, "no job has the id or name 'nobody'"));
+  EXPECT_TRUE(says(logs({"nobody"}).err, "no job has the name 'nobody', and no id of the jobs"));
   EXPECT_TRUE(says(logs({"--node", "moon"}).err, "no node of the cluster has the name 'moon'"));
   EXPECT_EQ(logs({"--tail", "0"}).code, 2);
 }
@@ -232,6 +232,11 @@ TEST_F(Logs, ADriverThatCannotPrintStopsNoWorkerAndEnds) {
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_TRUE(eventually([&] { return ask({"list", "jobs"})[0]["state"] != "running"; }));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+  EXPECT_TRUE(eventually([&] {
+    siginfo_t how{};
+    return waitid(P_PID, static_cast<id_t>(driver.pid()), &how, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           how.si_pid != 0;
+  })) << "the driver itself ends, too";
 }
 
 TEST_F(Logs, TheLastLinesOfAProgramThatEndsTooEarlyStandInItsError) {

@@ -125,10 +125,6 @@ void Baton::run() {
   take(over_);
 }
 
-bool Baton::can_run(const Thread& thread) const noexcept {
-  return !thread.done && !thread.process->ended && thread.process->halted_until <= now_;
-}
-
 Thread* Baton::choose() {
   for (;;) {
     strike();

@@ -15,7 +15,7 @@
 #include "tests/simulation/kernel/trace.hpp"
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/base/fd.hpp"
-#include "troupe/runtime/client/engine.hpp"
+#include "troupe/runtime/client/current_engine.hpp"
 
 #include <poll.h>
 #include <pthread.h>
@@ -161,7 +161,6 @@ class Baton {
   void strike();
   Process* some_worker();
   Process* find(std::string_view name) noexcept;
-  bool can_run(const Thread& thread) const noexcept;
 
   inline static Baton* current_ = nullptr;
   inline static thread_local Thread* self_ = nullptr;

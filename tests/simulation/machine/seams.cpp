@@ -14,6 +14,7 @@
 #include <cxxabi.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -45,7 +46,9 @@ Time after(Duration time, Time now) noexcept {
 
 int wait_for(std::span<pollfd> entries, Duration most) noexcept {
   if (Baton* baton = Baton::here()) return baton->wait(entries, after(most, baton->now()), "poll");
-  return ::poll(entries.data(), entries.size(), static_cast<int>(most.count() / 1'000'000));
+  return ::poll(entries.data(), entries.size(),
+                static_cast<int>(std::clamp<Duration>(most, Duration(0), std::chrono::hours(24)) /
+                                 std::chrono::milliseconds(1)));
 }
 bool is_ready(int fd, short events) noexcept {
   pollfd entry{fd, events, 0};

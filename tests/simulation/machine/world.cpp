@@ -3,6 +3,7 @@
 #include "tests/simulation/cluster/wire.hpp"
 #include "tests/simulation/kernel/hooks.hpp"
 #include "troupe/runtime/agent/node.hpp"
+#include "troupe/runtime/client/engine.hpp"
 
 #include <execinfo.h>
 #include <fcntl.h>
@@ -82,14 +83,14 @@ bool read_all(int fd, void* data, std::size_t size) {
 
 /// The fixed part of an Outcome, then the length of its text.
 struct Record {
-  std::uint64_t seed, trace, turns, threads;
+  std::uint64_t seed, trace, turns;
   double virtual_seconds;
   std::array<std::uint64_t, kFaults> struck;
   Did did;
   std::uint64_t text;
 };
 void send_outcome(int fd, const Outcome& one) {
-  const Record record{one.seed,   one.trace, one.turns,           one.threads, one.virtual_seconds,
+  const Record record{one.seed,   one.trace, one.turns,           one.virtual_seconds,
                       one.struck, one.did,   one.violation.size()};
   write_all(fd, &record, sizeof record);
   write_all(fd, one.violation.data(), one.violation.size());
@@ -100,7 +101,6 @@ bool receive_outcome(int fd, Outcome& one) {
   one = {record.seed,
          record.trace,
          record.turns,
-         record.threads,
          record.virtual_seconds,
          record.struck,
          record.did,
@@ -220,6 +220,11 @@ std::uint64_t run_child(std::uint64_t from, std::uint64_t count, const Options& 
   if (pipe(ends) != 0) return 0;
   std::fflush(nullptr);
   const pid_t child = fork();
+  if (child < 0) {
+    close(ends[0]);
+    close(ends[1]);
+    return 0;
+  }
   if (child == 0) {
     close(ends[0]);
     settle_in();
@@ -236,7 +241,7 @@ std::uint64_t run_child(std::uint64_t from, std::uint64_t count, const Options& 
   Outcome one;
   while (came < count && receive_outcome(ends[0], one)) {
     ++came;
-    if (!take(one)) break;
+    take(one);
   }
   close(ends[0]);
   waitpid(child, &status, 0);
@@ -255,10 +260,7 @@ std::string words_of(int status) {
 Outcome run_isolated(std::uint64_t seed, const Options& options) {
   Outcome result;
   int status = 0;
-  const auto came = run_child(seed, 1, options, status, [&](const Outcome& one) {
-    result = one;
-    return true;
-  });
+  const auto came = run_child(seed, 1, options, status, [&](const Outcome& one) { result = one; });
   result.seed = seed;
   if (came == 0) result.violation = words_of(status);
   return result;
@@ -289,16 +291,15 @@ Batch run_batch(const Options& options) {
       if (!one.violation.empty()) batch.failures.emplace_back(one.seed, one.violation);
       if (one.violation.empty() && one.seed % kTwiceEvery == 0)
         traces.emplace_back(one.seed, one.trace);
-      return true;
     });
+    seed += came;
+    const bool told =
+        came > 0 && !batch.failures.empty() && batch.failures.back().first == seed - 1;
     for (const auto& [again, trace] : traces) {
       ++batch.repeated;
       if (run_isolated(again, options).trace != trace)
         batch.failures.emplace_back(again, "the same seed gave another trace in another process");
     }
-    seed += came;
-    const bool told =
-        came > 0 && !batch.failures.empty() && batch.failures.back().first == seed - 1;
     if (came == count || told) continue;
     ++batch.seeds;
     batch.failures.emplace_back(seed++, words_of(status));

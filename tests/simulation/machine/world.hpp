@@ -23,7 +23,7 @@ struct Options {
 };
 
 struct Outcome {
-  std::uint64_t seed = 0, trace = 0, turns = 0, threads = 0;
+  std::uint64_t seed = 0, trace = 0, turns = 0;
   double virtual_seconds = 0;
   std::array<std::uint64_t, kFaults> struck{};
   Did did;
