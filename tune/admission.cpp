@@ -282,6 +282,11 @@ int Admission::room(Time now) const {
 }
 
 Admission::Choice Admission::choose(std::optional<NodeId> prefer, Time now) const {
+  if (need_.labels.size() > 0) {  // nobody but the scheduler knows the labels of a node
+    for (const auto& [id, host] : hosts_)
+      if (!host.busy) return {id, host.node};
+    return {};
+  }
   const std::vector<Site> all = sites(now);
   const Site* best = nullptr;
   const auto use = [](const Site& site) {
@@ -297,11 +302,6 @@ Admission::Choice Admission::choose(std::optional<NodeId> prefer, Time now) cons
     const bool better = best == nullptr || (policy_ == Policy::spread ? use(site) < use(*best)
                                                                       : use(site) > use(*best));
     if (better) best = &site;
-  }
-  if (need_.labels.size() > 0) {  // nobody but the scheduler knows the labels of a node
-    for (const auto& [id, host] : hosts_)
-      if (!host.busy) return {id, host.node};
-    return {};
   }
   if (best == nullptr) return {};
   return {best->idle, best->node->id};

@@ -145,19 +145,6 @@ std::map<std::string, double> metrics_in(const Json& j) {
   return metrics;
 }
 
-Json point_out(const Point& point, const SearchSpace& space) {
-  Json out = Json::object();
-  for (std::size_t i = 0; i < point.size(); ++i) {
-    Json& value = out[name_at(space, i)];
-    value = json_number(point[i]);
-    if (i >= space.size() || space.parameters[i].domain.kind != Domain::Kind::choice) continue;
-    const std::vector<std::string>& options = space.parameters[i].domain.options;
-    if (point[i] >= 0 && point[i] < static_cast<double>(options.size()))
-      value = valid_utf8(options[static_cast<std::size_t>(point[i])]);
-  }
-  return out;
-}
-
 Json decision_out(const Decision& d, const SearchSpace& space) {
   Json out;
   out["trial"] = d.trial;
@@ -165,8 +152,8 @@ Json decision_out(const Decision& d, const SearchSpace& space) {
   if (d.save) out["save"] = true;
   if (d.donor >= 0) {
     out["donor"] = d.donor;
-    out["donor_params"] = point_out(d.donor_params, space);
-    out["params"] = point_out(d.params, space);
+    out["donor_params"] = point_json(d.donor_params, space);
+    out["params"] = point_json(d.params, space);
   }
   if (!d.why.empty()) out["why"] = valid_utf8(d.why);
   return out;
@@ -193,7 +180,7 @@ Json answer_out(const Answer& answer, const SearchSpace& space) {
   Json out;
   switch (answer.kind) {
     case Answer::Kind::point:
-      out["point"] = answer.point ? point_out(*answer.point, space) : Json();
+      out["point"] = answer.point ? point_json(*answer.point, space) : Json();
       if (answer.by == Chosen::by_user) out["by"] = "user";
       break;
     case Answer::Kind::decisions: {
@@ -273,6 +260,19 @@ std::string short_hash(const std::string& hash) {
 
 }  // namespace
 
+Json point_json(const Point& point, const SearchSpace& space) {
+  Json out = Json::object();
+  for (std::size_t i = 0; i < point.size(); ++i) {
+    Json& value = out[name_at(space, i)];
+    value = json_number(point[i]);
+    if (i >= space.size() || space.parameters[i].domain.kind != Domain::Kind::choice) continue;
+    const std::vector<std::string>& options = space.parameters[i].domain.options;
+    if (point[i] >= 0 && point[i] < static_cast<double>(options.size()))
+      value = valid_utf8(options[static_cast<std::size_t>(point[i])]);
+  }
+  return out;
+}
+
 std::string_view name_of(Event::Kind kind) noexcept {
   const auto i = static_cast<std::size_t>(kind);
   return i < kKindNames.size() ? kKindNames[i] : "?";
@@ -298,8 +298,8 @@ std::string to_json(const Event& e, const SearchSpace& space) {
                          {"bytes", e.checkpoint.bytes},
                          {"step", e.checkpoint.step}};
   }
-  if (f.params) out["params"] = point_out(e.params, space);
-  if (f.donor_params) out["donor_params"] = point_out(e.donor_params, space);
+  if (f.params) out["params"] = point_json(e.params, space);
+  if (f.donor_params) out["donor_params"] = point_json(e.donor_params, space);
   if (f.metrics || f.settings) {
     Json& metrics = out[f.metrics ? "metrics" : "options"] = Json::object();
     for (const auto& [key, value] : e.metrics) metrics[key] = json_number(value);

@@ -78,6 +78,7 @@ void Experiment::Core::show_settings() {
 }
 
 std::int64_t Experiment::Core::micros(Time time) {
+  if (!running) return now;  // the experiment's time has no zero yet
   const auto since = std::chrono::duration_cast<std::chrono::microseconds>(time - epoch).count();
   return std::max(std::min<std::int64_t>(since, kNever), now);  // times in the log never decrease
 }
@@ -146,7 +147,7 @@ void Experiment::ended(int trial, int attempt, const std::string& error, Time no
 
 void Experiment::stored(const std::string& key, Time now) {
   Event e = input(Event::Kind::stored, -1, 0);
-  e.micros = core_->begun() ? core_->micros(now) : 0;
+  e.micros = core_->micros(now);
   if (const auto known = core_->known(valid_utf8(key))) {
     e.checkpoint = *known;
     return core_->feed(e);
@@ -157,7 +158,7 @@ void Experiment::stored(const std::string& key, Time now) {
 
 void Experiment::missing(const std::string& key, const std::string& why, Time now) {
   Event e = input(Event::Kind::missing, -1, 0);
-  e.micros = std::max(core_->now, core_->running ? core_->micros(now) : core_->now);
+  e.micros = core_->micros(now);
   const auto known = core_->known(valid_utf8(key));
   if (!known) return;
   e.checkpoint = *known;
@@ -170,12 +171,13 @@ void Experiment::lost(int trial, int attempt, const std::string& why, Time now) 
   Event e = input(Event::Kind::lost, trial, attempt);
   e.micros = core_->micros(now);
   e.text = valid_utf8(why);
+  if (core_->end_waits(e)) return core_->waiting_ends_.push_back(std::move(e));
   core_->feed(e);
 }
 
 void Experiment::room(int trials, Time now) {
   Event e = input(Event::Kind::room, -1, 0);
-  e.micros = core_->begun() ? core_->micros(now) : 0;
+  e.micros = core_->micros(now);
   e.room = std::max(trials, 0);
   core_->feed(e);
 }
@@ -214,7 +216,7 @@ Result<void> Experiment::change(const std::map<std::string, double>& options, Ti
   if (trials != options.end() && !(trials->second >= 1))
     return Error(Code::invalid_argument, "tune: trials must be at least 1");
   Event e = input(Event::Kind::set, -1, 0);
-  e.micros = core_->begun() ? core_->micros(now) : 0;
+  e.micros = core_->micros(now);
   e.metrics = options;
   e.text = "user";
   core_->feed(e);
@@ -260,7 +262,6 @@ void Experiment::cancel(Time now) {
 }
 
 void Experiment::interrupted(Time now) {
-  if (!core_->begun() && core_->new_settings.empty()) return begin(now);
   // The experiment's time continues from the last record: the downtime does not count.
   core_->epoch = now - std::chrono::microseconds(core_->now);
   core_->running = true;

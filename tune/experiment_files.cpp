@@ -213,7 +213,8 @@ bool Experiment::Core::end_waits(const Event& e) const {
   const bool asked = t.state == TrialState::leaving;
   const bool told = asked && (c.next == Next::stop || c.next == Next::complete);
   const bool no_retry = options.max_failures >= 0 && t.failures >= options.max_failures;
-  if (!told && !ending_ && !(e.ok && !asked) && !(!e.ok && no_retry)) return false;
+  const bool ends = e.kind == Event::Kind::end && (e.ok ? !asked : no_retry);
+  if (!told && !ending_ && !ends) return false;
   const auto lacks = [this](const std::optional<Checkpoint>& checkpoint) {
     return checkpoint && !is_stored(*checkpoint);
   };

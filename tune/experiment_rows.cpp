@@ -8,18 +8,6 @@
 namespace troupe::tune {
 namespace {
 
-Json point_json(const SearchSpace& space, const Point& point) {
-  Json out = Json::object();
-  for (std::size_t i = 0; i < space.size() && i < point.size(); ++i) {
-    const Domain& domain = space.parameters[i].domain;
-    const bool option = domain.kind == Domain::Kind::choice && contains(domain, point[i]);
-    Json& value = out[space.parameters[i].name];
-    value = json_number(point[i]);
-    if (option) value = valid_utf8(domain.options[static_cast<std::size_t>(point[i])]);
-  }
-  return out;
-}
-
 Json metrics_json(const std::map<std::string, double>& metrics) {
   Json out = Json::object();
   for (const auto& [name, value] : metrics) out[name] = json_number(value);
@@ -41,7 +29,7 @@ std::string Experiment::Core::trial_row(int trial) const {
   out["state"] = name_of(t.state);
   out["attempt"] = t.attempt;
   out["failures"] = t.failures;
-  out["params"] = point_json(board.space, t.params);
+  out["params"] = point_json(t.params, board.space);
   out["step"] = t.step();
   out["score"] = json_number(t.score());
   out["metrics"] = metrics_json(t.metrics);
@@ -77,7 +65,7 @@ void Experiment::Core::put_row(int trial, const Held& held) {
   out["file"] = held.checkpoint.key;
   out["hash"] = held.checkpoint.hash;
   out["bytes"] = held.checkpoint.bytes;
-  out["params"] = point_json(board.space, held.params);
+  out["params"] = point_json(held.params, board.space);
   if (saver != trial) out["source"] = saver;
   batch.checkpoints.push_back({row_key(trial, saver, held.checkpoint.key), json_line(out)});
 }
@@ -96,7 +84,7 @@ void Experiment::Core::put_best_row(const BestReport& best) {
   out["file"] = best.checkpoint->key;
   out["hash"] = best.checkpoint->hash;
   out["bytes"] = best.checkpoint->bytes;
-  out["params"] = point_json(board.space, best.params);
+  out["params"] = point_json(best.params, board.space);
   batch.checkpoints.push_back({best.checkpoint->key + "@best", json_line(out)});
 }
 

@@ -53,7 +53,8 @@ void PbtScheduler::observe(const Report& report) {
   me.offered |= report.can_save;
   me.last_step = report.step;
   me.sick = std::isnan(report.score);
-  me.due = options_.synchronous ? report.step >= next_sync_
+  // A step that a retry repeats lies before the barrier that the member has passed.
+  me.due = options_.synchronous ? report.step >= next_sync_ && report.step > me.last_perturb
                                 : report.step >= options_.burn_in &&
                                       report.step - me.last_perturb >= options_.perturb_every;
   if (!me.due) return;

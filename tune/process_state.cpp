@@ -1,5 +1,7 @@
 #include "troupe/tune/internal/process_state.hpp"
 
+#include "troupe/runtime/base/standard_descriptors.hpp"
+
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
@@ -41,7 +43,7 @@ void restore_environment(const std::map<std::string, std::string>& before) {
 
 ProcessState::ProcessState()
     : environment_(environment_now()),
-      folder_(::open(".", O_PATH | O_DIRECTORY | O_CLOEXEC)),
+      folder_(make_fd(::open(".", O_PATH | O_DIRECTORY | O_CLOEXEC))),
       umask_(::umask(0)),
       c_locale_(std::setlocale(LC_ALL, nullptr)) {
   ::umask(umask_);
@@ -52,13 +54,9 @@ ProcessState::ProcessState()
   std::fegetenv(&floating_point_);
 }
 
-ProcessState::~ProcessState() {
-  if (folder_ >= 0) ::close(folder_);
-}
-
 bool ProcessState::restore() const {
   restore_environment(environment_);
-  const bool in_folder = folder_ >= 0 && ::fchdir(folder_) == 0;
+  const bool in_folder = folder_ && ::fchdir(folder_.get()) == 0;
   ::umask(umask_);
   // The actions of SIGKILL, SIGSTOP and the C library's own signals cannot be set.
   for (int signal = 1; signal <= kSignals; ++signal)

@@ -39,7 +39,7 @@ struct SimulatedStore {
   std::map<std::uint32_t, std::string> trials;       ///< rows
   std::map<std::string, std::string> checkpoints;    ///< rows
   std::map<std::string, std::vector<double>> files;  ///< weights on disk, by key
-  std::map<std::string, Point> saved_with;           ///< the parameters of each checkpoint\'s trial
+  std::map<std::string, Point> saved_with;           ///< the parameters of each checkpoint's trial
   std::function<void(const StudyBatch&)> written = {};  ///< called after each batch
 };
 

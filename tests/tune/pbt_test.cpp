@@ -245,6 +245,20 @@ TEST(Pbt, ReportersYieldWhenOthersWaitAndTheLeastTrainedIsNext) {
   EXPECT_EQ(s->pick({2, 1, 0}), 0);
 }
 
+TEST(Pbt, SynchronousPassesOverARepeatedStep) {
+  auto s =
+      make_scheduler(Pbt{.perturb_every = 5, .synchronous = true}, {unit_plane(), maximize, 2, 1});
+  for (int trial = 0; trial < 2; ++trial) s->created(trial, {0.5, 0.5});
+  std::vector<Decision> out;
+  for (int trial = 0; trial < 2; ++trial)
+    s->reported({.trial = trial, .step = 10, .score = 1.0 * trial, .can_save = true}, out);
+  s->observe({.trial = 0, .step = 10, .score = 0, .can_save = true});  // after a retry
+  out.clear();
+  s->reported({.trial = 1, .step = 20, .score = 1, .can_save = true}, out);
+  ASSERT_EQ(out.size(), 1U) << "trial 0 runs, so nothing is decided about it";
+  EXPECT_EQ(out[0].action, Decision::Action::hold);
+}
+
 TEST(Pbt, SynchronousWaitsForEverybodyAlive) {
   auto s =
       make_scheduler(Pbt{.perturb_every = 5, .synchronous = true}, {unit_plane(), maximize, 4, 1});

@@ -10,6 +10,8 @@
 namespace troupe::tune::restore_test {
 namespace {
 
+using namespace std::chrono_literals;
+
 SearchSpace space() {
   return {{{"lr", log_uniform(1e-4, 1)}, {"mode", choices({"a", "b"})}}};
 }
@@ -321,6 +323,37 @@ TEST(StudyFiles, AnEndWaitsForTheModelOfTheBestReport) {
   EXPECT_TRUE(e.over());
   EXPECT_EQ(e.board().trials[0].state, TrialState::completed);
   e.stored("unknown", Time{});
+}
+
+TEST(StudyFiles, ALostNodeDoesNotEndATrialBeforeTheModelOfTheBestReportIsStored) {
+  const ExperimentOptions options{.goal = maximize, .trials = 1, .max_steps = 1};
+  Experiment e(space(), options);
+  e.with_store();
+  e.begin(Time{});
+  e.reported(0, 1, {.step = 1, .score = 1, .can_save = true}, Time{});
+  e.saved(0, 1, {"k", "h", 8, 1}, Time{});
+  e.lost(0, 1, "its node is lost", Time{});
+  EXPECT_FALSE(e.over());
+  e.take_batch();
+  e.stored("k", Time{});
+  EXPECT_TRUE(e.over());
+  EXPECT_EQ(e.board().trials[0].state, TrialState::completed);
+}
+
+TEST(Restore, WhatComesBeforeTheInterruptionKeepsTheStudysTime) {
+  const ExperimentOptions options{.goal = maximize, .trials = 1, .time_limit = 60s};
+  Experiment first(space(), options);
+  first.begin(Time{} + 1h);
+  const std::vector<std::string> log = first.take_log();
+  auto again = Experiment::restore(space(), options, log);
+  ASSERT_TRUE(again.ok()) << again.error().message();
+  again->room(1, Time{} + 5h);  // since the host was started
+  again->interrupted(Time{} + 5h);
+  again->tick(Time{} + 5h + 59s);
+  EXPECT_FALSE(again->over());
+  again->tick(Time{} + 5h + 60s);
+  again->ended(0, 2, "", Time{} + 5h + 60s);
+  EXPECT_TRUE(again->over());
 }
 
 }  // namespace

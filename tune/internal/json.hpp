@@ -2,6 +2,7 @@
 #pragma once
 
 #include "troupe/runtime/base/json.hpp"
+#include "troupe/tune/domain.hpp"
 
 #include <cmath>
 #include <string>
@@ -19,5 +20,8 @@ inline Json json_number(double value) {
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
   return value;
 }
+
+/// Returns an object with a point's values by parameter: options of a choice as their texts.
+Json point_json(const Point& point, const SearchSpace& space);
 
 }  // namespace troupe::tune

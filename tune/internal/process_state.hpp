@@ -9,6 +9,8 @@
 /// of this thread the blocked signals and the floating-point mode.
 #pragma once
 
+#include "troupe/runtime/base/fd.hpp"
+
 #include <cfenv>
 #include <csignal>
 #include <locale>
@@ -23,13 +25,12 @@ class ProcessState {
   ProcessState();
   ProcessState(const ProcessState&) = delete;
   ProcessState& operator=(const ProcessState&) = delete;
-  ~ProcessState();
   /// Returns whether all is as it was. Other threads must not use the environment meanwhile.
   bool restore() const;
 
  private:
   std::map<std::string, std::string> environment_;
-  int folder_;  ///< a descriptor; -1: the working folder cannot be opened
+  Fd folder_;  ///< empty: the working folder cannot be opened
   unsigned umask_;
   std::vector<struct sigaction> actions_;  ///< of the signals from 1
   sigset_t blocked_{};

@@ -7,7 +7,7 @@
 ///
 /// A file is a safetensors file, so that other tools open it: one tensor "model" of bytes, which is
 /// what train::save_model() wrote, and the save's fields as metadata. It appears whole or not at
-/// all. CheckpointPlan has the rules.
+/// all. Experiment has the rules.
 #pragma once
 
 #include "troupe/runtime/base/signal_masked_thread.hpp"

@@ -112,17 +112,18 @@ HeldLocks& held_locks() {
 
 /// Takes the lock of the file, and waits for readers when it is to be owned. Returns the process
 /// that has the lock, or none.
-std::optional<pid_t> holder_after_lock(int file, StudyFolder::Use use) {
+Result<std::optional<pid_t>> holder_after_lock(int file, const std::string& path,
+                                               StudyFolder::Use use) {
   const Time until = steady_now() + kReaders;
   const auto type = static_cast<short>(use == StudyFolder::Use::own ? F_WRLCK : F_RDLCK);
   for (;;) {
     struct flock range = whole_file(type);
-    if (::fcntl(file, F_SETLK, &range) == 0) return std::nullopt;
+    if (::fcntl(file, F_SETLK, &range) == 0) return std::optional<pid_t>();
+    if (errno != EACCES && errno != EAGAIN) return internal::failed("lock", path, errno);
     range = whole_file(type);
-    if (::fcntl(file, F_GETLK, &range) != 0) return 0;
-    if (range.l_type == F_WRLCK || (range.l_type == F_RDLCK && steady_now() >= until))
-      return range.l_pid;
-    if (range.l_type == F_RDLCK) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    if (::fcntl(file, F_GETLK, &range) != 0) return internal::failed("lock", path, errno);
+    if (range.l_type == F_WRLCK || steady_now() >= until) return std::optional<pid_t>(range.l_pid);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 }
 
@@ -181,9 +182,11 @@ Result<std::unique_ptr<StudyFolder::Lock>> StudyFolder::Lock::take(const std::st
                                                   "): name a study's folder that this user may read"
                                             : "cannot be written (" + internal::words_of(errno) +
                                                   "): give a folder that this program may write");
-  if (const auto holder = holder_after_lock(file.get(), use)) {
-    StudyOwner owner = owner_of(folder).value_or(StudyOwner{host_name(), *holder});
-    if (*holder > 0) owner.pid = *holder;
+  const auto holder = holder_after_lock(file.get(), path, use);
+  if (!holder) return holder.error();
+  if (*holder) {
+    StudyOwner owner = owner_of(folder).value_or(StudyOwner{host_name(), **holder});
+    if (**holder > 0) owner.pid = **holder;
     return in_use(folder, owner);
   }
   if (auto host = check_host(folder); !host) return host.error();

@@ -62,7 +62,7 @@ struct StudyStore::State {
     }
     wake.notify_all();
     thread.join();
-    if (sync_now()) (void)db->flush();
+    if (sync_now() && free() >= options.floor) (void)db->flush();
   }
 
   Bytes free() const { return options.free_space ? options.free_space() : disk.free(); }
@@ -166,8 +166,9 @@ Result<void> StudyStore::State::sync_now() {
   else if (is_new)
     done = internal::write_mark(folder.mark_path(), event);
   lock.lock();
-  if (!done) {
-    failure = done.error();
+  if (!done) {  // a mark that meets a full disk is written later: the old one still holds
+    if (done.error().code() != Code::out_of_disk || done.error().maybe_executed())
+      failure = done.error();
     return done;
   }
   durable = batch;

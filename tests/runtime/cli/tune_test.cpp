@@ -15,7 +15,7 @@ TEST_F(Clusters, TrialsOutliveAKilledNodeAndUseANewOne) {
   Child node({paths::command(), "up", "--join", head["join_tokens"][0].get<std::string>(), "--cpus",
               "1", "--memory", "64MiB", "--json"});
   ASSERT_TRUE(says(node.read_until("\n}\n"), "nodes"));
-  EXPECT_EQ(study.line(), "16 0 1 1");
+  EXPECT_EQ(study.line(), "16 0 yes 1");
   EXPECT_EQ(study.finish(0), 0);
   EXPECT_EQ(troupe_command({"stop"}).code, 0);
   EXPECT_EQ(node.finish(0), 0);

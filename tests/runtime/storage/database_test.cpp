@@ -121,6 +121,7 @@ TEST_F(DatabaseTest, DamageIsFoundWithFileAndOffset) {
     for (int i = 0; i < 20; ++i) put(*db, std::to_string(i), std::string(100, 'x'));
   }
   EXPECT_EQ(find_damage(path_), "");
+  int damaged = 0;
   for (const auto& entry : fs::directory_iterator(path_)) {
     if (entry.path().extension() != ".log") continue;
     std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
@@ -128,7 +129,9 @@ TEST_F(DatabaseTest, DamageIsFoundWithFileAndOffset) {
     file.put('\x7f');
     file.close();
     EXPECT_EQ(find_damage(path_).rfind(entry.path().string() + ", offset ", 0), 0u);
+    ++damaged;
   }
+  EXPECT_EQ(damaged, 1);
 }
 
 TEST_F(DatabaseTest, TheReserveIsAllocatedOnceAndGivenUp) {

@@ -128,7 +128,7 @@ void count_steps(troupe::tune::Trial& t, Rate) {
   } while (t.report(1 / model[0], model));
 }
 /// Runs 16 trials, and says "runs" when one has come far. At the end it prints how many completed
-/// all steps, how many failures there were, how many trials began again, and on how many nodes that
+/// all steps, how many failures there were, whether trials began again, and on how many nodes that
 /// joined meanwhile some ran.
 int tune(troupe::Context& ctx) {
   namespace tune = troupe::tune;
@@ -157,7 +157,8 @@ int tune(troupe::Context& ctx) {
     const std::string node = note.substr(note.find(": ") + 2);
     if (note.compare(0, 6, "trial ") == 0 && old.count(node) == 0) joined.insert(node);
   }
-  std::cout << completed << " " << failures << " " << again << " " << joined.size() << std::endl;
+  std::cout << completed << " " << failures << (again > 0 ? " yes " : " no ") << joined.size()
+            << std::endl;
   return 0;
 }
 
