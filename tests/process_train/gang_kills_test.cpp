@@ -172,7 +172,8 @@ class GangKills : public testing::Test {
       page->go = 1;
     } else {
       EXPECT_TRUE(chaos::within(kBound, [&] {
-        return at.marks > 0 ? page->calls >= at.marks : page->stopped != 0;
+        return at.marks > 0 ? page->calls >= at.marks
+                            : page->stopped != 0 && chaos::look_at(page->stopped).state == 'T';
       })) << "the moment did not come";
       const int pid = victim(*page, who);
       EXPECT_TRUE(chaos::hit(pid)) << "there is no such process";

@@ -1,4 +1,5 @@
 // Tests the processes that run trials: one for many attempts, and what ends them.
+#include "tests/leeway.hpp"
 #include "troupe/troupe.hpp"
 #include "troupe/tune/tune.hpp"
 
@@ -13,6 +14,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -201,17 +203,18 @@ TEST(TrialHost, CtrlCEndsWithTheBestSoFarAndFiles) {
   with.results = folder;
   with.time_limit = 60s;
   std::signal(SIGINT, SIG_DFL);  // a shell may have started this in the background
-  std::chrono::steady_clock::time_point struck;
-  std::jthread user([&] {
-    std::this_thread::sleep_for(700ms);
+  std::optional<std::chrono::steady_clock::time_point> struck;
+  with.on_event = [&](const tune::Event& event) {
+    if (event.kind != tune::Event::Kind::best || struck) return;
     struck = std::chrono::steady_clock::now();
     ::kill(::getpid(), SIGINT);
-  });
+  };
   try {
     best_on<endless>(2, with);
     FAIL() << "it ended without an error";
   } catch (const troupe::Cancelled& error) {
-    EXPECT_LT(std::chrono::steady_clock::now() - struck, 5s);  // a machine may be busy
+    ASSERT_TRUE(struck);
+    EXPECT_LT(std::chrono::steady_clock::now() - *struck, 2s * kLeeway / 2);
     EXPECT_NE(error.message().find("the best so far is trial "), std::string::npos)
         << error.message();
     EXPECT_NE(error.message().find(folder), std::string::npos) << error.message();
