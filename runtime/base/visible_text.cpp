@@ -65,9 +65,29 @@ std::string visible_text(std::string_view text, std::size_t columns) {
   if (!longer && columns_of(out) <= columns) return out;
   std::size_t at = 0;
   const std::size_t keep = columns > kCut.size() ? columns - kCut.size() : 0;
-  for (std::size_t i = 0; i < keep && at < out.size(); ++i) at += point_at(out.substr(at, 4)).bytes;
+  for (std::size_t i = 0; i < keep && at < out.size(); ++i)
+    at += point_at(std::string_view(out).substr(at, 4)).bytes;
   out.resize(at);
   out += kCut.substr(0, columns);
+  return out;
+}
+
+std::string escaped_text(std::string_view text) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string out;
+  while (!text.empty()) {
+    const Point point = point_at(text);
+    const std::string_view one = text.substr(0, point.bytes == 0 ? 1 : point.bytes);
+    text.remove_prefix(one.size());
+    if (one == "\t" || (point.bytes != 0 && is_visible(point.code))) {
+      out += one;
+      continue;
+    }
+    for (const char c : one) {
+      const auto byte = static_cast<unsigned char>(c);
+      out.append("\\x").append(1, kDigits[byte >> 4]).append(1, kDigits[byte & 15]);
+    }
+  }
   return out;
 }
 

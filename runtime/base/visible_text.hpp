@@ -18,6 +18,10 @@ std::string visible_text(std::string_view text);
 /// Returns the text of at most `columns` code points, made visible. A longer one ends in "...".
 std::string visible_text(std::string_view text, std::size_t columns);
 
+/// Returns the text with the bytes of each such character as "\\x1b", so that nothing of it is lost.
+/// Tabs stay.
+std::string escaped_text(std::string_view text);
+
 /// Returns the number of code points of a visible text.
 std::size_t columns_of(std::string_view visible) noexcept;
 

@@ -1,7 +1,10 @@
 /// The verb `troupe logs`: the lines of a job, of all nodes, in the order of their times.
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/base/size_text.hpp"
+#include "troupe/runtime/base/visible_text.hpp"
+#include "troupe/runtime/base/wall_clock.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
+#include "troupe/runtime/observe/table.hpp"
 #include "troupe/runtime/wire/log_batch.hpp"
 
 #include <regex.h>
@@ -56,17 +59,11 @@ class Expression {
   regex_t compiled_{};
 };
 
-std::int64_t wall_now() {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return std::int64_t{now.tv_sec} * kSecond + now.tv_nsec;
-}
-
 /// Reads "14:00", "14:00:30" (the last such time) or "10m" (so long ago).
 std::int64_t since_of(const std::string& text) {
   if (text.empty()) return 0;
-  if (const auto ago = parse_duration(text)) return wall_now() - ago->count();
-  const std::int64_t now = wall_now();
+  if (const auto ago = parse_duration(text)) return unix_nanoseconds() - ago->count();
+  const std::int64_t now = unix_nanoseconds();
   const std::time_t seconds = now / kSecond;
   std::tm local{};
   localtime_r(&seconds, &local);
@@ -93,25 +90,22 @@ std::string time_text(std::int64_t time) {
   return text;
 }
 
-/// Returns the job that the text names: its id, the begin of one, or the newest job of that name.
+/// Returns the job that the text names: the newest one of that name, else one by a part of its id.
 /// An empty text: the newest job.
 const control::JobRecord& find_job(const control::ListReply& reply, const std::string& text) {
-  std::vector<const control::JobRecord*> found;
-  const auto newest = [](const auto* a, const auto* b) { return a->started_ns < b->started_ns; };
+  if (reply.jobs.empty()) refuse("the cluster has run no job: start one with 'troupe run PROGRAM'");
+  std::vector<const control::JobRecord*> named;
   for (const auto& job : reply.jobs)
-    if (!text.empty() && job.id.str().starts_with(text)) found.push_back(&job);
-  if (found.size() > 1) {
-    std::string ids;
-    for (const auto* job : found) ids += (ids.empty() ? "" : ", ") + job->id.str();
-    refuse("several jobs have an id that begins with '" + text + "': " + ids);
-  }
-  if (found.empty())
-    for (const auto& job : reply.jobs)
-      if (text.empty() || job.name == text) found.push_back(&job);
-  if (found.empty() && reply.jobs.empty())
-    refuse("the cluster has run no job: start one with 'troupe run PROGRAM'");
-  if (found.empty()) refuse("no job has the id or name '" + text + "': see 'troupe list jobs'");
-  return **std::max_element(found.begin(), found.end(), newest);
+    if (text.empty() || job.name == text) named.push_back(&job);
+  const auto newest = [](const auto* a, const auto* b) { return a->started_ns < b->started_ns; };
+  if (!named.empty()) return **std::max_element(named.begin(), named.end(), newest);
+  std::vector<std::string> ids;
+  for (const auto& job : reply.jobs) ids.push_back(job.id.str());
+  const auto id = observe::id_meant(text, ids, "jobs");
+  if (!id)
+    refuse("no job has the name '" + visible_text(text, 40) + "', and " + id.error().message());
+  return *std::find_if(reply.jobs.begin(), reply.jobs.end(),
+                       [&](const auto& job) { return job.id.str() == *id; });
 }
 
 /// The lines of one node that were read and not printed.
@@ -251,7 +245,7 @@ class Reader {
   }
 
   void write(const std::string& line) const {
-    const std::string text = (shows_raw_ ? line : printable(line)) + "\n";
+    const std::string text = (shows_raw_ ? line : escaped_text(line)) + "\n";
     std::fwrite(text.data(), 1, text.size(), stdout);
   }
 
@@ -268,34 +262,6 @@ class Reader {
 };
 
 }  // namespace
-
-std::string printable(std::string_view text) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto c = static_cast<unsigned char>(text[i]);
-    const auto next = [&](std::size_t n) {
-      return i + n < text.size() ? static_cast<unsigned char>(text[i + n]) : 0U;
-    };
-    // U+0080 to U+009F are control characters, too; so are the marks that turn a text around.
-    const bool is_c1 = c == 0xc2 && next(1) >= 0x80 && next(1) < 0xa0;
-    const bool is_mark =
-        c == 0xe2 && ((next(1) == 0x80 && (next(2) == 0x8e || next(2) == 0x8f ||
-                                           (next(2) >= 0xaa && next(2) <= 0xae))) ||
-                      (next(1) == 0x81 && next(2) >= 0xa6 && next(2) <= 0xa9));
-    if ((c >= 0x20 || c == '\t') && c != 0x7f && !is_c1 && !is_mark) {
-      out += text[i];
-      continue;
-    }
-    const std::size_t size = is_mark ? 3 : is_c1 ? 2 : 1;
-    for (std::size_t k = 0; k < size; ++k) {
-      const auto byte = static_cast<unsigned char>(text[i + k]);
-      out.append("\\x").append(1, kDigits[byte >> 4]).append(1, kDigits[byte & 15]);
-    }
-    i += size - 1;
-  }
-  return out;
-}
 
 Exit logs(const LogsRequest& request) {
   return Reader(request).run();

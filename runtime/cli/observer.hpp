@@ -28,10 +28,10 @@ class Observer {
   /// Removes an object's name. Returns the entry that had it; nullopt: there was none.
   Result<std::optional<control::ObjectName>> forget(const std::string& name,
                                                     Duration limit = std::chrono::seconds(5));
-  /// Returns what the memory of a node is used for. Zero: the node of this door. Error: Unavailable
-  /// when that node cannot be reached.
   /// Returns a piece of a job's log on the node.
   Result<wire::LogBatch> logs(NodeId node, const wire::LogQuestion& question, Duration limit);
+  /// Returns what the memory of a node is used for. Zero: the node of this door. Error: Unavailable
+  /// when that node cannot be reached.
   Result<wire::MemoryReport> memory(NodeId node, Duration limit = std::chrono::seconds(5));
   /// Drains a node, which leaves within this time. Returns when control has recorded it.
   Result<void> drain(NodeId node, Duration within, Duration limit = std::chrono::seconds(5));

@@ -1,4 +1,5 @@
 /// The verbs `troupe tune`: which studies a folder has, what one has, and what can be saved of one.
+#include "troupe/runtime/base/visible_text.hpp"
 #include "troupe/runtime/cli/internal/print.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
 #include "troupe/tune/study/study_salvage.hpp"
@@ -176,9 +177,10 @@ Exit show_study(const StudyRequest& request) {
     print(document_of(study, true));
     return Exit::ok;
   }
-  std::printf("%s: %s, %zu trials, %llu events, best %s\n", request.folder.c_str(),
-              text_in(study.meta, "name").c_str(), study.trials.size(),
-              static_cast<unsigned long long>(study.events), best_text(study).c_str());
+  const std::string head = request.folder + ": " + text_in(study.meta, "name") + ", " +
+                           std::to_string(study.trials.size()) + " trials, " +
+                           std::to_string(study.events) + " events, best " + best_text(study);
+  std::printf("%s\n", visible_text(head).c_str());
   std::vector<std::vector<std::string>> table{
       {"TRIAL", "STATE", "ATTEMPT", "STEP", "SCORE", "PARAMETERS"}};
   for (const Row& row : study.trials)
@@ -208,7 +210,8 @@ Exit doctor_study(const StudyRequest& request) {
     return Exit::ok;
   }
   if (seen.damaged)
-    std::printf("%s\n", seen.why.substr(0, seen.why.find("; it is not opened")).c_str());
+    std::printf("%s\n",
+                visible_text(seen.why.substr(0, seen.why.find("; it is not opened"))).c_str());
   else
     std::printf("%s is whole: a program goes on with it as it is.\n", request.folder.c_str());
   std::string kinds;
@@ -216,7 +219,8 @@ Exit doctor_study(const StudyRequest& request) {
     kinds += (kinds.empty() ? "" : ", ") + std::to_string(count) + " " + kind +
              (count == 1 || kind == "meta" ? "" : "s");
   std::printf("Can be read: %s.\n", kinds.empty() ? "no record" : kinds.c_str());
-  for (const std::string& note : seen.notes) std::printf("Cannot be read: %s\n", note.c_str());
+  for (const std::string& note : seen.notes)
+    std::printf("Cannot be read: %s\n", visible_text(note).c_str());
   if (seen.missing_events > 0)
     std::printf("%llu events up to event %llu are missing.\n",
                 static_cast<unsigned long long>(seen.missing_events),

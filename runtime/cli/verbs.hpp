@@ -128,9 +128,10 @@ Exit list_objects(const Request& request, std::uint32_t limit, double leak_after
 Exit forget(const Request& request, const std::string& name);
 /// Shows which layouts of a model fit into a memory. Returns failed when none does.
 Exit plan_training(const PlanRequest& request);
+/// Prints the lines of a job.
+Exit logs(const LogsRequest& request);
 /// Drains the node of this name and waits until it has left, at most `within` and 10 s. Throws
 /// TimedOut (failed) then.
-Exit logs(const LogsRequest& request);
 Exit drain(const Request& request, const std::string& node, const std::string& within);
 /// Shows what a checkpoint or a file has, and reads all of it. Returns failed when nothing there is
 /// complete.
@@ -179,9 +180,6 @@ inline constexpr const char* kTokenBefore = "  add one node to it     troupe sta
 inline constexpr const char* kTokenAfter =
     "\n                         (secret; valid once, for 24 hours)\n";
 
-/// Returns the text with "\\x1b" and the like in place of control characters and of marks that turn
-/// a text around, so that a terminal obeys none of them.
-std::string printable(std::string_view text);
 /// Returns a size like "512MiB" in bytes. Throws InvalidArgument naming the flag.
 std::uint64_t bytes_of(const std::string& flag, const std::string& text);
 /// Returns a time like "60s". Throws Failure (usage) naming the flag.

@@ -1,5 +1,6 @@
 // Control's main function: it reads its configuration from the launcher and runs Server.
 #include "troupe/runtime/base/log.hpp"
+#include "troupe/runtime/base/wall_clock.hpp"
 #include "troupe/runtime/control/file_store.hpp"
 #include "troupe/runtime/control/server.hpp"
 #include "troupe/runtime/os/launch.hpp"
@@ -8,18 +9,11 @@
 #include <unistd.h>
 #include <csignal>
 #include <cstdio>
-#include <ctime>
 
 namespace troupe::control {
 namespace {
 
 using namespace std::chrono_literals;
-
-std::int64_t wall_nanoseconds() {
-  timespec t{};
-  clock_gettime(CLOCK_REALTIME, &t);
-  return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
-}
 
 /// Precondition: the store stays open until the server has opened it.
 ServerOptions options_of(os::ControlConfig config, const Fd& store) {
@@ -41,7 +35,7 @@ ServerOptions options_of(os::ControlConfig config, const Fd& store) {
   if (options.join_keys.empty() &&
       (options.data_folder.empty() || is_store_file(options.data_folder)))
     options.service.infeasible_timeout = 0s;
-  options.service.wall_clock = wall_nanoseconds;
+  options.service.wall_clock = unix_nanoseconds;
   return options;
 }
 

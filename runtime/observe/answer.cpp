@@ -56,7 +56,7 @@ bool Selection::wants(const std::function<std::string()>& id, const RowFields& f
 }
 
 void Selection::keep(Row row) {
-  const auto before = [this](const Kept& a, const Kept& b) {
+  const auto before = [this](const KeptRow& a, const KeptRow& b) {
     return query_.is_before(a.key, b.key);
   };
   if (kept_.size() == most()) {
@@ -69,9 +69,10 @@ void Selection::keep(Row row) {
 }
 
 Answer Selection::take() {
-  std::sort_heap(kept_.begin(), kept_.end(),
-                 [this](const Kept& a, const Kept& b) { return query_.is_before(a.key, b.key); });
-  for (Kept& kept : kept_) answer_.rows.push_back(std::move(kept.row));
+  std::sort_heap(kept_.begin(), kept_.end(), [this](const KeptRow& a, const KeptRow& b) {
+    return query_.is_before(a.key, b.key);
+  });
+  for (KeptRow& kept : kept_) answer_.rows.push_back(std::move(kept.row));
   kept_.clear();
   return std::exchange(answer_, Answer());
 }
@@ -109,7 +110,8 @@ void Merge::add_row(Row row) {
     --answer_.matched;
     return;
   }
-  answer_.rows.push_back(std::move(row));
+  RowKey key = query_.key_of(row);
+  rows_.push_back({std::move(key), std::move(row)});
 }
 
 void Merge::add_up(Row row) {
@@ -128,12 +130,11 @@ void Merge::add_up(Row row) {
 }
 
 void Merge::cut() {
-  std::sort(answer_.rows.begin(), answer_.rows.end(), [this](const Row& a, const Row& b) {
-    return query_.is_before(query_.key_of(a), query_.key_of(b));
-  });
-  while (answer_.rows.size() > query_.limit()) {
-    ids_.erase(answer_.rows.back().id);
-    answer_.rows.pop_back();
+  std::sort(rows_.begin(), rows_.end(),
+            [this](const KeptRow& a, const KeptRow& b) { return query_.is_before(a.key, b.key); });
+  while (rows_.size() > query_.limit()) {
+    ids_.erase(rows_.back().row.id);
+    rows_.pop_back();
     answer_.more = true;
   }
 }
@@ -151,6 +152,8 @@ void Merge::filter_sums() {
 }
 
 Answer Merge::take(std::int64_t now_unix_ns) {
+  for (KeptRow& kept : rows_) answer_.rows.push_back(std::move(kept.row));
+  rows_.clear();
   if (adds_up(query_.kind()) && place_ == Place::verb) {
     filter_sums();
   } else if (adds_up(query_.kind())) {

@@ -42,6 +42,12 @@ struct Answer {
   std::string next;                   ///< `after` of the next page; empty: this is the last one
 };
 
+/// A row with its place in the order.
+struct KeptRow {
+  RowKey key;
+  Row row;
+};
+
 /// Keeps the first rows of a walk, at most as many as the question's limit. Rows of functions are
 /// all kept, up to kMaxSums, because the filter needs their sums.
 class Selection {
@@ -59,10 +65,6 @@ class Selection {
   Answer take();
 
  private:
-  struct Kept {
-    RowKey key;
-    Row row;
-  };
   std::size_t most() const noexcept {
     return of_ == Of::rows && adds_up(query_.kind()) ? kMaxSums : query_.limit();
   }
@@ -70,10 +72,11 @@ class Selection {
   const Query& query_;
   const Of of_;
   Answer answer_;
-  std::vector<Kept> kept_;  // a heap: the last row of the order is in front
+  std::vector<KeptRow> kept_;  // a heap: the last row of the order is in front
 };
 
-/// Joins answers to one question. A row that two sources have counts once.
+/// Joins answers to one question. A row that two answers hold counts once; `total` and `matched`
+/// count a row behind the cut of both twice.
 class Merge {
  public:
   /// verb: the last merge, which filters sums and makes the cursor.
@@ -98,8 +101,9 @@ class Merge {
   const Query& query_;
   const Place place_;
   Answer answer_;
+  std::vector<KeptRow> rows_;
   std::map<std::string, Row> sums_;  // by function
-  std::set<std::string> ids_;        // of answer_.rows
+  std::set<std::string> ids_;        // of rows_
 };
 
 }  // namespace troupe::observe

@@ -4,6 +4,7 @@
 #include "troupe/runtime/base/visible_text.hpp"
 
 #include <array>
+#include <iterator>
 #include <utility>
 
 namespace troupe::observe {
@@ -94,13 +95,6 @@ constexpr Column kObjects[] = {{"id", "id", text, Show::id, "OBJECT"},
                                {"unused_ns", "unused", time, Show::age, "UNUSED"},
                                {"site", "site", text, Show::plain, "LINE"}};
 
-template <std::size_t N>
-std::vector<WhereField> as_fields(const Column (&columns)[N]) {
-  std::vector<WhereField> fields;
-  for (const Column& column : columns) fields.push_back({std::string(column.field), column.kind});
-  return fields;
-}
-
 bool is_form(FieldKind kind, const Cell& cell) {
   if (std::holds_alternative<std::monostate>(cell)) return true;
   const bool is_text = std::holds_alternative<std::string>(cell);
@@ -153,9 +147,13 @@ std::span<const Column> columns_of(RowKind kind) noexcept {
 }
 
 std::span<const WhereField> fields_of(RowKind kind) {
-  static const std::array<std::vector<WhereField>, 7> kFields{
-      as_fields(kTasks),  as_fields(kFunctions), as_fields(kProcesses), as_fields(kNodes),
-      as_fields(kActors), as_fields(kJobs),      as_fields(kObjects)};
+  static const auto kFields = [] {
+    std::array<std::vector<WhereField>, std::size(kRowKinds)> all;
+    for (const RowKind each : kRowKinds)
+      for (const Column& column : columns_of(each))
+        all[static_cast<std::size_t>(each)].push_back({std::string(column.field), column.kind});
+    return all;
+  }();
   return kFields.at(static_cast<std::size_t>(kind));
 }
 

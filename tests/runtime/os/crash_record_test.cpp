@@ -143,6 +143,7 @@ TEST_F(Crashes, EachSignalIsRecorded) {
     EXPECT_EQ(crash->signal, signal);
     EXPECT_TRUE(crash->sent);
     EXPECT_TRUE(crash->whole);
+    EXPECT_EQ(text_of(*crash).find("sent by"), std::string::npos) << "by itself";
     munmap(area_, kCrashBytes);
     make_area();
   }
