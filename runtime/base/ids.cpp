@@ -1,21 +1,15 @@
 #include "troupe/runtime/base/ids.hpp"
 
-#include <sys/random.h>
+#include "troupe/runtime/base/random_bytes.hpp"
+
+#include <span>
 
 namespace troupe::detail {
 
 void random_id(std::uint64_t& high, std::uint64_t& low) {
   std::uint64_t words[2] = {};
-  do {
-    auto* at = reinterpret_cast<unsigned char*>(words);
-    std::size_t left = sizeof words;
-    while (left > 0) {
-      const ssize_t n = getrandom(at, left, 0);
-      if (n <= 0) continue;  // only EINTR can happen here: 16 bytes, no flags
-      at += n;
-      left -= static_cast<std::size_t>(n);
-    }
-  } while ((words[0] | words[1]) == 0);
+  do fill_random(std::as_writable_bytes(std::span(words)));
+  while ((words[0] | words[1]) == 0);
   high = words[0];
   low = words[1];
 }

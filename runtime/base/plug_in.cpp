@@ -2,10 +2,13 @@
 
 #include <dlfcn.h>
 
+#include <vector>
+
 namespace troupe {
 namespace {
 
-/// Returns the folder of the file (library or program) that holds this function.
+/// Returns the folder of the file (library or program) that holds this function. Empty where the
+/// loader has only a name: a program that was found through PATH.
 std::string folder_of_this() {
   Dl_info info{};
   if (::dladdr(reinterpret_cast<void*>(&folder_of_this), &info) == 0 || info.dli_fname == nullptr)
@@ -17,18 +20,24 @@ std::string folder_of_this() {
 }  // namespace
 
 Result<void*> find_in_plug_in(const std::string& file, const char* symbol) {
-  const std::string folder = folder_of_this();
+  std::vector<std::string> paths;
+  if (const std::string folder = folder_of_this(); !folder.empty()) {
+    paths.push_back(folder + file);
+    std::string& beside = paths.emplace_back(folder + "../lib/");
+    beside += file;
+  }
+  paths.push_back(file);
   std::string why;
-  std::string beside = folder + "../lib/";
-  beside += file;
-  for (const std::string& path : {folder + file, beside, file}) {
+  const auto add = [&why](const std::string& reason) { why += (why.empty() ? "" : "; ") + reason; };
+  for (const std::string& path : paths) {
     void* plugin = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (plugin == nullptr) {
-      if (const char* error = ::dlerror(); why.empty() && error != nullptr) why = error;
+      const char* error = ::dlerror();
+      add(error == nullptr ? path : error);
       continue;
     }
     if (void* const found = ::dlsym(plugin, symbol); found != nullptr) return found;
-    why = path + " has no " + symbol + ": it is of another version";
+    add(path + " has no " + symbol + ": it is of another version");
   }
   return Error(Code::unavailable, why);
 }

@@ -1,8 +1,9 @@
 #include "troupe/runtime/base/random_bytes.hpp"
 
+#include "troupe/runtime/base/ids.hpp"
+
 #include <sys/random.h>
 
-#include <array>
 #include <cerrno>
 
 namespace troupe {
@@ -23,15 +24,9 @@ void fill_random(std::span<std::byte> bytes) {
 }
 
 std::string random_id() {
-  std::array<std::byte, 16> bytes{};
-  fill_random(bytes);
-  std::string id;
-  for (const std::byte byte : bytes) {
-    const auto b = std::to_integer<unsigned>(byte);
-    id += "0123456789abcdef"[b >> 4];
-    id += "0123456789abcdef"[b & 15];
-  }
-  return id;
+  std::uint64_t high = 0, low = 0;
+  detail::random_id(high, low);
+  return detail::id_to_string(high, low);
 }
 
 }  // namespace troupe

@@ -14,12 +14,12 @@
 
 namespace troupe {
 
-/// Blocks until a descriptor is ready, as ppoll() does, `most` at most. Zero and less only looks.
-/// Returns how many are ready: 0 after `most`, -1 with errno, EINTR after a signal.
+/// Blocks until a descriptor is ready, as ppoll() does: for `most`, or a day. Zero and less only
+/// looks. Returns how many are ready: 0 after that time, -1 with errno, EINTR after a signal.
 int wait_for(std::span<pollfd> entries, Duration most) noexcept;
 /// Returns whether one of the events, or the descriptor's end, is there now. Never blocks.
 bool is_ready(int fd, short events = POLLIN) noexcept;
-/// Blocks for this time, or until a signal handler has run. Async-signal-safe.
+/// Blocks for this time, or a day, or until a signal handler has run. Async-signal-safe.
 void sleep_for(Duration time) noexcept;
 /// Lets other threads run, inside a loop that another thread or process ends.
 void yield() noexcept;

@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <cerrno>
 #include <csignal>
 #include <string>
 #include <utility>
@@ -56,7 +57,8 @@ void reap(pid_t child) noexcept {
 }
 
 void reap_at_end(pid_t child) noexcept {
-  waitpid(child, nullptr, 0);
+  while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
 }
 
 }  // namespace troupe::os

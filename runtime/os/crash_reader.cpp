@@ -230,9 +230,9 @@ Result<CrashReport> read_crash(int fd, std::uint64_t offset) {
 std::string text_of(const CrashReport& report) {
   constexpr std::size_t kShown = 200;
   std::string text = "killed by " + std::string(signal_name(report.signal));
-  if (report.sent)
+  if (report.sent && report.address != static_cast<std::uint64_t>(report.pid))  // by another one
     text += ", sent by process " + std::to_string(report.address) + ",";
-  else if (report.signal == SIGSEGV || report.signal == SIGBUS)
+  else if (!report.sent && (report.signal == SIGSEGV || report.signal == SIGBUS))
     text += " at address " + hex_text(report.address);
   text += " in thread '" + visible_text(report.thread, kShown) + "' (" +
           std::to_string(report.thread_id) + ")";

@@ -5,11 +5,12 @@
 #include "troupe/runtime/base/plug_in.hpp"
 #include "troupe/runtime/base/standard_descriptors.hpp"
 #include "troupe/runtime/base/visible_text.hpp"
+#include "troupe/runtime/base/wait.hpp"
+#include "troupe/runtime/os/child.hpp"
 #include "troupe/runtime/os/internal/stack_door.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <algorithm>
 #include <cerrno>
@@ -87,10 +88,10 @@ std::string read_answer(int fd, Time until) {
   std::string answer;
   char piece[4096];
   while (answer.size() < kMaxAnswer) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - steady_now());
-    if (left.count() <= 0) break;
+    const Duration left = until - steady_now();
+    if (left <= Duration::zero()) break;
     pollfd waits{fd, POLLIN, 0};
-    const int ready = poll(&waits, 1, static_cast<int>(left.count()));
+    const int ready = wait_for({&waits, 1}, left);
     if (ready < 0 && errno == EINTR) continue;
     if (ready <= 0) break;
     const ssize_t got = read(fd, piece, sizeof piece);
@@ -150,9 +151,8 @@ std::vector<StackLine> StackLines::look_up(std::span<const CrashFrame> frames, D
     writes.reset();
     const std::string answer = child > 0 ? read_answer(reads.get(), until) : std::string();
     if (child > 0) {
-      kill(child, SIGKILL);
-      while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
-      }
+      send_signal(child, SIGKILL);
+      reap_at_end(child);
     }
     if (places_.size() + missing.size() > kMaxKept) places_.clear();
     for (std::string_view rest = answer; !rest.empty();) {

@@ -1,5 +1,7 @@
 #include "troupe/runtime/os/state_folder.hpp"
 
+#include "troupe/runtime/base/wait.hpp"
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
@@ -136,7 +138,12 @@ Result<ClusterFolder> ClusterFolder::open(const std::string& state, ClusterId cl
   if (!folder.lock_)
     return Error(Code::out_of_disk, "the file " + lock + " cannot be made: " + reason() +
                                         "; name another folder with --state-folder");
-  (void)flock(folder.lock_.get(), LOCK_SH | LOCK_NB);  // some shared file systems have no locks
+  // Another launcher may look for a moment whether it is in use. Some shared file systems have no
+  // locks.
+  for (int i = 0; i < 100 && flock(folder.lock_.get(), LOCK_SH | LOCK_NB) != 0; ++i) {
+    if (errno != EWOULDBLOCK) break;
+    sleep_for(std::chrono::milliseconds(1));
+  }
   (void)futimens(folder.lock_.get(), nullptr);
   return folder;
 }
