@@ -159,6 +159,7 @@ void check_reserved(const FitOptions& options, const GangReservation& reserved) 
 
 GangPlan plan_of(const Context& ctx, const FitOptions& options, bool in_trial,
                  const Reserved& reserved) {
+  if (reserved) check_reserved(options, *reserved);
   GangPlan plan;
   plan.layout = layout_of(options);
   plan.least = options.workers.least;
@@ -486,8 +487,6 @@ class Supervisor {
 Fit supervise(Context ctx, const FitOptions& options, const SpawnWorker& spawn,
               GangObserver* observer) {
   check(options, observer != nullptr);
-  if (observer != nullptr)
-    if (const Reserved reserved = observer->reserved()) check_reserved(options, *reserved);
   return Supervisor(ctx, options, spawn, observer).run();
 }
 

@@ -43,8 +43,7 @@ bool FolderSaves::wait() {
 }
 
 void FolderSaves::look() {
-  if (!told_ || told_->load() || steady_now() < deadline_) return;
-  if (told_->exchange(true)) return;
+  if (!told_ || steady_now() < deadline_ || told_->exchange(true)) return;
   emit_({.step = last_,
          .error = "it was still being written after " + std::to_string(kSaveTimeouts) +
                   " timeouts of the gang"});
