@@ -1,5 +1,6 @@
 #include "troupe/runtime/client/engine.hpp"
 
+#include "troupe/runtime/base/build_id.hpp"
 #include "troupe/runtime/base/version.hpp"
 #include "troupe/runtime/base/wait.hpp"
 #include "troupe/runtime/client/current_engine.hpp"
@@ -159,7 +160,7 @@ ClientEngine::~ClientEngine() {
 void ClientEngine::say_hello(const Start& start) {
   wire::Hello hello = start.hello;
   hello.protocol = kProtocolVersion;
-  hello.build = engine::executable_build_id();
+  hello.build = executable_build_id();
   hello.kind = start.kind;
   hello.pid = static_cast<std::uint32_t>(::getpid());
   hello.token = start.token;

@@ -1,12 +1,11 @@
 #include "troupe/runtime/engine/registry.hpp"
 
+#include "troupe/runtime/base/build_id.hpp"
 #include "troupe/runtime/engine/internal/module_contents.hpp"
 
 #include <dlfcn.h>
-#include <elf.h>
 #include <link.h>
 #include <algorithm>
-#include <cstring>
 
 namespace troupe::engine {
 namespace {
@@ -17,45 +16,21 @@ std::uint64_t fold(const unsigned char* bytes, std::size_t size) {
   return hash == 0 ? 1 : hash;
 }
 
-struct NoteSearch {
+struct ModuleSearch {
   std::uintptr_t base = 0;
-  bool first = false;  // the executable is the first module listed
-  const unsigned char* id = nullptr;
-  std::size_t size = 0;
-  std::uint64_t contents = 0;  // of a module without an id
+  std::uint64_t id = 0;  ///< of the build-id, or of the contents of a module without one
 };
 
-void scan_notes(const char* at, std::size_t size, NoteSearch& search) {
-  const char* end = at + size;
-  while (at + sizeof(ElfW(Nhdr)) <= end) {
-    ElfW(Nhdr) note;
-    std::memcpy(&note, at, sizeof note);
-    const char* name = at + sizeof note;
-    const char* desc = name + ((note.n_namesz + 3) & ~3U);
-    if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && std::memcmp(name, "GNU", 4) == 0) {
-      search.id = reinterpret_cast<const unsigned char*>(desc);
-      search.size = note.n_descsz;
-      return;
-    }
-    at = desc + ((note.n_descsz + 3) & ~3U);
-  }
-}
-
 int on_module(dl_phdr_info* info, std::size_t, void* closure) {
-  auto& search = *static_cast<NoteSearch*>(closure);
+  auto& search = *static_cast<ModuleSearch*>(closure);
   std::uintptr_t lowest = UINTPTR_MAX;
   for (int i = 0; i < info->dlpi_phnum; ++i)
     if (info->dlpi_phdr[i].p_type == PT_LOAD)
       lowest = std::min<std::uintptr_t>(lowest, info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
   lowest &= ~std::uintptr_t{4095};
-  if (!search.first && lowest != search.base) return 0;
-  for (int i = 0; i < info->dlpi_phnum && search.id == nullptr; ++i) {
-    const auto& header = info->dlpi_phdr[i];
-    if (header.p_type == PT_NOTE)
-      scan_notes(reinterpret_cast<const char*>(info->dlpi_addr + header.p_vaddr), header.p_memsz,
-                 search);
-  }
-  if (search.id == nullptr && !search.first) search.contents = internal::hash_of_contents(*info);
+  if (lowest != search.base) return 0;
+  const auto id = build_id_of(*info);
+  search.id = id.empty() ? internal::hash_of_contents(*info) : fold(id.data(), id.size());
   return 1;
 }
 
@@ -97,11 +72,9 @@ void Registry::add(const detail::Callable* callable) {
 
 Registry::Module Registry::module_at(std::uintptr_t base) {
   if (auto found = modules_.find(base); found != modules_.end()) return found->second;
-  NoteSearch search;
-  search.base = base;
+  ModuleSearch search{.base = base};
   dl_iterate_phdr(&on_module, &search);
-  Module module{0, base};
-  module.id = search.id != nullptr ? fold(search.id, search.size) : search.contents;
+  const Module module{search.id, base};
   modules_.emplace(base, module);
   return module;
 }
@@ -136,19 +109,6 @@ const detail::Callable* Registry::find(const wire::FunctionKey& key) {
     }
   }
   return nullptr;
-}
-
-std::string executable_build_id() {
-  NoteSearch search;
-  search.first = true;
-  dl_iterate_phdr(&on_module, &search);
-  std::string text;
-  static constexpr char kDigits[] = "0123456789abcdef";
-  for (std::size_t i = 0; i < search.size && i < 20; ++i) {
-    text += kDigits[search.id[i] >> 4];
-    text += kDigits[search.id[i] & 15];
-  }
-  return text.empty() ? "none" : text;
 }
 
 }  // namespace troupe::engine

@@ -38,8 +38,4 @@ class Registry {
   std::unordered_map<std::uintptr_t, Module> modules_;
 };
 
-/// Returns the build-id of the executable in hex (its first 20 bytes), or "none" when the linker
-/// wrote no build-id.
-std::string executable_build_id();
-
 }  // namespace troupe::engine
