@@ -305,8 +305,11 @@ StudyBatch Experiment::take_batch() {
 std::string Experiment::fingerprint() const {
   return core_->fingerprint();
 }
-void Experiment::with_store() {
+std::string Experiment::with_store(const std::string& build) {
   core_->durable = true;
+  if (build.empty() || build == core_->build) return core_->build;
+  core_->header_due = true;
+  return std::exchange(core_->build, build);
 }
 void Experiment::without_log() {
   core_->keep_log = false;

@@ -30,6 +30,11 @@
 
 namespace troupe::tune {
 
+/// What optimize() does with the folder of Options::results. automatic: it continues a study that
+/// is there, and starts one otherwise. never: it refuses a study that is there. required: it
+/// refuses a folder without one.
+enum class Resume : std::uint8_t { automatic, never, required };
+
 /// The options of an experiment: what it tries and when it stops. S is the option struct of one
 /// scheduler, or AnyScheduler.
 template <class S = AnyScheduler>
@@ -70,9 +75,14 @@ struct Options {
   std::string metric = "score";
   std::vector<Point> starts = {};  ///< points to try first (Space::starts())
   bool show = true;                ///< optimize(): a live table, or a line now and then
-  /// optimize(): a folder of this experiment's own for log, pictures and page; empty: none are
-  /// written.
+  /// optimize(): the folder of this study: store, checkpoints, pictures and page. A call with the
+  /// folder of a study continues it, or returns its result. Empty: nothing is written, and the
+  /// experiment ends with the driver.
   std::string results = {};
+  Resume resume = Resume::automatic;  ///< optimize(): whether results may, or must, hold a study
+  /// optimize(): what an answer to a trial waits for. process: it survives the end of the driver.
+  /// power: it survives a power failure, too.
+  StudyDurability durability = StudyDurability::process;
   /// optimize(): called on its thread with each event that plain_words() describes: starts, ends,
   /// copies, failures, new best reports. An exception becomes a note.
   std::function<void(const Event&)> on_event = {};
@@ -81,10 +91,10 @@ struct Options {
 
   /// Returns the same options with the scheduler's type erased.
   Options<AnyScheduler> any() const {
-    return {goal,      trials,    scheduler, searcher,      concurrent, max_failures,
-            fail_fast, max_steps, target,    time_limit,    save_every, save_at_end,
-            per_trial, placement, silence,   fresh_process, seed,       name,
-            metric,    starts,    show,      results,       on_event,   stop_grace};
+    return {goal,      trials,        scheduler,  searcher,   concurrent,  max_failures, fail_fast,
+            max_steps, target,        time_limit, save_every, save_at_end, per_trial,    placement,
+            silence,   fresh_process, seed,       name,       metric,      starts,       show,
+            results,   resume,        durability, on_event,   stop_grace};
   }
 };
 using ExperimentOptions = Options<>;
@@ -169,7 +179,10 @@ class TROUPE_API Experiment {
   ///   report's, with save_at_end its own, and those that other trials copy;
   /// - interrupted() goes back to the newest checkpoints, parameters and best report with a file.
   /// The runner carries out commands only after take_batch() has been written.
-  void with_store();
+  ///
+  /// `build` is the program's; the description keeps it. After restore() another one replaces it.
+  /// Returns the former one, empty if there was none.
+  std::string with_store(const std::string& build = {});
   /// Starts the first trials. Call it once, before any other input.
   void begin(Time now);
   // Inputs from trials. Those of unknown trials and past attempts are ignored (TU-6), so that late

@@ -87,6 +87,7 @@ std::string Experiment::Core::header() const {
   out["searcher"] = board.searcher;
   out["seed"] = options.seed;
   out["durable"] = durable;
+  if (!build.empty()) out["build"] = valid_utf8(build);
   Json& settings = out["options"] = Json::object();
   for (const auto& [name, value] : first_settings) settings[name] = json_number(value);
   return json_line(out);
@@ -127,6 +128,8 @@ Result<Experiment> Experiment::restore(SearchSpace space, ExperimentOptions opti
   core.header_due = false;
   if (const Json* stored = described->find("durable"))
     core.durable = stored->as_bool() != nullptr && *stored->as_bool();
+  if (const Json* build = described->find("build"))
+    if (const std::string* text = build->as_text()) core.build = *text;
   const auto ours = Json::parse(core.header());
   core.same_space = ours && text_of(*ours, "space") == text_of(*described, "space");
   core.answers_.points_of_others(text_of(*described, "searcher") != core.board.searcher);

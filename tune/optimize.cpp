@@ -3,6 +3,7 @@
 #include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/base/words.hpp"
 #include "troupe/tune/internal/interrupt.hpp"
+#include "troupe/tune/internal/study_session.hpp"
 #include "troupe/tune/internal/text.hpp"
 #include "troupe/tune/internal/trial_hosts.hpp"
 #include "troupe/tune/views/files.hpp"
@@ -28,14 +29,12 @@ constexpr std::size_t kNoteLimit = 10'000;
 constexpr Duration kRepaint = std::chrono::milliseconds(100);
 /// How long trials have to return after Ctrl-C.
 constexpr Duration kCancelWithin = std::chrono::seconds(1);
+/// How long files that are being written have to be complete after Ctrl-C.
+constexpr Duration kFilesWithin = std::chrono::milliseconds(500);
 /// A trial is shown as silent from this time on, or from half of Options::silence.
 constexpr Duration kShownSilence = std::chrono::seconds(30);
 constexpr Duration kShownWait = std::chrono::seconds(1);
 constexpr std::size_t kMostStanding = 5;  ///< lines of the view on trials that wait or are silent
-
-std::string hexadecimal(std::uint64_t hash) {
-  return fmt::format("{:016x}", hash);
-}
 
 /// Sets `concurrent`, if it is 0, to all trials, since the room limits them. Trials that reserve
 /// nothing take as many slots as the cluster has CPUs.
@@ -46,10 +45,6 @@ ExperimentOptions with_slots(ExperimentOptions options, const Admission& admissi
   const int trials = std::max(options.trials, 1);
   options.concurrent = limited ? trials : std::min(admission.slots(), trials);
   return options;
-}
-
-double unix_seconds() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 void print(const std::string& text) {
@@ -71,14 +66,9 @@ class Runner {
          const SpawnTrial& spawn)
       : hosts_(ctx, options, spawn),
         options_(with_slots(options, hosts_.admission())),
-        experiment_(space, options_),
-        view_(terminal_of(STDOUT_FILENO)) {
-    if (options.results.empty()) {
-      experiment_.without_log();
-    } else {
-      log_.emplace(options.results + kLog, LogFile::Mode::create);
-    }
-  }
+        study_(ctx, options_, complain),
+        experiment_(study_.experiment(space, options_)),
+        view_(terminal_of(STDOUT_FILENO)) {}
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
   ~Runner() = default;
@@ -86,29 +76,21 @@ class Runner {
   Outcome run() {
     const InterruptWatch interrupt;
     watches_ = interrupt.watches();
-    const double began = unix_seconds();
-    tell_room();
-    experiment_.begin(steady_now());
-    Time cancelled = Time::max();
-    while (settle() && steady_now() - kCancelWithin < cancelled) {
-      watch();
-      if (!interrupt.came() || cancelled != Time::max()) continue;
-      cancelled = steady_now();
-      experiment_.cancel(cancelled);
-    }
-    tell_events();
+    if (study_.is_new()) tell_room();  // a study has the room of its last record until it goes on
+    study_.start(experiment_, steady_now());
+    events_seen_ = experiment_.board().events_seen;  // those of an earlier run were told there
+    const bool cancelled = !run_trials(interrupt);
     const Board& board = experiment_.board();
     const std::string no_model = why_no_model(board);
     if (!no_model.empty()) add_note(no_model);
-    if (log_) write_files(board, began);
+    if (study_.in_folder()) write_files(board);
     if (options_.show) print(view_.finish(board));
-    if (cancelled != Time::max()) throw Cancelled(Code::cancelled, cancelled_words(board));
+    if (cancelled) throw Cancelled(Code::cancelled, cancelled_words(board));
     if (!board.error.empty()) throw InvalidArgument(Code::invalid_argument, "tune: " + board.error);
     Outcome outcome{board, {}, no_model, {}, {notes_.begin(), notes_.end()}};
-    if (no_model.empty()) outcome.model = stored_.at(board.best_report->checkpoint->key).model;
-    for (const TrialInfo& t : board.trials) {
-      if (t.checkpoint) outcome.models[t.number] = stored_.at(t.checkpoint->key).model;
-    }
+    if (no_model.empty()) load_best(outcome);
+    for (const TrialInfo& t : board.trials)
+      if (t.checkpoint) outcome.models.add(t.number, study_.loader(t.checkpoint->key));
     return outcome;
   }
 
@@ -119,22 +101,42 @@ class Runner {
     /// Since when the attempt is to report; max while it waits for room or inside report().
     Time quiet_since = Time::max();
   };
-  struct Stored {
-    train::SavedModel model;
-    std::optional<NodeId> node;
-  };
 
-  /// Carries out the commands that follow from the last inputs, appends to the log and updates the
-  /// view. Returns false when the experiment is over.
+  /// Runs the trials until all are over. Returns false after Ctrl-C. Then a study stays as it is,
+  /// for the next call, once the files that are being written are complete.
+  bool run_trials(const InterruptWatch& interrupt) {
+    Time cancelled = Time::max();
+    Duration within = kCancelWithin;
+    while (settle() && steady_now() - within < cancelled) {
+      if (cancelled != Time::max() && study_.in_folder() &&
+          study_.next_files(steady_now()) == Time::max())
+        break;
+      watch();
+      if (!interrupt.came() || cancelled != Time::max()) continue;
+      cancelled = steady_now();
+      if (study_.in_folder())
+        within = kFilesWithin;
+      else
+        experiment_.cancel(cancelled);
+    }
+    return cancelled == Time::max();
+  }
+
+  /// Writes what follows from the last inputs, carries out the commands and updates the view.
+  /// Returns false when the experiment is over.
   bool settle() {
     hosts_.look(steady_now());
     end_silent();
     tell_room();
+    study_.take_files(experiment_, steady_now());
     experiment_.tick(steady_now());
+    for (;;) {
+      study_.write(experiment_);
+      const std::vector<Command> commands = experiment_.take_commands();
+      if (commands.empty()) break;
+      for (const Command& command : commands) carry_out(command);
+    }
     tell_events();
-    for (const Command& command : experiment_.take_commands()) carry_out(command);
-    const std::vector<std::string> lines = experiment_.take_log();
-    if (log_ && !lines.empty()) log_->append(lines);
     if (options_.show) {
       experiment_.set_clock(steady_now());
       view_.standing(standing());
@@ -151,7 +153,7 @@ class Runner {
     if (const auto* end = std::get_if<Kill>(&command)) {
       if (is_running(end->trial, end->attempt)) finish(end->trial, "killed", false);
     } else if (const auto* drop = std::get_if<Drop>(&command)) {
-      stored_.erase(drop->checkpoint.key);
+      study_.drop(drop->checkpoint.key);
     }
   }
 
@@ -166,16 +168,27 @@ class Runner {
     setup.attempt = start.attempt;
     std::optional<NodeId> prefer;
     if (start.from) {
-      const auto found = stored_.find(start.from->key);
-      if (found == stored_.end())
-        return experiment_.ended(start.trial, start.attempt,
-                                 "checkpoint " + start.from->key + " is lost", steady_now());
-      setup.start = found->second.model;
-      prefer = found->second.node;
+      try {
+        setup.start = study_.model(start.from->key);
+      } catch (const Error& error) {
+        return no_start(start, error);
+      }
+      prefer = study_.node_of(start.from->key);
     }
     const bool runs = hosts_.begin(std::move(setup), start.params, prefer);
     Attempt& attempt = running_[start.trial] = Attempt{start.attempt, steady_now()};
     if (runs) listen_to(start.trial, attempt);
+  }
+
+  /// Ends an attempt whose checkpoint cannot be had. One whose file is bad is no failure: the trial
+  /// goes on from the checkpoint before.
+  void no_start(const Start& start, const Error& error) {
+    if (!study_.in_folder() || error.code() != Code::invalid_argument)
+      return experiment_.ended(start.trial, start.attempt, error.message(), steady_now());
+    add_note(error.message());
+    complain(error.message());
+    experiment_.missing(start.from->key, error.message(), steady_now());
+    experiment_.lost(start.trial, start.attempt, error.message(), steady_now());
   }
 
   /// From now on the attempt is to report, unless it still waits for its gang.
@@ -240,19 +253,30 @@ class Runner {
     return lines;
   }
 
+  /// A file that was altered costs the model, not the result.
+  void load_best(Outcome& outcome) {
+    try {
+      outcome.model = study_.model(outcome.board.best_report->checkpoint->key);
+    } catch (const InvalidArgument& error) {
+      outcome.no_model = error.message();
+      outcome.notes.push_back(error.message());
+    }
+  }
+
   std::string cancelled_words(const Board& board) const {
     std::string text = "tune: interrupted";
     if (board.best >= 0)
       text += "; the best so far is trial " + std::to_string(board.best) + " with " + board.metric +
               " " + number(board.best_score());
-    return text + (log_ ? "; its files are in " + options_.results : std::string());
+    if (study_.in_folder()) text += "; the same call goes on with the study " + options_.results;
+    return text;
   }
 
   /// Blocks until a message of any trial arrives or a tick is due, then feeds all messages that are
   /// there to the experiment.
   void watch() {
     Time until = options_.show || watches_ ? steady_now() + kRepaint : Time::max();
-    until = std::min(until, hosts_.next_look());
+    until = std::min({until, hosts_.next_look(), study_.next_files(steady_now())});
     if (const auto due = experiment_.next_tick()) until = std::min(until, *due);
     if (options_.silence > Duration::zero())
       for (const auto& [trial, attempt] : running_)
@@ -291,7 +315,7 @@ class Runner {
       case Kind::ready:
       case Kind::gathered: listen_to(trial, attempt); break;
       case Kind::restored:
-        experiment_.restored(trial, attempt.number, hexadecimal(message.hash), now);
+        experiment_.restored(trial, attempt.number, hash_text(message.hash), now);
         break;
       case Kind::reported:
         attempt.quiet_since = Time::max();
@@ -303,10 +327,13 @@ class Runner {
         const std::string key = "trial-" + std::to_string(trial) + "-" +
                                 std::to_string(attempt.number) + "-" +
                                 std::to_string(message.saved.step);
-        stored_[key] = {message.saved, hosts_.node_of(trial)};
-        experiment_.saved(
-            trial, attempt.number,
-            {key, hexadecimal(message.saved.hash), message.saved.bytes, message.saved.step}, now);
+        const CheckpointSave save{.key = key,
+                                  .trial = static_cast<std::uint32_t>(trial),
+                                  .step = message.saved.step,
+                                  .hash = hash_text(message.saved.hash),
+                                  .bytes = message.saved.bytes};
+        study_.save(save, message.saved, hosts_.node_of(trial), experiment_.board().slots);
+        experiment_.saved(trial, attempt.number, {key, save.hash, save.bytes, save.step}, now);
         break;
       }
       case Kind::noted: noted(trial, message.error); break;
@@ -327,9 +354,10 @@ class Runner {
 
   /// Writes pictures and tables. A failure becomes a note and no exception, so that the caller
   /// still gets the outcome.
-  void write_files(const Board& board, double began) {
+  void write_files(const Board& board) {
     try {
-      write_results(options_.results, board, began, options_.results + kLog);
+      study_.export_log(options_.results + kLog);
+      write_results(options_.results, board, study_.began(), options_.results + kLog);
     } catch (const Error& error) {
       add_note("not all of the results were written: " + error.message());
       complain(notes_.back());
@@ -364,8 +392,7 @@ class Runner {
   /// Returns why Best::restore() has nothing to load, or an empty text.
   std::string why_no_model(const Board& board) const {
     if (!board.best_report) return "no trial reported a score, so there is no model";
-    if (board.best_report->checkpoint && stored_.count(board.best_report->checkpoint->key) > 0)
-      return {};
+    if (board.best_report->checkpoint && study_.has(board.best_report->checkpoint->key)) return {};
     return "no report came with a model that was saved (the best one is trial " +
            std::to_string(board.best) + "'s at step " + std::to_string(board.best_step()) +
            "), so there is none to restore: call t.report(score, model), or w.checkpoint(model) "
@@ -374,13 +401,12 @@ class Runner {
 
   TrialHosts hosts_;
   const ExperimentOptions options_;
+  StudySession study_;
   Experiment experiment_;
   LiveView view_;
   std::deque<std::string> notes_;
   std::uint64_t events_seen_ = 0;
-  std::optional<LogFile> log_;
   std::map<int, Attempt> running_;
-  std::map<std::string, Stored> stored_;  ///< by key
   int room_ = -1;
   bool watches_ = false;  ///< for Ctrl-C
 };

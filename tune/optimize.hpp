@@ -6,7 +6,8 @@
 ///     best.restore(ctx, net);
 ///
 /// It shows a live table on a terminal, or one line every few seconds elsewhere. If options.results
-/// is set, it writes the experiment's log, pictures and page there. In an exploit the donor's
+/// is set, that folder is a study: the same call continues it after the driver has died, and
+/// returns its result once it is complete. Pictures and a page are written there. In an exploit the donor's
 /// weights go through the object store as a Ref, and equal hashes of the saved and the loaded
 /// weights prove the copy.
 #pragma once
@@ -25,6 +26,34 @@ namespace troupe::tune {
 /// The max_steps of options that have no max_steps, target or time_limit.
 inline constexpr long kDefaultSteps = 100;
 
+/// The last models of trials, by the trial's number. A model whose trial ended in an earlier run of
+/// the study lies in a file until it is asked for.
+class BestModels {
+ public:
+  std::size_t size() const noexcept { return models_.size(); }
+  bool empty() const noexcept { return models_.empty(); }
+  bool contains(int trial) const { return models_.count(trial) > 0; }
+  /// Returns the trials that have a model, in rising order.
+  std::vector<int> trials() const {
+    std::vector<int> numbers;
+    for (const auto& [trial, load] : models_) numbers.push_back(trial);
+    return numbers;
+  }
+  /// Returns the trial's model, for train::load_model(). Blocks while it reads a file. Throws
+  /// InvalidArgument when the trial has none, or its file is missing or altered.
+  train::SavedModel at(int trial) const {
+    const auto found = models_.find(trial);
+    if (found == models_.end())
+      throw InvalidArgument(Code::invalid_argument,
+                            "tune: trial " + std::to_string(trial) + " has no model at its end");
+    return found->second();
+  }
+  void add(int trial, std::function<train::SavedModel()> load) { models_[trial] = std::move(load); }
+
+ private:
+  std::map<int, std::function<train::SavedModel()>> models_;
+};
+
 /// The result of an experiment.
 template <class Hp>
 struct Best {
@@ -34,8 +63,8 @@ struct Best {
   Board board;              ///< everything else that is known about the experiment
   train::SavedModel model;  ///< the model as it was at the best report; empty: see no_model
   std::string no_model;     ///< why `model` is empty, in words; empty when there is a model
-  /// With Options::save_at_end, the last model of every trial that completed with one.
-  std::map<int, train::SavedModel> models;
+  /// With Options::save_at_end, the last models of all trials that completed with one.
+  BestModels models;
   /// Lines of Trial::note(), restarts of gangs, repeated failures, and what went wrong with the
   /// results at the end of the run; the latest 10,000.
   std::vector<std::string> notes;
@@ -63,7 +92,7 @@ struct Outcome {
   Board board;
   train::SavedModel model;
   std::string no_model;
-  std::map<int, train::SavedModel> models;
+  BestModels models;
   std::vector<std::string> notes;
 };
 /// Sets max_steps to kDefaultSteps, with a notice, when nothing else would end the trials.
@@ -75,11 +104,11 @@ TROUPE_API Outcome run_experiment(Context ctx, const SearchSpace& space,
 /// Runs `trial(Trial&, Hp, passed…)` for every trial and blocks until all are over. `passed` is
 /// copied to every attempt; pass large data as a Ref.
 ///
-/// Throws InvalidArgument for bad options, for a results folder that holds another experiment or is
-/// in use, and when Pbt would have to copy a trial that reports without a model. Throws Infeasible
+/// Throws InvalidArgument for bad options, for a results folder that holds another experiment or a
+/// damaged one, Unavailable for one that another process owns, and InvalidArgument when Pbt would have to copy a trial that reports without a model. Throws Infeasible
 /// when no node can hold what options.per_trial reserves, nor the cluster a trial's gang. Throws
-/// OutOfDisk when the log cannot be written, and Cancelled within 2 s after Ctrl-C, with its files
-/// written. Failed trials do not throw: see Best::board. Pictures and tables that cannot be written
+/// OutOfDisk when the study has waited for room for a minute, and Cancelled within 2 s after Ctrl-C,
+/// with its files written. In either case the same call continues the study. Failed trials do not throw: see Best::board. Pictures and tables that cannot be written
 /// become a note.
 ///
 /// If options.concurrent is 0, as many trials run at a time as the cluster has room for. Trials of

@@ -66,6 +66,7 @@ struct Experiment::Core {
   bool same_space = true;    ///< replay: the log has this very space, so that texts are equal
   bool header_due = true;    ///< the log has no first line yet
   bool durable = false;      ///< checkpoints have files: the rules of a study hold
+  std::string build;         ///< of the program that wrote the header; empty: not known
   bool running = false;      ///< begun or continued: `epoch` holds
   StudyBatch batch;          ///< rows that changed
   std::vector<Event> waiting_ends_;  ///< ends of attempts that wait for a file

@@ -139,13 +139,13 @@ void CheckpointFiles::remove(const std::vector<std::string>& keys) {
   for (const std::string& key : keys) ::unlink(path_of(key).c_str());
 }
 
-std::string CheckpointFiles::path_of(const std::string& key) const {
-  return folder_ + "/" + key + kSuffix;
+std::string CheckpointFiles::path_of(const std::string& folder, const std::string& key) {
+  return folder + "/" + key + kSuffix;
 }
 
-std::string CheckpointFiles::fault_of(const CheckpointSave& save) const {
+std::string CheckpointFiles::fault_of(const std::string& folder, const CheckpointSave& save) {
   struct stat there{};
-  if (::stat(path_of(save.key).c_str(), &there) != 0)
+  if (::stat(path_of(folder, save.key).c_str(), &there) != 0)
     return errno == ENOENT ? "is missing" : "cannot be read: " + internal::words_of(errno);
   const auto size = static_cast<std::uint64_t>(there.st_size);
   if (S_ISREG(there.st_mode) && size > save.bytes && size <= save.bytes + kMostHeader) return {};
@@ -153,9 +153,10 @@ std::string CheckpointFiles::fault_of(const CheckpointSave& save) const {
          std::to_string(save.bytes);
 }
 
-Result<StoredModel> CheckpointFiles::read(const CheckpointSave& save) const {
-  const std::string path = path_of(save.key);
-  if (const std::string fault = fault_of(save); !fault.empty()) return bad_file(path, fault);
+Result<StoredModel> CheckpointFiles::read(const std::string& folder, const CheckpointSave& save) {
+  const std::string path = path_of(folder, save.key);
+  if (const std::string fault = fault_of(folder, save); !fault.empty())
+    return bad_file(path, fault);
   Result<train::SafetensorsFile> opened =
       train::read_safetensors_file(path, {save.bytes + kMostHeader});
   if (!opened && opened.error().code() == Code::invalid_argument)

@@ -69,13 +69,16 @@ class TROUPE_API CheckpointFiles {
   /// file that cannot be deleted stays, and the next tidy() finds it.
   void remove(const std::vector<std::string>& keys);
 
-  std::string path_of(const std::string& key) const;
+  std::string path_of(const std::string& key) const { return path_of(folder_, key); }
+  static std::string path_of(const std::string& folder, const std::string& key);
   /// Reads a file. Blocks. Returns InvalidArgument when it is missing, short or altered, and names
   /// it.
-  Result<StoredModel> read(const CheckpointSave& save) const;
+  Result<StoredModel> read(const CheckpointSave& save) const { return read(folder_, save); }
+  static Result<StoredModel> read(const std::string& folder, const CheckpointSave& save);
   /// Returns why a file cannot be what was saved: missing, or of another length; empty when it can.
   /// Cheap. An altered one shows in read().
-  std::string fault_of(const CheckpointSave& save) const;
+  std::string fault_of(const CheckpointSave& save) const { return fault_of(folder_, save); }
+  static std::string fault_of(const std::string& folder, const CheckpointSave& save);
   /// Deletes what no row of the store names: drafts, and files of an earlier life whose rows were
   /// never written or are gone. Returns how many.
   int tidy(const std::vector<std::string>& keys) const;

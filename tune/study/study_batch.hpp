@@ -19,6 +19,10 @@
 
 namespace troupe::tune {
 
+/// What an answer waits for. process: the kernel has the batch, so that it survives the end of this
+/// process. power: the disk has it.
+enum class StudyDurability : std::uint8_t { process, power };
+
 /// The row of a trial. It replaces the trial's former row.
 struct TrialRow {
   std::uint32_t trial = 0;

@@ -131,7 +131,8 @@ void StudyDisk::write(const StudyBatch& batch) {
 }
 
 void StudyDisk::save(const CheckpointSave& save, const train::SavedModel& model) {
-  models_[save.key] = Model{save, model, steady_now(), Time::max()};
+  models_[save.key] = Model{save, model, steady_now(), Time::max(), true};
+  ++writing_;
   files_->write(save, [ctx = ctx_, model] { return pull_model(ctx, model, kPullTimeout); });
 }
 
@@ -152,6 +153,8 @@ std::vector<StudyDisk::Stored> StudyDisk::take_stored() {
       continue;
     }
     if (!done.error) full_ = false;
+    model.writing = false;
+    --writing_;
     stored.push_back({done.save.key, std::move(done.error)});
   }
   for (auto& [key, model] : models_) {
@@ -165,7 +168,10 @@ std::vector<StudyDisk::Stored> StudyDisk::take_stored() {
 }
 
 void StudyDisk::drop(const std::string& key) {
-  models_.erase(key);
+  if (const auto found = models_.find(key); found != models_.end()) {
+    if (found->second.writing) --writing_;
+    models_.erase(found);
+  }
   files_->remove({key});
 }
 
@@ -175,8 +181,19 @@ train::SavedModel StudyDisk::model(const std::string& key) {
     throw InvalidArgument(Code::invalid_argument, "tune: the study " + store_->folder().path() +
                                                       " has no checkpoint " + key);
   Model& model = found->second;
-  if (!model.saved) model.saved = publish_model(ctx_, files_->read(model.save).value(), model.save);
+  if (!model.saved)
+    model.saved = publish_model(
+        ctx_, CheckpointFiles::read(store_->folder().checkpoints_path(), model.save).value(),
+        model.save);
   return model.saved;
+}
+
+std::function<train::SavedModel()> StudyDisk::loader(const std::string& key) const {
+  const Model& model = models_.at(key);
+  if (model.saved) return [saved = model.saved] { return saved; };
+  return [ctx = ctx_, folder = store_->folder().checkpoints_path(), save = model.save] {
+    return publish_model(ctx, CheckpointFiles::read(folder, save).value(), save);
+  };
 }
 
 /// Says once that the disk is full, until there is room again.

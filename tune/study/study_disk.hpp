@@ -69,10 +69,14 @@ class TROUPE_API StudyDisk {
   /// Forgets the model and deletes its file.
   void drop(const std::string& key);
   bool has(const std::string& key) const { return models_.count(key) > 0; }
+  /// Whether files are being written, or wait for room.
+  bool writes() const noexcept { return writing_ > 0; }
   /// Returns the model, which load_model() loads. Reads the file when no process has the model in
   /// memory. Throws InvalidArgument, naming the file, when it is missing or altered, or the key is
   /// unknown; OutOfMemory.
   train::SavedModel model(const std::string& key);
+  /// Returns a function that does the same, and may outlive this object.
+  std::function<train::SavedModel()> loader(const std::string& key) const;
 
   StudyStore& store() noexcept { return *store_; }
 
@@ -82,6 +86,7 @@ class TROUPE_API StudyDisk {
     train::SavedModel saved;  ///< none: only the file has the model
     Time begun{};
     Time again = Time::max();  ///< when a full disk is tried again
+    bool writing = false;
   };
   StudyDisk(Context ctx, std::unique_ptr<StudyStore> store, Options options);
   void read_rows();
@@ -92,6 +97,7 @@ class TROUPE_API StudyDisk {
   std::unique_ptr<StudyStore> store_;
   std::map<std::string, Model> models_;
   bool full_ = false;  ///< it was said that the disk is full
+  int writing_ = 0;    ///< files whose end take_stored() has not told
   std::unique_ptr<CheckpointFiles> files_;
 };
 

@@ -19,10 +19,6 @@
 
 namespace troupe::tune {
 
-/// What an answer waits for. process: the kernel has the batch, so that it survives the end of this
-/// process. power: the disk has it.
-enum class StudyDurability : std::uint8_t { process, power };
-
 struct StudyStoreOptions {
   StudyDurability durability = StudyDurability::process;
   /// How long a batch waits at most until its sync begins.

@@ -1,0 +1,92 @@
+/// StudySession: the models of an experiment that runs and, with a results folder, its study on
+/// disk.
+///
+///     StudySession study(ctx, options, tell);
+///     Experiment experiment = study.experiment(space, options);    // new, or of the folder
+///     study.start(experiment, now);
+///     study.take_files(experiment, now);                           // in each round …
+///     study.write(experiment);                                     // … before its commands
+///     setup.start = study.model(start.from->key);
+///
+/// For one thread. All calls block on the file system if there is a folder.
+#pragma once
+
+#include "troupe/tune/experiment.hpp"
+#include "troupe/tune/optimize.hpp"
+#include "troupe/tune/study/study_disk.hpp"
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace troupe::tune {
+
+class StudySession {
+ public:
+  using Tell = std::function<void(const std::string& line)>;
+
+  /// Opens or makes the folder options.results; empty: there is none. `tell` gets a line when
+  /// something about the folder concerns the user. Throws as StudyDisk::open(), and InvalidArgument
+  /// when options.resume does not allow what is there.
+  StudySession(Context ctx, const ExperimentOptions& options, Tell tell);
+
+  bool in_folder() const noexcept { return disk_ != nullptr; }
+  /// Whether experiment() returned a new one.
+  bool is_new() const noexcept { return is_new_; }
+  /// Returns the experiment of the folder, or a new one. Throws InvalidArgument, naming the folder,
+  /// when that is another experiment or damaged.
+  Experiment experiment(const SearchSpace& space, const ExperimentOptions& options);
+  /// Begins a new experiment, or continues an interrupted one from its files. Files that cannot be
+  /// used are told, once each.
+  void start(Experiment& experiment, Time now);
+  /// When the experiment began, in seconds of the Unix epoch.
+  double began() const noexcept { return began_; }
+
+  /// Writes what the experiment's inputs have changed. On a full disk it blocks as
+  /// StudyDisk::write() does, and throws OutOfDisk.
+  void write(Experiment& experiment);
+  /// Tells the experiment which checkpoints have a file now, and which will have none. Throws
+  /// OutOfDisk when one waited for room in vain.
+  void take_files(Experiment& experiment, Time now);
+  /// When to call take_files() again; Time::max() when no file is being written.
+  Time next_files(Time now) const;
+  /// Writes the study's events to a file, in the form of an experiment's log. Blocks for as long as
+  /// reading all of it takes.
+  void export_log(const std::string& path) const;
+
+  /// Takes a model that a trial on this node saved, and writes its file in the background.
+  void save(const CheckpointSave& checkpoint, const train::SavedModel& model,
+            std::optional<NodeId> node, int slots);
+  bool has(const std::string& key) const;
+  /// Returns the node on which the model was saved, if it is known.
+  std::optional<NodeId> node_of(const std::string& key) const;
+  /// Returns the model, from memory or its file. Throws InvalidArgument when the key is unknown, or
+  /// its file missing or altered, and OutOfMemory.
+  train::SavedModel model(const std::string& key);
+  /// Returns a function that does the same later, when this object is gone.
+  std::function<train::SavedModel()> loader(const std::string& key) const;
+  /// Forgets the model and deletes its file.
+  void drop(const std::string& key);
+
+ private:
+  struct Model {
+    train::SavedModel saved;
+    std::optional<NodeId> node;
+  };
+  void tell_of_room(std::uint64_t bytes, int slots);
+  void tell_complete(const Board& board) const;
+
+  Context ctx_;
+  std::string folder_;
+  Tell tell_;
+  std::unique_ptr<StudyDisk> disk_;
+  bool is_new_ = true;
+  double began_ = 0;
+  bool told_of_room_ = false;
+  std::map<std::string, Model> models_;  ///< by key; those that this process received
+};
+
+}  // namespace troupe::tune
