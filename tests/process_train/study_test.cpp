@@ -33,17 +33,25 @@ tune::Space<Hp> space() {
   return tune::Space<Hp>{}.with(&Hp::rate, tune::log_uniform(1e-4, 0.3));
 }
 
-/// A trial whose score at a step follows from its rate alone. Each attempt notes its beginning.
+void mark(const tune::Trial& t, const std::string& file, const std::string& what) {
+  if (file.empty()) return;
+  std::ofstream(file, std::ios::app) << what + ' ' + std::to_string(t.number()) + ' ' +
+                                            std::to_string(t.attempt()) + ' ' +
+                                            std::to_string(t.step()) + '\n';
+}
+
+/// A trial whose score at a step follows from its rate alone. Each attempt notes its beginning and
+/// the reports that were answered.
 void falls(tune::Trial& t, Hp hp, const std::string& marks) {
   Net net;
   t.restore(net);
-  if (!marks.empty())
-    std::ofstream(marks, std::ios::app)
-        << t.number() << ' ' + std::to_string(t.attempt()) + ' ' + std::to_string(t.step()) + '\n';
-  do {
+  mark(t, marks, "begun");
+  for (;;) {
     net.weight[0] *= 1 - hp.rate;
     ::usleep(2000);
-  } while (t.report(net.weight[0], net));
+    if (!t.report(net.weight[0], net)) return;
+    mark(t, marks, "answered");
+  }
 }
 
 tune::Options<> options_of(const std::string& kind, const std::string& folder) {
@@ -109,11 +117,12 @@ TEST(StudyDriver, DISABLED_Runs) {
 
 /// Runs drivers until one ends by itself, and kills `kills` of them at random moments of the
 /// study. Returns how many were killed.
-int run_drivers(const std::string& folder, const std::string& kind, int kills) {
+int run_drivers(const std::string& folder, const std::string& kind, int kills, int round) {
   ::setenv("STUDY_TEST", folder.c_str(), 1);
   ::setenv("STUDY_TEST_KIND", kind.c_str(), 1);
   chaos::adopt_orphans();
-  unsigned state = 12345 + static_cast<unsigned>(kind.size());
+  unsigned state =
+      12345 + static_cast<unsigned>(kind.size()) + 1000u * static_cast<unsigned>(round);
   int killed = 0;
   for (int run = 0; run < 4 * kills + 4; ++run) {
     chaos::Child driver = chaos::start({"/proc/self/exe", "--gtest_also_run_disabled_tests",
@@ -138,8 +147,10 @@ int run_drivers(const std::string& folder, const std::string& kind, int kills) {
   return killed;
 }
 
-int kills() {
-  return std::getenv("TROUPE_LONG_TESTS") != nullptr ? 50 : 5;
+constexpr int kKills = 5;  ///< of a study
+/// Studies of a test, each killed at moments of its own.
+int studies() {
+  return std::getenv("TROUPE_LONG_TESTS") != nullptr ? 10 : 1;
 }
 
 void expect_no_process_is_left() {
@@ -147,41 +158,51 @@ void expect_no_process_is_left() {
 }
 
 TEST_F(Study, ADriverThatIsKilledGoesOnWithTheVeryTableOfACalmOne) {
-  EXPECT_EQ(run_drivers(folder(), "one slot", kills()), kills());
-  expect_no_process_is_left();
-  troupe::Session session{{.cpus = 2}};
-  troupe::Context ctx = session.context();
-  const auto calm =
-      tune::optimize<falls, Hp>(ctx, space(), options_of("one slot", ""), std::string());
-  const auto over =
-      tune::optimize<falls, Hp>(ctx, space(), options_of("one slot", folder()), std::string());
-  EXPECT_EQ(table_of(over.board), table_of(calm.board));
-  EXPECT_EQ(over.score, calm.score);
-  Net net;
-  over.restore(ctx, net);
-  EXPECT_EQ(net.weight[0], over.score);
+  for (int round = 0; round < studies(); ++round) {
+    const std::string place = folder() + std::to_string(round);
+    EXPECT_GE(run_drivers(place, "one slot", kKills, round), 2);
+    expect_no_process_is_left();
+    troupe::Session session{{.cpus = 2}};
+    troupe::Context ctx = session.context();
+    const auto calm =
+        tune::optimize<falls, Hp>(ctx, space(), options_of("one slot", ""), std::string());
+    const auto over =
+        tune::optimize<falls, Hp>(ctx, space(), options_of("one slot", place), std::string());
+    EXPECT_EQ(table_of(over.board), table_of(calm.board));
+    EXPECT_EQ(over.score, calm.score);
+    Net net;
+    over.restore(ctx, net);
+    EXPECT_EQ(net.weight[0], over.score);
+  }
 }
 
 TEST_F(Study, NoTrialStartsBeforeItsLastButOneCheckpoint) {
-  EXPECT_GE(run_drivers(folder(), "two slots", kills()), 2);
-  expect_no_process_is_left();
-  std::ifstream marks(folder() + ".marks");
-  std::map<int, long> furthest;
-  std::map<int, int> attempts;
-  for (int trial = 0, attempt = 0, step = 0; marks >> trial >> attempt >> step;) {
-    // A file follows its save within a moment: one interval may be missing, not more.
-    EXPECT_GE(step + 6, furthest[trial]) << "trial " << trial << ", attempt " << attempt;
-    EXPECT_GT(attempt, attempts[trial]) << "no attempt runs twice";
-    furthest[trial] = std::max<long>(furthest[trial], step);
-    attempts[trial] = attempt;
+  for (int round = 0; round < studies(); ++round) {
+    const std::string place = folder() + std::to_string(round);
+    EXPECT_GE(run_drivers(place, "two slots", kKills, round), 2);
+    expect_no_process_is_left();
+    std::ifstream marks(place + ".marks");
+    std::map<int, long> furthest;
+    std::map<int, int> attempts;
+    std::string what;
+    for (int trial = 0, attempt = 0, step = 0; marks >> what >> trial >> attempt >> step;) {
+      if (what == "begun") {
+        // Due checkpoints are at most 3 steps apart, and the last one may have no file yet.
+        EXPECT_GE(step + 5, furthest[trial]) << "trial " << trial << ", attempt " << attempt;
+        EXPECT_GT(attempt, attempts[trial]) << "no attempt runs twice";
+      }
+      furthest[trial] = std::max<long>(furthest[trial], step);
+      attempts[trial] = attempt;
+    }
+    EXPECT_EQ(attempts.size(), 20u);
   }
-  EXPECT_EQ(attempts.size(), 20u);
 }
 
 TEST_F(Study, KilledPopulationsEndWithAllTrialsAndProvenCopies) {
-  for (const std::string kind : {"Pbt", "synchronous Pbt"}) {
-    const std::string place = folder() + kind.substr(0, 1);
-    EXPECT_GE(run_drivers(place, kind, kills()), 2) << kind;
+  for (int round = 0; round < 2 * studies(); ++round) {
+    const std::string kind = round % 2 == 0 ? "Pbt" : "synchronous Pbt";
+    const std::string place = folder() + std::to_string(round);
+    EXPECT_GE(run_drivers(place, kind, kKills, round), 2) << kind;
     expect_no_process_is_left();
     troupe::Session session{{.cpus = 2}};
     troupe::Context ctx = session.context();
@@ -228,7 +249,7 @@ class ShortStudy : public Study {
   int begun() const {
     std::ifstream marks(folder() + ".marks");
     int count = 0;
-    for (std::string line; std::getline(marks, line);) ++count;
+    for (std::string line; std::getline(marks, line);) count += line.starts_with("begun") ? 1 : 0;
     return count;
   }
   troupe::Session session{{.cpus = 2}};
