@@ -7,40 +7,17 @@
 #include <fcntl.h>
 #include <unistd.h>
 #include <array>
-#include <filesystem>
-#include <stdexcept>
 
 namespace troupe::bench {
 namespace {
-
-namespace fs = std::filesystem;
 
 /// kGroup requests share a commit when many wait. kRecord is the size of a record in bytes.
 constexpr int kGroup = 256;
 constexpr std::size_t kRecord = 200;
 
-class Folder {
- public:
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "troupe-bench-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no folder to measure in");
-    path_ = name;
-  }
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 /// Synchronous writes of 4 KiB per second, in a folder of the same file system.
 double syncs_per_second() {
-  const Folder folder;
+  const ScratchFolder folder;
   const int file = open((folder.path() / "file").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
   expect(file >= 0, "a file to write");
   std::array<char, 4096> page{};
@@ -57,7 +34,7 @@ double syncs_per_second() {
 
 /// Records per second that are durable when they are acknowledged, while many requests wait.
 double durable(bool quick) {
-  const Folder folder;
+  const ScratchFolder folder;
   auto store = control::open_rocks_store((folder.path() / "store").string(), {}).value();
   const std::string record(kRecord, 'x');
   const int groups = quick ? 2 : 100;

@@ -1,5 +1,5 @@
 // Runs suites of benchmarks and compares troupe with what the machine can do without it.
-//   bench [core|objects|remote|control|train]... [--json FILE] [--quick] [--rounds N] [--only NAME]
+//   bench [core|objects|remote|control|train|tune]... [--json FILE] [--quick] [--rounds N] [--only NAME]
 //   [--list]          (control includes remote)
 //   bench --curves FILE.svg [--json FILE] [--quick]
 // Exit code: 0 measured, 1 something failed, 2 a wrong argument, 3 more than a tenth of the rows
@@ -32,7 +32,7 @@ struct Arguments {
 int wrong(const char* program, const std::string& what) {
   std::fprintf(
       stderr,
-      "%s: %s\nusage: %s [core|objects|remote|control|train]... [--json FILE] [--quick] "
+      "%s: %s\nusage: %s [core|objects|remote|control|train|tune]... [--json FILE] [--quick] "
       "[--rounds N] [--only NAME] [--list]\n       %s --curves FILE.svg [--json FILE] [--quick]\n",
       program, what.c_str(), program, program);
   return 2;
@@ -81,7 +81,8 @@ std::string parse(int argc, char** argv, Arguments& arguments) {
     } else {
       return flag.rfind("--", 0) == 0
                  ? "unknown flag " + flag
-                 : "no suite '" + flag + "'; there are core, objects, remote, control and train";
+                 : "no suite '" + flag +
+                       "'; there are core, objects, remote, control, train and tune";
     }
   }
   if (arguments.suites.empty()) arguments.suites.push_back(&core_suite());

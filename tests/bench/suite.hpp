@@ -68,5 +68,6 @@ Suite& objects_suite();
 Suite& remote_suite();
 Suite& control_suite();
 Suite& train_suite();
+Suite& tune_suite();
 
 }  // namespace troupe::bench

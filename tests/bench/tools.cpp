@@ -47,6 +47,17 @@ std::optional<Seen> look_at(pid_t pid) {
 
 }  // namespace
 
+ScratchFolder::ScratchFolder() {
+  std::string name = (std::filesystem::temp_directory_path() / "troupe-bench-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("no folder to measure in");
+  path_ = name;
+}
+
+ScratchFolder::~ScratchFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
 void expect(bool holds, const char* what) {
   if (!holds) throw std::runtime_error(std::string("a measurement is wrong: ") + what);
 }
