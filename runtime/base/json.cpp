@@ -1,6 +1,8 @@
 #include "troupe/runtime/base/json.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -64,7 +66,14 @@ class Builder : public nlohmann::json_sax<Library> {
   std::string key_;
 };
 
-/// Writes a document as the library does. The library itself writes the scalars.
+/// Returns whether a text stands in JSON as it is.
+bool is_plain(std::string_view text) {
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return c >= 0x20 && c < 0x7f && c != '"' && c != '\\'; });
+}
+
+/// Writes a document as the library does. The library itself writes numbers with a fraction, and
+/// texts that need escapes.
 class Writer {
  public:
   Writer(int indent, Json::Order order) : indent_(indent), order_(order) {}
@@ -81,29 +90,39 @@ class Writer {
         std::sort(fields.begin(), fields.end(),
                   [](const auto* a, const auto* b) { return a->name < b->name; });
       write_list(fields, '{', '}', [&](const Json::Field* field) {
-        write_scalar(field->name);
+        write_text(field->name);
         text += indent_ < 0 ? ":" : ": ";
         write(field->value);
       });
     } else if (const auto* value = json.as_text()) {
-      write_scalar(*value);
+      write_text(*value);
     } else if (const auto* flag = json.as_bool()) {
-      write_scalar(*flag);
+      text += *flag ? "true" : "false";
+    } else if (json.is_null()) {
+      text += "null";
     } else if (const auto natural = json.as_whole<std::uint64_t>()) {
-      write_scalar(*natural);
+      text += std::to_string(*natural);
     } else if (const auto whole = json.as_whole<std::int64_t>()) {
-      write_scalar(*whole);
-    } else if (const auto number = json.as_number()) {
-      write_scalar(*number);
+      text += std::to_string(*whole);
     } else {
-      write_scalar(nullptr);
+      write_number(json.as_number().value());
     }
   }
 
  private:
-  template <class T>
-  void write_scalar(const T& value) {
-    text += Library(value).dump(-1, ' ', false, Library::error_handler_t::replace);
+  void write_text(const std::string& value) {
+    if (is_plain(value))
+      text.append(1, '"').append(value).append(1, '"');
+    else
+      text += Library(value).dump(-1, ' ', false, Library::error_handler_t::replace);
+  }
+  void write_number(double value) {
+    std::array<char, 64> digits{};
+    if (std::isfinite(value))
+      text.append(digits.data(),
+                  nlohmann::detail::to_chars(digits.data(), digits.data() + 64, value));
+    else
+      text += "null";
   }
   template <class Elements, class Write>
   void write_list(const Elements& elements, char first, char last, Write write_one) {

@@ -160,19 +160,23 @@ double idle_driver(bool quick) {
   options.per_trial = {.cpus = 0};
   options.concurrent = trials;
   // The time in the middle counts: all trials have begun, and none has ended.
-  double at_first = 0, at_last = 0;
-  Stopwatch all;
-  std::optional<Stopwatch> since;
-  std::uint64_t seen = 0;
+  double used = 0;
+  int seen = 0;
+  std::thread watcher;
+  const auto middle = std::chrono::duration<double>(seconds / 2);
   options.on_event = [&](const tune::Event& e) {
-    if (e.kind == tune::Event::Kind::end && at_last == 0) at_last = own_cpu_seconds();
-    if (e.kind == tune::Event::Kind::created && ++seen == static_cast<std::uint64_t>(trials)) {
-      at_first = own_cpu_seconds();
-      since.emplace();
-    }
+    if (e.kind != tune::Event::Kind::created || ++seen != trials) return;
+    watcher = std::thread([&used, middle] {
+      std::this_thread::sleep_for(middle / 2);
+      const double before = own_cpu_seconds();
+      std::this_thread::sleep_for(middle);
+      used = own_cpu_seconds() - before;
+    });
   };
   static_cast<void>(tune::optimize<sleeper, Hp>(ctx, space(), options, seconds));
-  return 100 * (own_cpu_seconds() - at_first) / (since ? since->seconds() : all.seconds());
+  expect(watcher.joinable(), "all trials begin");
+  watcher.join();
+  return 100 * used / middle.count();
 }
 
 double resident_mib() {
