@@ -77,8 +77,8 @@ class Runner {
     const InterruptWatch interrupt;
     watches_ = interrupt.watches();
     if (study_.is_new()) tell_room();  // a study has the room of its last record until it goes on
-    study_.start(experiment_, steady_now());
     events_seen_ = experiment_.board().events_seen;  // those of an earlier run were told there
+    study_.start(experiment_, steady_now());
     const bool cancelled = !run_trials(interrupt);
     const Board& board = experiment_.board();
     const std::string no_model = why_no_model(board);
