@@ -255,15 +255,46 @@ void CommandLine::add_tune() {
   CLI::App* list = add(*tune, "list", "the studies in a folder: their state, trials and best",
                        "troupe tune list studies", [this] { return list_studies(study_request); });
   list->add_option("folder", r.folder, "a folder that holds studies, or a study's")->required();
-  CLI::App* show = add(*tune, "show", "the trials of a study that no process runs",
-                       "troupe tune show studies/a", [this] { return show_study(study_request); });
-  show->add_option("folder", r.folder, "the study's")->required();
+  CLI::App* show =
+      add(*tune, "show", "a study and its trials", "troupe tune show studies/a --follow",
+          [this] { return show_study(study_request); });
+  show->add_flag("-f,--follow", r.follow, "go on with its events; with --json one a line");
+  CLI::App* trials = add(
+      *tune, "trials", "the trials that a filter picks",
+      "troupe tune trials studies/a --where 'lr < 1e-3 and score > 0.9' --sort score --limit 20",
+      [this] { return list_trials(study_request); });
+  trials->add_option("--where", r.where, "like 'state = failed', of columns, parameters, metrics");
+  trials->add_option("--sort", r.sort, "a field, also FIELD:asc or FIELD:desc; score: best first");
+  trials->add_option("--limit", r.limit, "how many at most")
+      ->check(CLI::Range(1u, 1u << 30))
+      ->capture_default_str();
+  CLI::App* logs =
+      add(*tune, "logs", "the lines that a trial has written", "troupe tune logs studies/a 17",
+          [this] { return trial_logs(study_request); });
+  CLI::App* adds = add(*tune, "add", "try a point in a study that runs",
+                       "troupe tune add studies/a lr=1e-3 optimizer=adam",
+                       [this] { return add_point(study_request); });
+  CLI::App* stops =
+      add(*tune, "stop", "end a trial of a study that runs", "troupe tune stop studies/a 17",
+          [this] { return stop_trial(study_request); });
+  CLI::App* sets = add(*tune, "set", "change options of a study that runs",
+                       "troupe tune set studies/a trials=500 time_limit=2h",
+                       [this] { return set_options(study_request); });
+  for (CLI::App* verb : {show, trials, logs, adds, stops, sets})
+    verb->add_option("folder", r.folder, "the study's")->required();
+  for (CLI::App* verb : {logs, stops})
+    verb->add_option("trial", r.trial, "its number")->required()->check(CLI::Range(0, 1 << 30));
+  adds->add_option("values", r.values, "name=value of each parameter")->required();
+  sets->add_option("values", r.values,
+                   "option=value: trials, concurrent, max_failures, fail_fast, max_steps, target, "
+                   "time_limit, stop_grace, save_every, save_at_end")
+      ->required();
   CLI::App* doctor = add(*tune, "doctor", "what can be saved of a study that does not open",
                          "troupe tune doctor studies/a --to saved.jsonl",
                          [this] { return doctor_study(study_request); });
   doctor->add_option("folder", r.folder, "the study's; it is only read")->required();
   doctor->add_option("--to", r.to, "a new file for what can be saved; without it none is written");
-  for (CLI::App* verb : {list, show, doctor})
+  for (CLI::App* verb : {list, show, trials, logs, adds, stops, sets, doctor})
     verb->add_flag("--json", r.json, "one JSON document on stdout, nothing else there");
 }
 
@@ -399,7 +430,7 @@ int report(const CommandLine& line, Exit exit, const Error& error) {
   std::fprintf(stderr, "troupe: %s\n", error.message().c_str());
   const int tell = line.up_request.tell;
   if (line.request.json || line.up_request.json || line.doctor_request.json ||
-      line.plan_request.json || tell >= 0) {
+      line.plan_request.json || line.study_request.json || tell >= 0) {
     const Json document{{"error", {{"code", name_of(error.code())}, {"message", error.message()}}}};
     const std::string text = document.dump(tell >= 0 ? -1 : 2) + "\n";
     (void)!write(tell >= 0 ? tell : STDOUT_FILENO, text.data(), text.size());

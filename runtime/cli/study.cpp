@@ -1,31 +1,30 @@
-/// The verbs `troupe tune`: which studies a folder has, what one has, and what can be saved of one.
+/// The verbs `troupe tune list`, `show` and `doctor`: which studies a folder has, what one has, and
+/// what can be saved of one.
+#include "troupe/runtime/cli/internal/study.hpp"
 #include "troupe/runtime/base/visible_text.hpp"
 #include "troupe/runtime/cli/internal/print.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
 #include "troupe/tune/study/study_salvage.hpp"
-#include "troupe/tune/study/study_store.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
+#include <thread>
 
 namespace troupe::cli {
 namespace {
 
 namespace fs = std::filesystem;
+using About = tune::StudyQuestion::About;
 
-void need_folder(const std::string& path) {
-  std::error_code error;
-  if (!fs::is_directory(path, error))
-    throw Failure{Exit::usage, Error(Code::invalid_argument, path + " is no folder")};
-}
+constexpr Duration kStudyPause =
+    std::chrono::milliseconds(500);  ///< between two rounds of --follow
 
-/// The row of a trial, as far as the verbs show it.
-struct Row {
-  std::uint64_t number = 0;
-  Json json = Json::object();
+struct Best {
+  std::uint64_t trial = 0;
+  std::string score;
 };
 
 /// What a study has, or why it cannot be read.
@@ -33,63 +32,66 @@ struct Study {
   std::string path;
   std::optional<tune::StudyOwner> owner;  ///< of one that runs
   std::string problem;
+  Json state = Json::object();
   Json meta = Json::object();
-  std::uint64_t events = 0;
-  std::vector<Row> trials;
+  std::uint64_t events = 0, count = 0;
+  std::optional<Best> best;
+  std::vector<StudyRow> trials;
 };
 
-std::string text_in(const Json& json, std::string_view name) {
-  const Json* field = json.find(name);
-  if (field == nullptr || field->is_null()) return "–";
-  if (const std::string* text = field->as_text()) return *text;
-  return field->dump();
-}
-
-double score_of(const Row& row) {
+double score_of(const StudyRow& row) {
   const Json* score = row.json.find("score");
   return score != nullptr ? score->as_number().value_or(std::nan("")) : std::nan("");
 }
 
 /// Returns the trial with the best score; none when no row has one.
-const Row* best_of(const Study& study) {
+std::optional<Best> best_of(const Study& study) {
   const bool largest = text_in(study.meta, "goal") == "maximize";
-  const Row* best = nullptr;
-  for (const Row& row : study.trials) {
+  const StudyRow* best = nullptr;
+  for (const StudyRow& row : study.trials) {
     const double score = score_of(row);
     if (std::isnan(score)) continue;
     if (best == nullptr || (largest ? score > score_of(*best) : score < score_of(*best)))
       best = &row;
   }
-  return best;
+  if (best == nullptr) return std::nullopt;
+  return Best{best->number, text_in(best->json, "score")};
 }
 
-Study read_study(const std::string& path) {
+std::uint64_t whole_in(const Json& json, std::string_view name) {
+  const Json* field = json.find(name);
+  return field != nullptr ? field->as_whole<std::uint64_t>().value_or(0) : 0;
+}
+
+/// Reads the rows of the trials only if they are wanted, or if the best one is found only there.
+Study read_study(const std::string& path, bool with_rows) {
   Study study{.path = path};
-  const auto reader = tune::StudyReader::open(path).value();
-  const tune::StudyRows& rows = reader.rows();
-  study.events = reader.last_event();
-  if (const auto meta = rows.meta().value())
-    if (auto json = Json::parse(*meta); json && json->is_object()) study.meta = std::move(*json);
-  rows.trials(0,
-              [&](std::uint64_t number, std::string_view text) {
-                Row row{.number = number};
-                if (auto json = Json::parse(text); json && json->is_object())
-                  row.json = std::move(*json);
-                study.trials.push_back(std::move(row));
-                return true;
-              })
-      .value();
+  auto client = tune::StudyClient::open(path).value();
+  study.owner = client.owner();
+  study.state = client.ask({}).value();
+  if (const Json* meta = study.state.find("meta"); meta != nullptr) study.meta = *meta;
+  study.events = whole_in(study.state, "events");
+  study.count = whole_in(study.state, "trials");
+  const Json* best = study.state.find("best");
+  const bool owner_knows = study.state.find("planned") != nullptr;
+  if (with_rows || !owner_knows)
+    each_row(client, [&study](StudyRow row) { study.trials.push_back(std::move(row)); });
+  if (best != nullptr)
+    study.best = Best{whole_in(*best, "trial"), text_in(*best, "score")};
+  else if (!owner_knows)
+    study.best = best_of(study);
   return study;
 }
 
-/// Reads a study of a list. One that runs, or cannot be read, is listed too.
+/// Reads a study of a list. One whose owner does not answer, or that cannot be read, is listed too.
 Study look_at(const std::string& path) {
   try {
-    return read_study(path);
-  } catch (const Unavailable& error) {
-    return {.path = path, .owner = tune::StudyFolder::owner_of(path), .problem = error.message()};
+    return read_study(path, false);
   } catch (const Error& error) {
-    return {.path = path, .problem = error.message()};
+    const bool runs = error.code() == Code::unavailable || error.code() == Code::timed_out;
+    return {.path = path,
+            .owner = runs ? tune::StudyFolder::owner_of(path) : std::nullopt,
+            .problem = error.message()};
   }
 }
 
@@ -111,21 +113,67 @@ Json document_of(const Study& study, bool with_trials) {
   }
   json["meta"] = study.meta;
   json["events"] = study.events;
-  json["trials"] = study.trials.size();
-  const Row* best = best_of(study);
-  json["best"] = best != nullptr ? Json(best->number) : Json();
+  for (const char* name : {"planned", "slots", "over", "why_over", "seconds", "reports"})
+    if (const Json* field = study.state.find(name)) json[name] = *field;
+  json["best"] = study.best ? Json(study.best->trial) : Json();
+  json["trials"] = study.count;
   if (!with_trials) return json;
   Json rows = Json::array();
-  for (const Row& row : study.trials) {
-    Json trial = row.json;
-    trial["number"] = row.number;
-    rows.push_back(std::move(trial));
-  }
+  for (const StudyRow& row : study.trials) rows.push_back(row_document(row));
   json["trials"] = std::move(rows);
   return json;
 }
 
-std::string params_text(const Row& row) {
+std::string best_text(const Study& study) {
+  if (!study.best) return "no score";
+  return text_in(study.meta, "metric") + " " + study.best->score + " (trial " +
+         std::to_string(study.best->trial) + ")";
+}
+
+/// Prints the events that people are shown. With `json` it prints all, each as one line.
+std::uint64_t print_events(const Json& page, bool json) {
+  const Json* events = page.find("events");
+  if (events == nullptr || events->as_array() == nullptr) return 0;
+  for (const Json& event : *events->as_array()) {
+    if (json) {
+      std::printf("%s\n", event.dump().c_str());
+    } else if (event.find("words") != nullptr) {
+      const Json* fields = event.find("event");
+      const Json* at = fields != nullptr ? fields->find("t") : nullptr;
+      std::printf("%9.1f s  %s\n", at != nullptr ? at->as_number().value_or(0) : 0.0,
+                  visible_text(text_in(event, "words")).c_str());
+    }
+  }
+  std::fflush(stdout);
+  return events->as_array()->size();
+}
+
+/// Prints the events after the first `seen` ones until the study is over or its process ends.
+void follow_study(const std::string& path, std::uint64_t seen, bool json) {
+  auto client = tune::StudyClient::open(path).value();
+  tune::StudyQuestion question{.about = About::events, .from = seen + 1};
+  while (std::ferror(stdout) == 0) {
+    const auto page = client.ask(question);
+    const auto state = page ? client.ask({}) : page;
+    if (!state && state.error().code() == Code::unavailable) {
+      std::fprintf(stderr, "troupe: the process of %s has ended\n", path.c_str());
+      return;
+    }
+    const Json* over = state.value().find("over");
+    const bool is_dry = print_events(page.value(), json) == 0;
+    question.from = std::max(question.from, whole_in(*page, "next"));
+    if (!is_dry) continue;
+    if (!client.owner() || (over != nullptr && over->as_bool() != nullptr && *over->as_bool())) {
+      std::fprintf(stderr, "troupe: %s %s\n", path.c_str(),
+                   client.owner() ? ("is over: " + text_in(*state, "why_over")).c_str()
+                                  : "is run by no process, so that nothing new comes");
+      return;
+    }
+    std::this_thread::sleep_for(kStudyPause);
+  }
+}
+
+std::string params_text(const StudyRow& row) {
   const Json* params = row.json.find("params");
   if (params == nullptr || params->as_object() == nullptr) return "–";
   std::string text;
@@ -134,14 +182,55 @@ std::string params_text(const Row& row) {
   return text;
 }
 
-std::string best_text(const Study& study) {
-  const Row* best = best_of(study);
-  if (best == nullptr) return "no score";
-  return text_in(study.meta, "metric") + " " + text_in(best->json, "score") + " (trial " +
-         std::to_string(best->number) + ")";
+}  // namespace
+
+void need_folder(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error))
+    throw Failure{Exit::usage, Error(Code::invalid_argument, path + " is no folder")};
 }
 
-}  // namespace
+std::string text_in(const Json& json, std::string_view name) {
+  const Json* field = json.find(name);
+  if (field == nullptr || field->is_null()) return "–";
+  if (const std::string* text = field->as_text()) return *text;
+  return field->dump();
+}
+
+Json row_document(const StudyRow& row) {
+  Json trial = row.json;
+  trial["number"] = row.number;
+  return trial;
+}
+
+void print_rows(const std::vector<StudyRow>& rows) {
+  if (rows.empty()) return;
+  std::vector<std::vector<std::string>> table{
+      {"TRIAL", "STATE", "ATTEMPT", "STEP", "SCORE", "PARAMETERS"}};
+  for (const StudyRow& row : rows)
+    table.push_back({std::to_string(row.number), text_in(row.json, "state"),
+                     text_in(row.json, "attempt"), text_in(row.json, "step"),
+                     text_in(row.json, "score"), params_text(row)});
+  std::printf("%s", table_text(table).c_str());
+}
+
+void each_row(tune::StudyClient& study, const std::function<void(StudyRow row)>& visit) {
+  tune::StudyQuestion question{.about = About::trials};
+  for (;;) {
+    const Json page = study.ask(question).value();
+    const Json* trials = page.find("trials");
+    if (trials == nullptr || trials->as_array() == nullptr) return;
+    for (const Json& trial : *trials->as_array()) {
+      StudyRow row{.number = whole_in(trial, "number")};
+      if (const Json* fields = trial.find("row"); fields != nullptr && fields->is_object())
+        row.json = *fields;
+      visit(std::move(row));
+    }
+    const std::uint64_t next = whole_in(page, "next");
+    if (next <= question.from) return;
+    question.from = next;
+  }
+}
 
 Exit list_studies(const StudyRequest& request) {
   need_folder(request.folder);
@@ -158,7 +247,7 @@ Exit list_studies(const StudyRequest& request) {
     const Study study = look_at(path);
     if (request.json) list.push_back(document_of(study, false));
     const bool known = study.problem.empty();
-    table.push_back({path, state_of(study), known ? std::to_string(study.trials.size()) : "–",
+    table.push_back({path, state_of(study), known ? std::to_string(study.count) : "–",
                      known ? best_text(study) : "–"});
   }
   if (request.json)
@@ -172,22 +261,22 @@ Exit list_studies(const StudyRequest& request) {
 
 Exit show_study(const StudyRequest& request) {
   need_folder(request.folder);
-  const Study study = read_study(request.folder);
+  const Study study = read_study(request.folder, true);
+  if (request.json && request.follow) {
+    follow_study(request.folder, study.events, true);
+    return Exit::ok;
+  }
   if (request.json) {
     print(document_of(study, true));
     return Exit::ok;
   }
   const std::string head = request.folder + ": " + text_in(study.meta, "name") + ", " +
-                           std::to_string(study.trials.size()) + " trials, " +
-                           std::to_string(study.events) + " events, best " + best_text(study);
+                           std::to_string(study.count) + " trials, " +
+                           std::to_string(study.events) + " events, best " + best_text(study) +
+                           (study.owner ? ", " + state_of(study) : "");
   std::printf("%s\n", visible_text(head).c_str());
-  std::vector<std::vector<std::string>> table{
-      {"TRIAL", "STATE", "ATTEMPT", "STEP", "SCORE", "PARAMETERS"}};
-  for (const Row& row : study.trials)
-    table.push_back({std::to_string(row.number), text_in(row.json, "state"),
-                     text_in(row.json, "attempt"), text_in(row.json, "step"),
-                     text_in(row.json, "score"), params_text(row)});
-  if (!study.trials.empty()) std::printf("%s", table_text(table).c_str());
+  print_rows(study.trials);
+  if (request.follow) follow_study(request.folder, study.events, false);
   return Exit::ok;
 }
 

@@ -99,10 +99,15 @@ struct CheckpointRequest {
   bool json = false;
 };
 
-/// The options of `tune list`, `tune show` and `tune doctor`.
+/// The options of the verbs of `tune`.
 struct StudyRequest {
   std::string folder;  ///< a study's; of `list`: one that holds studies
   std::string to;      ///< the file for what can be saved; empty: none is written
+  bool follow = false;
+  std::string where, sort;          ///< as in base/where.hpp; empty: all, by number
+  std::uint32_t limit = 100;        ///< of rows
+  int trial = -1;                   ///< its number
+  std::vector<std::string> values;  ///< name=value
   bool json = false;
 };
 
@@ -140,8 +145,18 @@ Exit inspect_checkpoint(const CheckpointRequest& request);
 Exit consolidate_checkpoint(const CheckpointRequest& request);
 /// Shows the studies in a folder: their state, trials and best.
 Exit list_studies(const StudyRequest& request);
-/// Shows the trials of a study that no process runs. Throws Unavailable when one does.
+/// Shows a study and its trials; `follow`: then its events, until it is over or its process ends.
+/// These verbs ask the process that runs the study. They throw Unavailable and TimedOut, with its
+/// pid, when it does not answer.
 Exit show_study(const StudyRequest& request);
+/// Shows the trials that a filter picks.
+Exit list_trials(const StudyRequest& request);
+/// Prints the lines that a trial has written. Returns failed when there are none.
+Exit trial_logs(const StudyRequest& request);
+/// Tries a point, ends a trial, or changes options, in a study that runs.
+Exit add_point(const StudyRequest& request);
+Exit stop_trial(const StudyRequest& request);
+Exit set_options(const StudyRequest& request);
 /// Shows which records of a damaged study can be read, and saves them to a file.
 Exit doctor_study(const StudyRequest& request);
 /// Replaces this process by the program, with TROUPE_ADDRESS set. Returns only by an Error.

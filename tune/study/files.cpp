@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 #include <cerrno>
 #include <cstdio>
@@ -64,6 +65,12 @@ Result<void> sync_folder(const std::string& folder) {
   const Fd file = make_fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!file || ::fsync(file.get()) != 0) return failed("sync", folder, errno);
   return {};
+}
+
+std::string socket_address(const std::string& folder, int handle) {
+  std::string path = folder + "/socket";
+  if (path.size() < sizeof(sockaddr_un::sun_path)) return path;
+  return "/proc/self/fd/" + std::to_string(handle) + "/socket";
 }
 
 }  // namespace troupe::tune::internal

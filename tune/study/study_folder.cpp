@@ -26,7 +26,6 @@ using internal::exists;
 
 /// How long an owner waits for readers, which hold the lock for one look.
 constexpr Duration kReaders = std::chrono::seconds(2);
-constexpr std::size_t kMostSocketPath = 107;
 
 Error refused(const std::string& folder, const std::string& why) {
   return Error(Code::invalid_argument, "tune: " + folder + " " + why);
@@ -221,9 +220,7 @@ Result<StudyFolder> StudyFolder::open(const std::string& given, Use use) {
 }
 
 std::string StudyFolder::socket_address() const {
-  std::string path = path_ + "/socket";
-  if (path.size() <= kMostSocketPath) return path;
-  return "/proc/self/fd/" + std::to_string(handle_.get()) + "/socket";
+  return internal::socket_address(path_, handle_.get());
 }
 
 bool StudyFolder::holds_study(const std::string& path) {

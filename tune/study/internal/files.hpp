@@ -20,5 +20,8 @@ Result<std::string> read_file(const std::string& path, std::size_t most);
 /// new one. One process at a time may write a path.
 Result<void> replace_file(const std::string& path, std::string_view text);
 Result<void> sync_folder(const std::string& folder);
+/// Returns a path of at most 107 bytes to bind or connect the folder's file `socket` by. It is valid
+/// while `handle` is an open descriptor of the folder.
+std::string socket_address(const std::string& folder, int handle);
 
 }  // namespace troupe::tune::internal
