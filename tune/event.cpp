@@ -273,6 +273,14 @@ Json point_json(const Point& point, const SearchSpace& space) {
   return out;
 }
 
+Point point_from_json(const Json& json, const SearchSpace& space) {
+  return point_in(json, space);
+}
+
+double number_from_json(const Json& json) {
+  return number_in(json);
+}
+
 std::string_view name_of(Event::Kind kind) noexcept {
   const auto i = static_cast<std::size_t>(kind);
   return i < kKindNames.size() ? kKindNames[i] : "?";

@@ -8,6 +8,8 @@
 namespace troupe::tune {
 namespace {
 
+constexpr std::size_t kDonorLimit = 20;  ///< donors that a trial's row lists, the latest ones
+
 Json metrics_json(const std::map<std::string, double>& metrics) {
   Json out = Json::object();
   for (const auto& [name, value] : metrics) out[name] = json_number(value);
@@ -35,6 +37,12 @@ std::string Experiment::Core::trial_row(int trial) const {
   out["metrics"] = metrics_json(t.metrics);
   out["reports"] = t.history.size();
   out["copies"] = t.copies.size();
+  if (!t.copies.empty()) {
+    Json& donors = out["donors"] = Json::array();
+    for (std::size_t i = t.copies.size() - std::min(t.copies.size(), kDonorLimit);
+         i < t.copies.size(); ++i)
+      donors.push_back(t.copies[i].donor);
+  }
   out["created"] = t.created;
   out["seconds"] = t.history.empty() ? t.created : t.history.back().seconds;
   if (t.checkpoint) out["checkpoint"] = t.checkpoint->key;

@@ -23,5 +23,9 @@ inline Json json_number(double value) {
 
 /// Returns an object with a point's values by parameter: options of a choice as their texts.
 Json point_json(const Point& point, const SearchSpace& space);
+/// Reads what point_json() and json_number() wrote. An option that the space lacks becomes -1.
+/// Throws InvalidArgument for anything else.
+Point point_from_json(const Json& json, const SearchSpace& space);
+double number_from_json(const Json& json);
 
 }  // namespace troupe::tune

@@ -63,22 +63,27 @@ std::string progress_csv(const Board& board) {
   return out;
 }
 
-std::string trials_csv(const Board& board) {
+std::string trials_csv_header(const Board& board) {
   Header header({"trial", "state", "step", "failures", "copied", "note"});
   header.add(board.metric, "metrics/", 3);
   for (std::size_t i = 0; i < board.space.size(); ++i)
     header.add(board.space.parameters[i].name, "config/", 4 + i);
-  std::string out = header.line();
-  for (const TrialInfo& t : board.trials) {
-    out += std::to_string(t.number) + "," + std::string(name_of(t.state)) + "," +
-           std::to_string(t.step()) + "," + (t.history.empty() ? "" : exact(t.score()));
-    for (std::size_t i = 0; i < board.space.size(); ++i) {
-      out += "," + csv_text(value_text(board.space.parameters[i].domain, t.params[i]));
-    }
-    std::string copied;
-    for (const Copy& c : t.copies) copied += (copied.empty() ? "" : " ") + std::to_string(c.donor);
-    out += "," + std::to_string(t.failures) + "," + copied + "," + csv_text(t.note) + "\n";
-  }
+  return header.line();
+}
+
+std::string trials_csv_row(const Board& board, const TrialInfo& t) {
+  std::string out = std::to_string(t.number) + "," + std::string(name_of(t.state)) + "," +
+                    std::to_string(t.step()) + "," + (t.history.empty() ? "" : exact(t.score()));
+  for (std::size_t i = 0; i < board.space.size(); ++i)
+    out += "," + csv_text(value_text(board.space.parameters[i].domain, t.params[i]));
+  std::string copied;
+  for (const Copy& c : t.copies) copied += (copied.empty() ? "" : " ") + std::to_string(c.donor);
+  return out + "," + std::to_string(t.failures) + "," + copied + "," + csv_text(t.note) + "\n";
+}
+
+std::string trials_csv(const Board& board) {
+  std::string out = trials_csv_header(board);
+  for (const TrialInfo& t : board.trials) out += trials_csv_row(board, t);
   return out;
 }
 
@@ -95,43 +100,62 @@ bool same(double a, double b) {
   return a == b || (std::isnan(a) && std::isnan(b));
 }
 
+/// Adds the score under its name, and the other metrics.
+void add_scores(Json& row, const Board& board, double score,
+                const std::map<std::string, double>& metrics) {
+  add_field(row, valid_utf8(board.metric), "metrics/", score);
+  for (const auto& [key, value] : metrics) {
+    if (key == board.metric && same(value, score)) continue;  // this is the score above
+    add_field(row, valid_utf8(key), "metrics/", value);
+  }
+}
+
 }  // namespace
+
+std::string trials_jsonl_row(const Board& board, const TrialInfo& t) {
+  Json row;
+  row["trial_id"] = std::to_string(t.number);
+  row["state"] = name_of(t.state);
+  Json& config = row["config"] = Json::object();
+  for (std::size_t i = 0; i < board.space.size(); ++i) {
+    const Parameter& p = board.space.parameters[i];
+    if (p.domain.kind == Domain::Kind::choice) {
+      add_field(config, valid_utf8(p.name), "config/", valid_utf8(show(p.domain, t.params[i])));
+    } else {
+      add_field(config, valid_utf8(p.name), "config/", t.params[i]);
+    }
+  }
+  row["training_iteration"] = t.step();
+  row["time_total_s"] = t.history.empty() ? 0 : t.history.back().seconds - t.created;
+  row["failures"] = t.failures;
+  row["done"] = is_over(t.state);
+  Json& copies = row["copies"] = Json::array();
+  for (const Copy& c : t.copies) {
+    copies.push_back({{"donor", c.donor},
+                      {"step", c.own_step},
+                      {"donor_step", c.donor_step},
+                      {"hash", c.hash},
+                      {"proven", c.proven}});
+  }
+  add_scores(row, board, t.score(), t.metrics);
+  return json_line(row) + "\n";
+}
 
 std::string trials_jsonl(const Board& board) {
   std::string out;
-  for (const TrialInfo& t : board.trials) {
-    Json row;
-    row["trial_id"] = std::to_string(t.number);
-    row["state"] = name_of(t.state);
-    Json& config = row["config"] = Json::object();
-    for (std::size_t i = 0; i < board.space.size(); ++i) {
-      const Parameter& p = board.space.parameters[i];
-      if (p.domain.kind == Domain::Kind::choice) {
-        add_field(config, valid_utf8(p.name), "config/", valid_utf8(show(p.domain, t.params[i])));
-      } else {
-        add_field(config, valid_utf8(p.name), "config/", t.params[i]);
-      }
-    }
-    row["training_iteration"] = t.step();
-    row["time_total_s"] = t.history.empty() ? 0 : t.history.back().seconds - t.created;
-    row["failures"] = t.failures;
-    row["done"] = is_over(t.state);
-    Json& copies = row["copies"] = Json::array();
-    for (const Copy& c : t.copies) {
-      copies.push_back({{"donor", c.donor},
-                        {"step", c.own_step},
-                        {"donor_step", c.donor_step},
-                        {"hash", c.hash},
-                        {"proven", c.proven}});
-    }
-    add_field(row, valid_utf8(board.metric), "metrics/", t.score());
-    for (const auto& [key, value] : t.metrics) {
-      if (key == board.metric && same(value, t.score())) continue;  // this is the score above
-      add_field(row, valid_utf8(key), "metrics/", value);
-    }
-    out += json_line(row) + "\n";
-  }
+  for (const TrialInfo& t : board.trials) out += trials_jsonl_row(board, t);
   return out;
+}
+
+std::string progress_jsonl_row(const Board& board, const Event& report) {
+  Json row;
+  row["trial_id"] = std::to_string(report.trial);
+  row["attempt"] = report.attempt;
+  row["training_iteration"] = report.step;
+  row["seconds"] = report.seconds();
+  if (report.wall != 0) row["timestamp"] = static_cast<double>(report.wall) / 1e6;
+  add_scores(row, board, report.score, report.metrics);
+  return json_line(row) + "\n";
 }
 
 }  // namespace troupe::tune

@@ -20,9 +20,17 @@ TROUPE_API std::string progress_csv_header(const Board& board);
 TROUPE_API std::string progress_csv_row(int trial, const Sample& sample);
 /// Returns one row per trial: state, steps, score, parameters, failures, copies, note.
 TROUPE_API std::string trials_csv(const Board& board);
+/// The parts of trials_csv(), with their newlines. Of the board only metric and space count.
+TROUPE_API std::string trials_csv_header(const Board& board);
+TROUPE_API std::string trials_csv_row(const Board& board, const TrialInfo& trial);
 /// Returns one line with a JSON object per trial. Fields have the names of Ray's result.json where
 /// they mean the same.
 TROUPE_API std::string trials_jsonl(const Board& board);
+/// One line of trials_jsonl(). Of the board only metric and space count.
+TROUPE_API std::string trials_jsonl_row(const Board& board, const TrialInfo& trial);
+/// Returns a line with a JSON object for a report: its trial, step, times, score and metrics. Of
+/// the board only the metric counts.
+TROUPE_API std::string progress_jsonl_row(const Board& board, const Event& report);
 
 /// Returns `events.out.tfevents.<seconds>.<host>.<pid>`. TensorBoard shows the directory of a file
 /// with such a name as a run.
