@@ -23,9 +23,9 @@
 namespace troupe::tune::internal {
 namespace {
 
-constexpr const char* kLog = "/experiment.jsonl";
 constexpr std::size_t kNoteLimit = 10'000;
-/// How often the live view is updated when no trial reports, and Ctrl-C is looked for.
+/// How often the live view is updated when no trial reports, and how often Ctrl-C and verbs are
+/// looked for.
 constexpr Duration kRepaint = std::chrono::milliseconds(100);
 /// How long trials have to return after Ctrl-C.
 constexpr Duration kCancelWithin = std::chrono::seconds(1);
@@ -129,6 +129,7 @@ class Runner {
     end_silent();
     tell_room();
     study_.take_files(experiment_, steady_now());
+    study_.hear_verbs(experiment_, steady_now());
     experiment_.tick(steady_now());
     for (;;) {
       study_.write(experiment_);
@@ -275,7 +276,8 @@ class Runner {
   /// Blocks until a message of any trial arrives or a tick is due, then feeds all messages that are
   /// there to the experiment.
   void watch() {
-    Time until = options_.show || watches_ ? steady_now() + kRepaint : Time::max();
+    const bool looks = options_.show || watches_ || study_.in_folder();
+    Time until = looks ? steady_now() + kRepaint : Time::max();
     until = std::min({until, hosts_.next_look(), study_.next_files(steady_now())});
     if (const auto due = experiment_.next_tick()) until = std::min(until, *due);
     if (options_.silence > Duration::zero())
@@ -356,8 +358,8 @@ class Runner {
   /// still gets the outcome.
   void write_files(const Board& board) {
     try {
-      study_.export_log(options_.results + kLog);
-      write_results(options_.results, board, study_.began(), options_.results + kLog);
+      study_.finish();
+      write_pages(options_.results, board);
     } catch (const Error& error) {
       add_note("not all of the results were written: " + error.message());
       complain(notes_.back());

@@ -93,11 +93,11 @@ Experiment StudySession::experiment(const SearchSpace& space, const ExperimentOp
 
 void StudySession::start(Experiment& experiment, Time now) {
   experiment.wall_clock(now, unix_micros());
-  began_ = static_cast<double>(unix_micros()) / 1e6;
-  if (!disk_) experiment.without_log();
+  if (disk_)
+    begin_services(experiment.board());
+  else
+    experiment.without_log();
   if (is_new_) return experiment.begin(now);
-  const StudyRows& rows = disk_->store().rows();
-  if (const double first = time_of(rows, 1); first > 0) began_ = first;
   for (const StudyDisk::Fault& fault : disk_->faults()) {
     if (!experiment.needs(fault.key)) continue;
     tell_("tune: " + fault.why + ": its trial goes on from the one before, or from nothing");
@@ -115,10 +115,28 @@ void StudySession::tell_complete(const Board& board) const {
         "): its result is returned; raise Options::trials to go on");
 }
 
+/// A study runs without a socket, too; only the verbs cannot reach it then.
+void StudySession::begin_services(const Board& board) {
+  exports_ = std::make_unique<ExportThread>(disk_->store().rows(),
+                                            disk_->store().folder().exports_path(), board);
+  auto server = StudyServer::open(disk_->store(), {});
+  if (server)
+    server_ = std::move(*server);
+  else
+    tell_("tune: `troupe tune` cannot reach the study: " + server.error().message());
+}
+
+void StudySession::hear_verbs(Experiment& experiment, Time now) {
+  if (server_) server_->apply(experiment, now);
+}
+
 void StudySession::write(Experiment& experiment) {
   if (!disk_) return;
-  const StudyBatch batch = experiment.take_batch();
+  StudyBatch batch = experiment.take_batch();
+  batch.exporters = exports_->take_rows();
   if (!batch.empty()) disk_->write(batch);
+  if (server_) server_->answer_all();
+  tell_of_exports();
 }
 
 void StudySession::take_files(Experiment& experiment, Time now) {
@@ -140,17 +158,16 @@ Time StudySession::next_files(Time now) const {
   return disk_ && disk_->writes() ? now + kFilesEvery : Time::max();
 }
 
-void StudySession::export_log(const std::string& path) const {
-  const std::string draft = path + ".new";
-  std::ofstream file(draft, std::ios::trunc);
-  const auto next = disk_->lines();
-  while (const auto line = next()) file << *line << '\n';
-  file.close();
-  std::error_code error;
-  if (file) std::filesystem::rename(draft, path, error);
-  if (file && !error) return;
-  std::filesystem::remove(draft, error);
-  throw OutOfDisk(Code::out_of_disk, "tune: cannot write all of " + path + ": make room");
+void StudySession::finish() {
+  if (!exports_) return;
+  StudyBatch batch;
+  batch.exporters = exports_->finish();
+  tell_of_exports();
+  if (!batch.empty()) disk_->write(batch);
+}
+
+void StudySession::tell_of_exports() {
+  for (const std::string& note : exports_->take_notes()) tell_("tune: " + note);
 }
 
 void StudySession::save(const CheckpointSave& checkpoint, const train::SavedModel& model,

@@ -12,8 +12,10 @@
 #pragma once
 
 #include "troupe/tune/experiment.hpp"
+#include "troupe/tune/export/export_thread.hpp"
 #include "troupe/tune/optimize.hpp"
 #include "troupe/tune/study/study_disk.hpp"
+#include "troupe/tune/study/study_server.hpp"
 
 #include <functional>
 #include <map>
@@ -42,10 +44,10 @@ class StudySession {
   /// Begins a new experiment, or continues an interrupted one from its files. Files that cannot be
   /// used are told, once each.
   void start(Experiment& experiment, Time now);
-  /// When the experiment began, in seconds of the Unix epoch.
-  double began() const noexcept { return began_; }
 
-  /// Writes what the experiment's inputs have changed. On a full disk it blocks as
+  /// Applies what verbs have asked of the study.
+  void hear_verbs(Experiment& experiment, Time now);
+  /// Writes what the experiment's inputs have changed, and answers the verbs. On a full disk it blocks as
   /// StudyDisk::write() does, and throws OutOfDisk.
   void write(Experiment& experiment);
   /// Tells the experiment which checkpoints have a file now, and which will have none. Throws
@@ -53,9 +55,8 @@ class StudySession {
   void take_files(Experiment& experiment, Time now);
   /// When to call take_files() again; Time::max() when no file is being written.
   Time next_files(Time now) const;
-  /// Writes the study's events to a file, in the form of an experiment's log. Blocks for as long as
-  /// reading all of it takes.
-  void export_log(const std::string& path) const;
+  /// Ends the exports: their files have all events then.
+  void finish();
 
   /// Takes a model that a trial on this node saved, and writes its file in the background.
   void save(const CheckpointSave& checkpoint, const train::SavedModel& model,
@@ -76,6 +77,8 @@ class StudySession {
     train::SavedModel saved;
     std::optional<NodeId> node;
   };
+  void begin_services(const Board& board);
+  void tell_of_exports();
   void tell_of_room(std::uint64_t bytes, int slots);
   void tell_complete(const Board& board) const;
 
@@ -83,8 +86,9 @@ class StudySession {
   std::string folder_;
   Tell tell_;
   std::unique_ptr<StudyDisk> disk_;
+  std::unique_ptr<ExportThread> exports_;
+  std::unique_ptr<StudyServer> server_;
   bool is_new_ = true;
-  double began_ = 0;
   bool told_of_room_ = false;
   std::map<std::string, Model> models_;  ///< by key; those that this process received
 };

@@ -268,12 +268,17 @@ void add_log(ReportFiles& files, const std::string& log, const SearchSpace& spac
 
 }  // namespace
 
-void write_results(const std::string& folder, const Board& board, double began,
-                   const std::string& log) {
+void write_pages(const std::string& folder, const Board& board) {
   const std::filesystem::path root = folder;
   make_folder(root);
   write_file(root / "curves.svg", curves_svg(board));
   write_file(root / "report.html", report_html(board));
+}
+
+void write_results(const std::string& folder, const Board& board, double began,
+                   const std::string& log) {
+  const std::filesystem::path root = folder;
+  write_pages(folder, board);
   write_file(root / "trials.csv", trials_csv(board));
   write_file(root / "trials.jsonl", trials_jsonl(board));
   ReportFiles files(root, board, began);

@@ -39,6 +39,10 @@ class TROUPE_API LogFile {
 /// InvalidArgument when the file cannot be read or is larger than 4 GiB.
 TROUPE_API Result<std::vector<std::string>> read_log(const std::string& path);
 
+/// Writes curves.svg and report.html into the folder, and makes it when it is missing. Each file
+/// appears whole or not at all. Throws as LogFile::append.
+TROUPE_API void write_pages(const std::string& folder, const Board& board);
+
 /// Writes curves.svg, report.html, progress.csv, trials.csv, trials.jsonl and one TensorBoard run
 /// per trial (tensorboard/trial-N) into the folder, and makes it when it is missing. Event files of
 /// earlier runs are removed. Each file appears whole or not at all. Throws as LogFile::append.
