@@ -178,17 +178,11 @@ void StudySession::save(const CheckpointSave& checkpoint, const train::SavedMode
   disk_->save(checkpoint, model);
 }
 
-/// Says once that the checkpoints of all running trials will not fit: two files each, and the best.
+/// Says once that the checkpoints of all running trials will not fit.
 void StudySession::tell_of_room(std::uint64_t bytes, int slots) {
-  const auto trials = static_cast<std::uint64_t>(std::max(slots, 1));
-  if (bytes > std::uint64_t{1} << 50) return;
-  const std::uint64_t needed = bytes * (2 * trials + 1);
-  const std::uint64_t free = disk_->store().free_space().count;
-  if (needed <= free) return;
-  tell_("tune: the checkpoints of " + std::to_string(trials) + " running trials need " +
-        number(static_cast<double>(needed >> 20)) + " MiB, and " +
-        number(static_cast<double>(free >> 20)) + " MiB are free at " + folder_ +
-        ": make room, run fewer trials at a time, or raise save_every");
+  const std::string why = why_not_all_fit(bytes, static_cast<std::uint64_t>(std::max(slots, 1)),
+                                          disk_->store().free_space().count);
+  if (!why.empty()) tell_("tune: " + folder_ + ": " + why);
 }
 
 bool StudySession::has(const std::string& key) const {

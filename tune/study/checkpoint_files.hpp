@@ -13,7 +13,7 @@
 #include "troupe/runtime/base/signal_masked_thread.hpp"
 #include "troupe/runtime/base/units.hpp"
 #include "troupe/train/checkpoint/safetensors.hpp"
-#include "troupe/tune/study/checkpoint_plan.hpp"
+#include "troupe/tune/study/checkpoint_save.hpp"
 
 #include <array>
 #include <condition_variable>
@@ -36,6 +36,8 @@ struct StoredModel {
 
 class TROUPE_API CheckpointFiles {
  public:
+  /// Models that are in this process's memory at a time.
+  static constexpr int kMostAtOnce = 2;
   /// Brings a model from the object store. It is called on a thread of CheckpointFiles, may block,
   /// and must end when the model is lost.
   using Pull = std::function<Result<StoredModel>()>;
@@ -100,7 +102,7 @@ class TROUPE_API CheckpointFiles {
   std::deque<Waiting> queue_;
   std::vector<Done> done_;
   bool over_ = false;
-  std::array<SignalMaskedThread, CheckpointPlan::kMostAtOnce> threads_;
+  std::array<SignalMaskedThread, kMostAtOnce> threads_;
 };
 
 }  // namespace troupe::tune
