@@ -153,14 +153,15 @@ void follow_study(const std::string& path, std::uint64_t seen, bool json) {
   auto client = tune::StudyClient::open(path).value();
   tune::StudyQuestion question{.about = About::events, .from = seen + 1};
   while (std::ferror(stdout) == 0) {
-    const auto page = client.ask(question);
-    const auto state = page ? client.ask({}) : page;
-    if (!state && state.error().code() == Code::unavailable) {
+    const auto state =
+        client.ask({});  // before the page, which then has all of a study that is over
+    const auto page = state ? client.ask(question) : state;
+    if (!page && page.error().code() == Code::unavailable) {
       std::fprintf(stderr, "troupe: the process of %s has ended\n", path.c_str());
       return;
     }
-    const Json* over = state.value().find("over");
     const bool is_dry = print_events(page.value(), json) == 0;
+    const Json* over = state->find("over");
     question.from = std::max(question.from, whole_in(*page, "next"));
     if (!is_dry) continue;
     if (!client.owner() || (over != nullptr && over->as_bool() != nullptr && *over->as_bool())) {
