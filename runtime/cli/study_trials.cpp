@@ -31,13 +31,17 @@ class TrialFields {
          {"attempt", "failures", "step", "score", "reports", "copies", "created", "seconds"})
       add("", name, FieldKind::number);
   }
-  /// Adds the parameters of a study's description. A field that is there stays.
-  void add_space(const Json& meta) {
+  /// Adds the parameters of a study's description, and the score by its name. A field that is there
+  /// stays.
+  void add_description(const Json& meta) {
     const Json* space = meta.find("space");
-    if (space == nullptr || space->as_array() == nullptr) return;
-    for (const Json& parameter : *space->as_array())
-      if (const Json* name = parameter.find("name"); name != nullptr && name->as_text() != nullptr)
-        add("params", *name->as_text(), FieldKind::any);
+    if (space != nullptr && space->as_array() != nullptr)
+      for (const Json& parameter : *space->as_array())
+        if (const Json* name = parameter.find("name");
+            name != nullptr && name->as_text() != nullptr)
+          add("params", *name->as_text(), FieldKind::any);
+    if (meta.find("metric") != nullptr)
+      add("", text_in(meta, "metric"), FieldKind::number, "score");
   }
   void add_row(const Json& row) {
     for (const char* group : {"params", "metrics"}) {
@@ -63,12 +67,14 @@ class TrialFields {
   }
 
  private:
-  void add(const std::string& group, const std::string& name, FieldKind kind) {
+  /// `in_row`: the name in the row; empty: the same.
+  void add(const std::string& group, const std::string& name, FieldKind kind,
+           const std::string& in_row = {}) {
     const bool known = std::any_of(fields_.begin(), fields_.end(),
                                    [&name](const WhereField& field) { return field.name == name; });
     if (known) return;
     fields_.push_back({name, kind});
-    places_.push_back({group, name});
+    places_.push_back({group, in_row.empty() ? name : in_row});
   }
 
   std::vector<WhereField> fields_;
@@ -141,7 +147,7 @@ Exit list_trials(const StudyRequest& request) {
   const Json state = study.ask({}).value();
   const Json* meta = state.find("meta");
   TrialFields fields;
-  if (meta != nullptr) fields.add_space(*meta);
+  if (meta != nullptr) fields.add_description(*meta);
   const bool least_best = meta == nullptr || text_in(*meta, "goal") == "minimize";
   std::vector<StudyRow> early;
   std::optional<TrialPicker> picker;

@@ -116,7 +116,7 @@ std::string why_refused(std::vector<std::string> arguments, int code) {
 TEST_F(StudyVerbs, TrialsArePickedAndSorted) {
   make("a");
   const std::string study = root_ + "/a";
-  const json some = ask({"tune", "trials", study, "--where", "lr > 0.05 and score < 0.7"});
+  const json some = ask({"tune", "trials", study, "--where", "lr > 0.05 and accuracy < 0.7"});
   EXPECT_EQ(some.at("matched"), 1);
   EXPECT_EQ(some.at("trials")[0].at("number"), 0);
   const json best = ask({"tune", "trials", study, "--sort", "score", "--limit", "2"});
