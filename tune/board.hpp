@@ -8,6 +8,7 @@
 #include "troupe/tune/event.hpp"
 #include "troupe/tune/goal.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <deque>
 #include <limits>
@@ -94,6 +95,17 @@ struct BestReport {
   std::optional<Checkpoint> checkpoint;  ///< of this very report; none: no report offered a model
 };
 
+/// Totals of the trials that Board::trials no longer has.
+struct GoneTrials {
+  int completed = 0;
+  int stopped = 0;
+  int failed = 0;
+  int failures = 0;        ///< attempts that failed
+  std::size_t copies = 0;  ///< weight copies
+  std::size_t proven = 0;  ///< of these, by equal hashes
+  int count() const noexcept { return completed + stopped + failed; }
+};
+
 struct Board {
   std::string name;
   std::string metric = "score";  ///< the name of the score
@@ -114,25 +126,41 @@ struct Board {
   /// The best report of all. Any report with a saved model precedes all reports without one, so
   /// that the score and the model belong together.
   std::optional<BestReport> best_report;
+  /// By number. All of up to 1,000 trials. Of more, a study with a store keeps those that are not
+  /// over, the best 100 and the latest 100 of the others, and those whose model is kept.
   std::vector<TrialInfo> trials;
+  GoneTrials gone;
   std::uint64_t reports = 0;      ///< received so far
   std::uint64_t events_seen = 0;  ///< how many events were ever in `events`
   std::deque<Event> events;       ///< the latest 1,000 that plain_words() describes (no reports)
+
+  /// Returns how many trials there are, those that are gone included.
+  int created() const noexcept { return static_cast<int>(trials.size()) + gone.count(); }
+  /// Returns the trial with this number; null when there is none or it is gone.
+  const TrialInfo* find(int number) const noexcept {
+    const auto at = static_cast<std::size_t>(number);
+    if (number >= 0 && at < trials.size() && trials[at].number == number) return &trials[at];
+    const auto found =
+        std::lower_bound(trials.begin(), trials.end(), number,
+                         [](const TrialInfo& t, int wanted) { return t.number < wanted; });
+    return found != trials.end() && found->number == number ? &*found : nullptr;
+  }
 
   /// The score of best_report. Without one (a board made by hand) the last score of trial `best`,
   /// or NaN.
   double best_score() const noexcept {
     if (best_report) return best_report->score;
-    return best < 0 ? std::numeric_limits<double>::quiet_NaN()
-                    : trials[static_cast<std::size_t>(best)].score();
+    const TrialInfo* of = find(best);
+    return of == nullptr ? std::numeric_limits<double>::quiet_NaN() : of->score();
   }
   long best_step() const noexcept {
     if (best_report) return best_report->step;
-    return best < 0 ? 0 : trials[static_cast<std::size_t>(best)].step();
+    const TrialInfo* of = find(best);
+    return of == nullptr ? 0 : of->step();
   }
   /// Requires a best trial.
   const Point& best_params() const noexcept {
-    return best_report ? best_report->params : trials[static_cast<std::size_t>(best)].params;
+    return best_report ? best_report->params : find(best)->params;
   }
 };
 

@@ -317,6 +317,40 @@ TEST(Views, TenThousandTrialsMakeAPictureOfTheBest) {
   EXPECT_LT(report_html(board).size(), 3'000'000U);
 }
 
+/// A study keeps some of its trials in memory. The views count the others.
+TEST(Views, TrialsThatAreGoneCount) {
+  Board board;
+  board.name = "long";
+  board.space = {{{"x", uniform(0, 1)}}};
+  board.planned = 5000;
+  board.gone = {.completed = 4000, .stopped = 300, .failed = 500, .failures = 700, .copies = 20};
+  for (int i = 0; i < 150; ++i) {
+    TrialInfo t;
+    t.number = 7 * i + 3;
+    t.params = {0.5};
+    t.state = TrialState::completed;
+    t.history = {{1, 1000.0 + i, 0, 1}};
+    if (i == 5) t.copies = {{.donor = 1}, {.donor = 10}};  // the first donor is gone
+    board.trials.push_back(t);
+  }
+  board.best = 17;
+  ASSERT_NE(board.find(17), nullptr);
+  EXPECT_EQ(board.find(17)->number, 17);
+  EXPECT_EQ(board.find(18), nullptr);
+  EXPECT_EQ(board.created(), 4950);
+  const std::string page = report_html(board);
+  EXPECT_TRUE(has(page, "<b>4950</b><span class=\"soft\">trials of 5000"))
+      << page.substr(2000, 900);
+  EXPECT_TRUE(has(page, "<b>22</b>"));
+  EXPECT_TRUE(has(page, "<b>700</b><span class=\"soft\">attempts failed"));
+  EXPECT_TRUE(has(page, "<tr class=\"best\"><td>17</td>"));
+  EXPECT_TRUE(has(page, "4850 more trials"));
+  EXPECT_TRUE(has(page, "4800 not drawn"));
+  EXPECT_TRUE(has(joined(table(board, {})), "4150 completed, 300 stopped, 500 failed, 50 to come"));
+  EXPECT_TRUE(has(joined(table(board, {})), "… 4930 more trials"));
+  expect_balanced(lineage_svg(board));
+}
+
 TEST(Views, TextThatIsNoUtf8IsMadeSo) {
   Board board;
   board.name = "a\xff\xc3(\xed\xa0\x80\xef\xbf\xbf";

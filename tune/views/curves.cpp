@@ -93,8 +93,9 @@ std::string curve_path(const Board& board, const TrialInfo& t, const Frame& f) {
     if (fresh && copy < t.copies.size() && t.copies[copy].seconds <= s.seconds) {
       while (copy + 1 < t.copies.size() && t.copies[copy + 1].seconds <= s.seconds) ++copy;
       const Copy& c = t.copies[copy++];
+      const TrialInfo* donor = board.find(c.donor);
       const double from =
-          score_at(board.trials[static_cast<std::size_t>(c.donor)], c.donor_step, c.seconds);
+          donor == nullptr ? std::nan("") : score_at(*donor, c.donor_step, c.seconds);
       if (std::isfinite(from)) {  // the curve goes on from the donor's point
         d += "M" + coordinate(f.x.at(static_cast<double>(c.donor_step))) + " " +
              coordinate(f.y.at(from));
@@ -115,8 +116,9 @@ std::string copy_arrows(const Board& board, const TrialInfo& t, const Frame& f,
        ++i, --room) {
     const Copy& c = t.copies[i];
     const double from = score_at(t, c.own_step, c.seconds);
-    const TrialInfo& donor = board.trials[static_cast<std::size_t>(c.donor)];
-    const double to = score_at(donor, c.donor_step, c.seconds);
+    const TrialInfo* donor = board.find(c.donor);
+    if (donor == nullptr) continue;
+    const double to = score_at(*donor, c.donor_step, c.seconds);
     if (!std::isfinite(from) || !std::isfinite(to)) continue;
     const double x1 = f.x.at(static_cast<double>(c.own_step));
     const double y1 = f.y.at(from);
@@ -143,7 +145,7 @@ std::string legend(const Board& board, const std::vector<int>& order,
     const TrialInfo& t = board.trials[static_cast<std::size_t>(order[i])];
     out += "<line x1=\"" + coordinate(kRight + 18) + "\" x2=\"" + coordinate(kRight + 38) +
            "\" y1=\"" + coordinate(y - 4) + "\" y2=\"" + coordinate(y - 4) + "\" stroke=\"" +
-           colour(shade[static_cast<std::size_t>(t.number)]) + "\" stroke-width=\"" +
+           colour(shade[static_cast<std::size_t>(order[i])]) + "\" stroke-width=\"" +
            (t.number == board.best ? "4" : "2.5") + "\"/>";
     const std::string words =
         "trial " + std::to_string(t.number) + ": " + (t.history.empty() ? "–" : number(t.score()));
@@ -156,8 +158,10 @@ std::string legend(const Board& board, const std::vector<int>& order,
                     "start", "class=\"soft\"");
     y += 20;
   }
-  if (order.size() > kDrawn) {
-    out += svg_text(kRight + 18, y, std::to_string(order.size() - kDrawn) + " not drawn", "start",
+  const auto all = static_cast<std::size_t>(board.created());
+  const std::size_t drawn = std::min(order.size(), kDrawn);
+  if (all > drawn) {
+    out += svg_text(kRight + 18, y, std::to_string(all - drawn) + " not drawn", "start",
                     "class=\"soft\"");
     y += 20;
   }
@@ -205,7 +209,7 @@ std::string curves_svg(const Board& board) {
     if (t.history.empty()) continue;
     const bool grey = i >= kNamed;
     const std::string stroke =
-        grey ? "var(--soft)" : colour(shade[static_cast<std::size_t>(t.number)]);
+        grey ? "var(--soft)" : colour(shade[static_cast<std::size_t>(order[i])]);
     const bool best = t.number == board.best;
     out += "<path class=\"line\" d=\"" + curve_path(board, t, f) + "\" stroke=\"" + stroke +
            "\" stroke-width=\"" +

@@ -16,14 +16,14 @@ constexpr std::size_t kRingLimit = 200;     ///< restarts that are drawn in one 
 
 struct Change {
   double seconds;
-  int trial;
+  std::size_t place;  ///< of the trial in Board::trials
   const Copy* copy;
 };
 
 std::vector<Change> changes_of(const Board& board) {
   std::vector<Change> changes;
-  for (const TrialInfo& t : board.trials) {
-    for (const Copy& c : t.copies) changes.push_back({c.seconds, t.number, &c});
+  for (std::size_t i = 0; i < board.trials.size(); ++i) {
+    for (const Copy& c : board.trials[i].copies) changes.push_back({c.seconds, i, &c});
   }
   std::stable_sort(changes.begin(), changes.end(),
                    [](const Change& a, const Change& b) { return a.seconds < b.seconds; });
@@ -38,8 +38,9 @@ std::string segment(double x1, double x2, double y, std::size_t shade) {
 
 std::string copy_words(const Board& board, const Change& change) {
   const Copy& c = *change.copy;
-  std::string text = "trial " + std::to_string(change.trial) + " copied trial " +
-                     std::to_string(c.donor) + " at step " + std::to_string(c.donor_step) +
+  std::string text = "trial " + std::to_string(board.trials[change.place].number) +
+                     " copied trial " + std::to_string(c.donor) + " at step " +
+                     std::to_string(c.donor_step) +
                      (c.proven ? ", equal hashes " + c.hash : std::string(", not compared"));
   return text + "; now " + board.space.show(c.params);
 }
@@ -103,41 +104,39 @@ std::string lineage_svg(const Board& board) {
            svg_text(x.at(v), bottom + 20, v < 60 ? number(v) + "s" : duration_text(v), "middle",
                     "class=\"soft\"");
   }
-  std::vector<int> root(board.trials.size());
+  std::vector<std::size_t> root(board.trials.size());
   std::vector<double> since(board.trials.size());
-  for (const TrialInfo& t : board.trials) {
-    root[static_cast<std::size_t>(t.number)] = t.number;
-    since[static_cast<std::size_t>(t.number)] = t.created;
+  for (std::size_t i = 0; i < board.trials.size(); ++i) {
+    root[i] = i;
+    since[i] = board.trials[i].created;
   }
   std::string arrows;
   const std::vector<Change> changes = changes_of(board);
   std::size_t hidden = changes.size() - std::min(changes.size(), kChangeLimit);
   for (const Change& change : changes) {
-    const auto i = static_cast<std::size_t>(change.trial);
-    const auto donor = static_cast<std::size_t>(change.copy->donor);
+    const std::size_t i = change.place;
+    const std::optional<std::size_t> donor = place_of(board, change.copy->donor);
     const double at = x.at(change.seconds);
     const bool shown = hidden == 0;
     if (!shown) --hidden;
-    if (y_of[i] >= 0 && shown)
-      out += segment(x.at(since[i]), at, y_of[i], shade[static_cast<std::size_t>(root[i])]);
-    root[i] = root[donor];
+    if (y_of[i] >= 0 && shown) out += segment(x.at(since[i]), at, y_of[i], shade[root[i]]);
+    if (donor) root[i] = root[*donor];
     since[i] = change.seconds;
-    if (!shown || y_of[i] < 0 || y_of[donor] < 0) continue;
-    const double gap = y_of[i] > y_of[donor] ? -5 : 5;
+    if (!shown || y_of[i] < 0 || !donor || y_of[*donor] < 0) continue;
+    const double gap = y_of[i] > y_of[*donor] ? -5 : 5;
     arrows += "<line x1=\"" + coordinate(at) + "\" x2=\"" + coordinate(at) + "\" y1=\"" +
-              coordinate(y_of[donor]) + "\" y2=\"" + coordinate(y_of[i] + gap) +
+              coordinate(y_of[*donor]) + "\" y2=\"" + coordinate(y_of[i] + gap) +
               "\" stroke=\"var(--ink)\" stroke-width=\"1.3\" marker-end=\"url(#from)\"><title>" +
               escape(copy_words(board, change)) + "</title></line><circle cx=\"" + coordinate(at) +
-              "\" cy=\"" + coordinate(y_of[donor]) + "\" r=\"2.6\" fill=\"var(--ink)\"/>\n";
+              "\" cy=\"" + coordinate(y_of[*donor]) + "\" r=\"2.6\" fill=\"var(--ink)\"/>\n";
   }
   for (const int row : rows) {
     const auto i = static_cast<std::size_t>(row);
     const TrialInfo& t = board.trials[i];
-    out += segment(x.at(since[i]), x.at(std::max(since[i], end_of(t))), y_of[i],
-                   shade[static_cast<std::size_t>(root[i])]);
+    out += segment(x.at(since[i]), x.at(std::max(since[i], end_of(t))), y_of[i], shade[root[i]]);
     out += gaps(t, x, y_of[i]) + restarts(t, x, y_of[i]);
-    out += svg_text(kLeft - 12, y_of[i] + 4, "trial " + std::to_string(row), "end",
-                    row == board.best ? "font-weight=\"700\"" : "");
+    out += svg_text(kLeft - 12, y_of[i] + 4, "trial " + std::to_string(t.number), "end",
+                    t.number == board.best ? "font-weight=\"700\"" : "");
     out += svg_text(
         kRight + 14, y_of[i] + 4,
         (t.history.empty() ? "" : number(t.score()) + "  ") + std::string(name_of(t.state)),

@@ -6,7 +6,7 @@
 namespace troupe::tune {
 namespace {
 
-constexpr std::size_t kTableLimit = 500;
+constexpr std::size_t kTableLimit = 100;
 constexpr std::size_t kDonorLimit = 20;  ///< donors that a trial's row lists, the latest ones
 
 constexpr const char* kStyle = R"(
@@ -46,9 +46,9 @@ std::string card(const std::string& value, const std::string& words) {
 }
 
 std::string cards(const Board& board) {
-  std::size_t copies = 0;
-  std::size_t proven = 0;
-  int failures = 0;
+  std::size_t copies = board.gone.copies;
+  std::size_t proven = board.gone.proven;
+  int failures = board.gone.failures;
   for (const TrialInfo& t : board.trials) {
     copies += t.copies.size();
     for (const Copy& c : t.copies) proven += c.proven;
@@ -60,9 +60,8 @@ std::string cards(const Board& board) {
                                                 std::to_string(board.best) + " at step " +
                                                 std::to_string(board.best_step()));
   }
-  out += card(std::to_string(board.trials.size()), "trials of " + std::to_string(board.planned) +
-                                                       ", " + std::to_string(board.slots) +
-                                                       " at a time");
+  out += card(std::to_string(board.created()), "trials of " + std::to_string(board.planned) + ", " +
+                                                   std::to_string(board.slots) + " at a time");
   out += card(duration_text(board.seconds), board.over ? board.why_over : "so far");
   if (copies > 0) {
     out += card(std::to_string(copies),
@@ -77,8 +76,8 @@ std::string cards(const Board& board) {
 
 std::string trials_table(const Board& board) {
   std::vector<int> rows = ranking(board);
-  const std::size_t total = rows.size();
-  if (total > kTableLimit) rows.resize(kTableLimit);
+  const auto total = static_cast<std::size_t>(board.created());
+  if (rows.size() > kTableLimit) rows.resize(kTableLimit);
   bool notes = false;
   bool copied = false;
   for (const TrialInfo& t : board.trials) {

@@ -15,7 +15,7 @@ constexpr std::size_t kRowLimit = 200;
 /// The columns from left to right: the parameters, then the score.
 struct Columns {
   const Board& board;
-  std::vector<int> rows;  ///< trials with a score, best first
+  std::vector<int> rows;  ///< places of the trials with a score, best first
 
   std::size_t count() const { return board.space.size() + 1; }
   bool is_score(std::size_t k) const { return k + 1 == count(); }
@@ -95,7 +95,9 @@ std::string draw_trial(const Columns& columns, const std::vector<Axis>& axes, st
          (rank == 0 ? "1"
           : good    ? "0.75"
                     : "0.4") +
-         "\"><title>trial " + std::to_string(row) + "</title></path>\n";
+         "\"><title>trial " +
+         std::to_string(columns.board.trials[static_cast<std::size_t>(row)].number) +
+         "</title></path>\n";
 }
 
 }  // namespace

@@ -25,7 +25,8 @@ TROUPE_API std::string lineage_svg(const Board& board);
 /// its score.
 TROUPE_API std::string parallel_svg(const Board& board);
 
-/// Returns a page with the best trial, the table, the three pictures and the events.
+/// Returns a page with the best trial, totals, a table of the best 100 trials, the three pictures
+/// and the events.
 TROUPE_API std::string report_html(const Board& board);
 
 }  // namespace troupe::tune

@@ -38,6 +38,9 @@ std::string padded(const std::string& text, std::size_t width, bool left) {
 
 std::string counts(const Board& board) {
   int n[8] = {};
+  n[static_cast<int>(TrialState::completed)] = board.gone.completed;
+  n[static_cast<int>(TrialState::stopped)] = board.gone.stopped;
+  n[static_cast<int>(TrialState::failed)] = board.gone.failed;
   for (const TrialInfo& t : board.trials) ++n[static_cast<int>(t.state)];
   n[static_cast<int>(TrialState::running)] +=
       std::exchange(n[static_cast<int>(TrialState::leaving)], 0);
@@ -49,7 +52,7 @@ std::string counts(const Board& board) {
     if (k > 0)
       text += (text.empty() ? "" : ", ") + std::to_string(k) + " " + std::string(name_of(s));
   }
-  const int unborn = board.planned - static_cast<int>(board.trials.size());
+  const int unborn = board.planned - board.created();
   if (unborn > 0 && !board.over)
     text += (text.empty() ? "" : ", ") + std::to_string(unborn) + " to come";
   return text;
@@ -192,7 +195,7 @@ constexpr std::size_t kTableHead = 2;
 std::vector<std::string> table(const Board& board, const Terminal& terminal) {
   const auto width = static_cast<std::size_t>(std::max(terminal.width, 20));
   std::vector<int> rows = ranking(board);
-  const std::size_t total = rows.size();
+  const auto total = static_cast<std::size_t>(board.created());
   const auto limit = static_cast<std::size_t>(std::max(terminal.max_rows, 1));
   if (rows.size() > limit) rows.resize(limit);
   std::vector<Column> all = make_columns(board, rows, terminal.unicode);
