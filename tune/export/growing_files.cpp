@@ -1,7 +1,7 @@
 #include "troupe/tune/export/internal/growing_files.hpp"
 
 #include "troupe/runtime/base/standard_descriptors.hpp"
-#include "troupe/tune/study/internal/files.hpp"
+#include "troupe/tune/export/internal/disk_error.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -18,11 +18,11 @@ Error changed(const std::string& path, const char* how) {
 
 Result<void> cut(int fd, std::uint64_t length, const std::string& path) {
   struct stat info{};
-  if (::fstat(fd, &info) != 0) return failed("examine", path, errno);
+  if (::fstat(fd, &info) != 0) return disk_error("examine", path, errno);
   const auto size = static_cast<std::uint64_t>(info.st_size);
   if (size < length) return changed(path, "shortened");
   if (size > length && ::ftruncate(fd, static_cast<off_t>(length)) != 0)
-    return failed("cut", path, errno);
+    return disk_error("cut", path, errno);
   return {};
 }
 
@@ -37,7 +37,7 @@ Result<void> GrowingFiles::restore(std::map<std::string, std::uint64_t> lengths,
   for (const auto& [file, length] : lengths_) {
     const std::string path = path_of_(file);
     const Fd fd = make_fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-    if (!fd && errno != ENOENT && errno != ENOTDIR) return failed("open", path, errno);
+    if (!fd && errno != ENOENT && errno != ENOTDIR) return disk_error("open", path, errno);
     if (!fd && !may_lack) return changed(path, "deleted");
     if (!fd) {
       lacking_.insert(file);
@@ -67,7 +67,7 @@ Result<void> GrowingFiles::write(const std::string& file, std::uint64_t at,
   if (at == 0) {
     std::error_code error;
     std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
-    if (error) return failed("make the folder of", path, error.value());
+    if (error) return disk_error("make the folder of", path, error.value());
   }
   const Fd fd = make_fd(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | fresh, 0644));
   if (!fd && errno == ENOENT && may_lack_) {
@@ -75,12 +75,12 @@ Result<void> GrowingFiles::write(const std::string& file, std::uint64_t at,
     return {};
   }
   if (!fd && errno == ENOENT) return changed(path, "deleted");
-  if (!fd) return failed("open", path, errno);
+  if (!fd) return disk_error("open", path, errno);
   if (auto done = cut(fd.get(), at, path); !done) return done;
   while (!bytes.empty()) {
     const ssize_t n = ::write(fd.get(), bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return failed("write", path, errno);
+    if (n < 0) return disk_error("write", path, errno);
     bytes.remove_prefix(static_cast<std::size_t>(n));
   }
   return {};
