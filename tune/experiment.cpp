@@ -232,7 +232,7 @@ Result<void> Experiment::add(const Point& point, Time now) {
   if (core_->board.over || !core_->begun())
     return Error(Code::invalid_argument,
                  "tune: the study does not run, so that no point can be added");
-  if (std::ssize(core_->board.trials) >= core_->options.trials &&
+  if (core_->board.created() >= core_->options.trials &&
       std::holds_alternative<Pbt>(core_->options.scheduler))
     return Error(Code::invalid_argument, "tune: the population is complete: no point can be added");
   Event e = input(Event::Kind::add, -1, 0);
@@ -244,11 +244,12 @@ Result<void> Experiment::add(const Point& point, Time now) {
 
 Result<void> Experiment::stop(int trial, Time now) {
   const std::string who = "tune: trial " + std::to_string(trial);
-  if (trial < 0 || trial >= std::ssize(core_->board.trials))
+  if (trial < 0 || trial >= core_->board.created())
     return Error(Code::invalid_argument, who + " does not exist");
-  const TrialState state = core_->board.trials[static_cast<std::size_t>(trial)].state;
-  if (is_over(state))
-    return Error(Code::invalid_argument, who + " is over: it " + std::string(name_of(state)));
+  const TrialInfo* t = core_->board.find(trial);
+  if (t == nullptr) return Error(Code::invalid_argument, who + " is over");
+  if (is_over(t->state))
+    return Error(Code::invalid_argument, who + " is over: it " + std::string(name_of(t->state)));
   Event e = input(Event::Kind::stop, trial, 0);
   e.micros = core_->micros(now);
   core_->feed(e);

@@ -15,9 +15,8 @@ constexpr int kLossLimit = 3;  ///< losses in a row without a further step that 
 }  // namespace
 
 bool Experiment::Core::current(const Event& e) const {
-  if (e.trial < 0 || e.trial >= static_cast<int>(board.trials.size())) return false;
-  const TrialInfo& t = board.trials[static_cast<std::size_t>(e.trial)];
-  return occupies_slot(t.state) && t.attempt == e.attempt;
+  const TrialInfo* t = board.find(e.trial);
+  return t != nullptr && occupies_slot(t->state) && t->attempt == e.attempt;
 }
 
 void Experiment::Core::record(const Event& event) {
@@ -47,8 +46,9 @@ bool Experiment::Core::late(const Event& e) const {
 // --- timers ---
 
 bool Experiment::Core::timer_valid(std::int64_t at, int trial) const {
-  const Control& c = controls_[static_cast<std::size_t>(trial)];
-  const TrialState state = board.trials[static_cast<std::size_t>(trial)].state;
+  if (!has(trial)) return false;
+  const Control& c = control(trial);
+  const TrialState state = info(trial).state;
   if (state == TrialState::leaving) return !c.overdue && c.kill_at == at;
   return state == TrialState::waiting && c.retry_at == at;
 }
@@ -93,9 +93,8 @@ void Experiment::Core::run_timers() {
 
 std::string Experiment::Core::refusal(const Event& e) const {
   if (!begun_ || !current(e)) return {};
-  const Control& c = controls_[static_cast<std::size_t>(e.trial)];
-  if (c.in_report || board.trials[static_cast<std::size_t>(e.trial)].state == TrialState::leaving)
-    return {};
+  const Control& c = control(e.trial);
+  if (c.in_report || info(e.trial).state == TrialState::leaving) return {};
   if (e.step > c.last_step) return {};
   return "it reported step " + std::to_string(e.step) +
          (c.last_step > 0 ? " after step " + std::to_string(c.last_step) : std::string()) +
@@ -119,8 +118,7 @@ void Experiment::Core::apply(const Event& input, bool replayed) {
   if (board.over && input.kind != Kind::set) return;
   if (begun_ == (input.kind == Kind::begin) && !early) return;
   Event e = input;
-  const bool known = input.trial >= 0 && input.trial < std::ssize(board.trials);
-  if (input.kind == Kind::stop && (!known || is_over(info(input.trial).state))) return;
+  if (input.kind == Kind::stop && (!has(input.trial) || is_over(info(input.trial).state))) return;
   if (!replayed) e.wall = wall_at(e.micros);
   wall_now_ = e.wall;
   const bool of_trial = e.kind == Kind::report || e.kind == Kind::save || e.kind == Kind::restore ||
@@ -173,12 +171,13 @@ void Experiment::Core::apply(const Event& input, bool replayed) {
     finish_if_done();
   }
   if (keep_log) log[at].answers = answers_.take();
+  if (durable) forget_trials();
 }
 
 void Experiment::Core::on_add(const Event& e) {
   added_.push_back(e.params);
   space_used_up_ = false;
-  const auto open = options.trials - static_cast<int>(board.trials.size());
+  const int open = options.trials - board.created();
   if (open >= static_cast<int>(added_.size())) return;
   ++options.trials;
   show_settings();

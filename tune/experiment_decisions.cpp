@@ -11,6 +11,7 @@ using Action = Decision::Action;
 }  // namespace
 
 void Experiment::Core::carry_out(const Decision& d) {
+  if (!has(d.trial) || (d.donor >= 0 && !has(d.donor))) return;  // a damaged log
   TrialInfo& t = info(d.trial);
   const bool inside = control(d.trial).in_report;
   switch (d.action) {

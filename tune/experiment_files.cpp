@@ -83,7 +83,7 @@ void Experiment::Core::trim(int trial) {
 /// Whether the trial's report must wait: the due checkpoint before its last has
 /// no file yet.
 bool Experiment::Core::blocked(int trial) const {
-  const Control& c = controls_[static_cast<std::size_t>(trial)];
+  const Control& c = control(trial);
   int without_file = c.saving && c.saving_due ? 1 : 0;
   for (const Held& h : c.held) without_file += h.due && !is_stored(h.checkpoint) ? 1 : 0;
   return without_file > 1;
@@ -208,8 +208,8 @@ void Experiment::Core::back_to_files() {
 /// is needed afterwards is not on disk.
 bool Experiment::Core::end_waits(const Event& e) const {
   if (!durable || !begun_ || board.over || !current(e)) return false;
-  const Control& c = controls_[static_cast<std::size_t>(e.trial)];
-  const TrialInfo& t = board.trials[static_cast<std::size_t>(e.trial)];
+  const Control& c = control(e.trial);
+  const TrialInfo& t = info(e.trial);
   const bool asked = t.state == TrialState::leaving;
   const bool told = asked && (c.next == Next::stop || c.next == Next::complete);
   const bool no_retry = options.max_failures >= 0 && t.failures >= options.max_failures;
@@ -224,7 +224,7 @@ bool Experiment::Core::end_waits(const Event& e) const {
   const bool completes = asked ? c.next == Next::complete : e.ok;
   if (options.save_at_end && completes && lacks(t.checkpoint)) return true;
   if (lacks(t.checkpoint) && std::any_of(copiers_.begin(), copiers_.end(), [&](int copier) {
-        return controls_[static_cast<std::size_t>(copier)].donor == e.trial;
+        return control(copier).donor == e.trial;
       }))
     return true;
   return std::any_of(uses_.begin(), uses_.end(), [&](const auto& entry) {

@@ -25,7 +25,7 @@ std::string row_key(int trial, int saver, const std::string& key) {
 }  // namespace
 
 std::string Experiment::Core::trial_row(int trial) const {
-  const TrialInfo& t = board.trials[static_cast<std::size_t>(trial)];
+  const TrialInfo& t = info(trial);
   Json out;
   out["trial"] = t.number;
   out["state"] = name_of(t.state);
@@ -118,9 +118,10 @@ StudyBatch Experiment::Core::take_batch() {
 std::string Experiment::Core::fingerprint() const {
   std::string text = std::to_string(now) + " " + std::to_string(board.best) + " " +
                      exact(board.best_score()) + (board.over ? " over" : "") +
-                     (ending_ ? " ending" : "") + " " + std::to_string(used_slots_) + "\n";
+                     (ending_ ? " ending" : "") + " " + std::to_string(used_slots_) + " created " +
+                     std::to_string(board.created()) + "\n";
   for (const TrialInfo& t : board.trials) {
-    const Control& c = controls_[static_cast<std::size_t>(t.number)];
+    const Control& c = control(t.number);
     text += trial_row(t.number) + " next " + std::to_string(static_cast<int>(c.next)) + " donor " +
             std::to_string(c.donor) + " copying " + std::to_string(c.copying) + " decided " +
             std::to_string(c.decided) + " furthest " + std::to_string(c.furthest) + " flags " +

@@ -27,7 +27,7 @@ std::int64_t pause_after(int fruitless, bool reported) {
 }  // namespace
 
 bool Experiment::Core::may_create() const {
-  return !ending_ && !space_used_up_ && static_cast<int>(board.trials.size()) < options.trials;
+  return !ending_ && !space_used_up_ && board.created() < options.trials;
 }
 
 /// Returns how many attempts may run at a time: the slots, or fewer if the cluster holds fewer.
@@ -42,11 +42,11 @@ bool Experiment::Core::others_wait() const {
 std::optional<Point> Experiment::Core::next_point() const {
   if (!added_.empty()) return added_.front();
   if (next_start_ < options.starts.size()) return options.starts[next_start_];
-  return answers_.suggestion(static_cast<int>(board.trials.size()));
+  return answers_.suggestion(board.created());
 }
 
 bool Experiment::Core::create_trial() {
-  const auto number = static_cast<int>(board.trials.size());
+  const int number = board.created();
   const Point* first = next_start_ < options.starts.size() ? &options.starts[next_start_] : nullptr;
   const bool added = !added_.empty();
   const auto [point, by] = answers_.point(number, added ? &added_.front() : first);
@@ -216,6 +216,8 @@ void Experiment::Core::close_trial(int trial, TrialState state, const std::strin
   TrialInfo& t = info(trial);
   t.state = state;
   t.note = why;
+  latest_over_.push_back(trial);
+  if (latest_over_.size() > kLatestOver) latest_over_.pop_front();
   Event e = note(state == TrialState::failed      ? Kind::failed
                  : state == TrialState::completed ? Kind::completed
                                                   : Kind::stopped,

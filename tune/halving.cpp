@@ -130,6 +130,7 @@ void AsyncHyperBandScheduler::decide(const Report& report, std::vector<Decision>
 void AsyncHyperBandScheduler::observe(const TrialOver& end) {
   Place& place = places_[end.trial];
   if (place.reported && !end.failed) record(place);
+  places_.erase(end.trial);
 }
 
 SuccessiveHalvingScheduler::SuccessiveHalvingScheduler(const SuccessiveHalving& options,
@@ -150,6 +151,10 @@ double SuccessiveHalvingScheduler::rung_step(std::size_t rung) const {
 void SuccessiveHalvingScheduler::observe(const Report& report) {
   Place& place = places_[report.trial];
   place.why = record(place, report);
+}
+
+void SuccessiveHalvingScheduler::observe(const TrialOver& end) {
+  places_.erase(end.trial);
 }
 
 void SuccessiveHalvingScheduler::decide(const Report& report, std::vector<Decision>& out) const {

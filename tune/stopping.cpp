@@ -140,6 +140,10 @@ void PatienceScheduler::observe(const Report& report) {
   points.emplace_hint(points.end(), report.step, Point{gain, best});
 }
 
+void PatienceScheduler::observe(const TrialOver& end) {
+  points_.erase(end.trial);
+}
+
 void PatienceScheduler::decide(const Report& report, std::vector<Decision>& out) const {
   const std::map<long, Point>& points = points_.at(report.trial);
   const auto window = static_cast<std::size_t>(options_.patience) + 1;

@@ -30,50 +30,69 @@ std::optional<Point> TpeSearcher::suggest(int trial) const {
   return ended_ < startup ? space_.sample(random) : best_ratio(random);
 }
 
+std::size_t TpeSearcher::place_of(int trial) const {
+  const auto at =
+      std::lower_bound(known_.begin(), known_.end(), trial,
+                       [](const Known& known, int wanted) { return known.trial < wanted; });
+  return static_cast<std::size_t>(at - known_.begin());
+}
+
 void TpeSearcher::take(int trial, const Point& point, Chosen) {
-  known_[trial] = {point, true, {}};
+  const std::size_t place = place_of(trial);
+  const auto first = values_.begin() + static_cast<std::ptrdiff_t>(place * space_.size());
+  const auto end = point.begin() + static_cast<std::ptrdiff_t>(space_.size());
+  if (place < known_.size() && known_[place].trial == trial) {
+    std::copy(point.begin(), end, first);
+    known_[place] = {.trial = trial};
+    return;
+  }
+  known_.insert(known_.begin() + static_cast<std::ptrdiff_t>(place), {.trial = trial});
+  values_.insert(first, point.begin(), end);
 }
 
 void TpeSearcher::tell(const Ended& outcome) {
-  const auto at = known_.find(outcome.trial);
-  if (at == known_.end() || !at->second.running) return;
+  const std::size_t place = place_of(outcome.trial);
+  if (place == known_.size() || known_[place].trial != outcome.trial) return;
+  Known& known = known_[place];
+  if (known.state != Known::State::running) return;
   if (outcome.state == Ended::State::failed || std::isnan(outcome.score)) {
-    known_.erase(at);
+    known.state = Known::State::failed;
     return;
   }
-  at->second.running = false;
-  at->second.end = outcome;
+  const bool complete = outcome.state == Ended::State::complete;
+  known.state = complete ? Known::State::complete : Known::State::pruned;
+  known.step = outcome.step;
+  known.score = outcome.score;
   ++ended_;
 }
 
-std::vector<int> TpeSearcher::good_trials() const {
-  std::vector<const Ended*> ends;
-  for (const auto& [trial, known] : known_) {
-    if (!known.running) ends.push_back(&known.end);
-  }
-  std::stable_sort(ends.begin(), ends.end(), [this](const Ended* a, const Ended* b) {
-    const bool a_done = a->state == Ended::State::complete;
-    const bool b_done = b->state == Ended::State::complete;
+std::vector<bool> TpeSearcher::good_trials() const {
+  std::vector<std::size_t> ends;
+  for (std::size_t i = 0; i < known_.size(); ++i)
+    if (known_[i].state == Known::State::complete || known_[i].state == Known::State::pruned)
+      ends.push_back(i);
+  std::stable_sort(ends.begin(), ends.end(), [this](std::size_t one, std::size_t other) {
+    const Known &a = known_[one], &b = known_[other];
+    const bool a_done = a.state == Known::State::complete;
+    const bool b_done = b.state == Known::State::complete;
     if (a_done != b_done) return a_done;
-    if (!a_done && a->step != b->step) return a->step > b->step;
-    return goal_.better(a->score, b->score);
+    if (!a_done && a.step != b.step) return a.step > b.step;
+    return goal_.better(a.score, b.score);
   });
-  std::vector<int> good;
-  for (std::size_t i = 0; i < tpe_gamma(ends.size()); ++i) good.push_back(ends[i]->trial);
-  std::sort(good.begin(), good.end());
+  std::vector<bool> good(known_.size());
+  for (std::size_t i = 0; i < tpe_gamma(ends.size()); ++i) good[ends[i]] = true;
   return good;
 }
 
 Point TpeSearcher::best_ratio(Random& random) const {
-  const std::vector<int> good = good_trials();
+  const std::vector<bool> good = good_trials();
   Point point;
   for (std::size_t p = 0; p < space_.size(); ++p) {
     std::vector<double> below;
     std::vector<double> above;
-    for (const auto& [trial, known] : known_) {  // in the order of trials
-      const bool is_good = std::binary_search(good.begin(), good.end(), trial);
-      (is_good ? below : above).push_back(known.point[p]);
-    }
+    for (std::size_t i = 0; i < known_.size(); ++i)  // in the order of trials
+      if (known_[i].state != Known::State::failed)
+        (good[i] ? below : above).push_back(values_[i * space_.size() + p]);
     const ParzenEstimator l(space_.parameters[p].domain, below);
     const ParzenEstimator g(space_.parameters[p].domain, above);
     double best = 0;

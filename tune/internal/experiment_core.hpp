@@ -15,6 +15,11 @@ namespace troupe::tune {
 /// times from overflowing.
 constexpr std::int64_t kNever = std::int64_t{100} * 365 * 24 * 3600 * 1'000'000;
 
+/// Of the trials that are over, a study keeps so many in memory: the best ones, and the latest
+/// ones.
+constexpr std::size_t kBestOver = 100;
+constexpr std::size_t kLatestOver = 100;
+
 constexpr const char* kProgram = "program";  ///< who changed options: the call of optimize()
 
 /// Whether a trial in this state has a process and counts against Board::slots.
@@ -189,6 +194,10 @@ struct Experiment::Core {
   void delete_best_row(const Checkpoint& checkpoint);
   void delete_row(int trial, const Checkpoint& checkpoint);
 
+  // experiment_memory.cpp: which trials stay in memory
+  void forget_trials();
+  std::vector<bool> needed_trials() const;
+
   // experiment_trials.cpp: beginning and end of trials and attempts
   bool may_create() const;
   int places() const;
@@ -206,10 +215,20 @@ struct Experiment::Core {
   void end_all(const std::string& why);
   void finish_if_done();
 
-  TrialInfo& info(int trial) { return board.trials[static_cast<std::size_t>(trial)]; }
-  Control& control(int trial) { return controls_[static_cast<std::size_t>(trial)]; }
+  // The trials in memory. The others are over, and only Board::gone counts them.
+  bool has(int trial) const { return board.find(trial) != nullptr; }
+  /// Returns the place of a trial that is in memory, in Board::trials and in `controls_`.
+  std::size_t place(int trial) const {
+    return static_cast<std::size_t>(board.find(trial) - board.trials.data());
+  }
+  TrialInfo& info(int trial) { return board.trials[place(trial)]; }
+  const TrialInfo& info(int trial) const { return board.trials[place(trial)]; }
+  Control& control(int trial) { return controls_[place(trial)]; }
+  const Control& control(int trial) const { return controls_[place(trial)]; }
 
-  std::vector<Control> controls_;
+  std::vector<Control> controls_;          ///< of Board::trials, at the same places
+  std::deque<int> latest_over_;            ///< the latest trials that are over, in this order
+  std::size_t forget_above_ = 1000;        ///< trials in memory that begin forget_trials()
   std::vector<int> waiting_;               ///< trials in state waiting, in queue order
   std::vector<int> copiers_;               ///< trials with Control::donor set
   std::set<int> holders_;                  ///< trials that hold, or are leaving a hold

@@ -102,6 +102,7 @@ class SuccessiveHalvingScheduler final : public Scheduler {
  public:
   SuccessiveHalvingScheduler(const SuccessiveHalving& options, const SchedulerSetup& setup);
   void observe(const Report& report) override;
+  void observe(const TrialOver& end) override;
   void decide(const Report& report, std::vector<Decision>& out) const override;
 
  private:
@@ -174,6 +175,7 @@ class PatienceScheduler final : public Scheduler {
  public:
   PatienceScheduler(const Patience& options, const SchedulerSetup& setup);
   void observe(const Report& report) override;
+  void observe(const TrialOver& end) override;
   void decide(const Report& report, std::vector<Decision>& out) const override;
 
  private:

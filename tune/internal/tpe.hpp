@@ -4,7 +4,9 @@
 
 #include "troupe/tune/searcher.hpp"
 
-#include <map>
+#include <cstdint>
+#include <deque>
+#include <vector>
 
 namespace troupe::tune {
 
@@ -19,13 +21,17 @@ class TpeSearcher final : public Searcher {
   void tell(const Ended& outcome) override;
 
  private:
+  /// 24 bytes a trial, beside its point.
   struct Known {
-    Point point;
-    bool running = true;
-    Ended end;
+    int trial = 0;
+    enum class State : std::uint8_t { running, complete, pruned, failed } state = State::running;
+    long step = 0;
+    double score = 0;
   };
-  /// Returns the numbers of the good trials, ascending.
-  std::vector<int> good_trials() const;
+  /// Returns the first trial with this number or a larger one.
+  std::size_t place_of(int trial) const;
+  /// Returns for each place in `known_` whether its trial is good.
+  std::vector<bool> good_trials() const;
   /// Returns the point with the best ratio of the good trials' density to the others'.
   Point best_ratio(Random& random) const;
 
@@ -33,8 +39,9 @@ class TpeSearcher final : public Searcher {
   SearchSpace space_;
   Goal goal_;
   std::uint64_t seed_;
-  std::map<int, Known> known_;  // running, complete and pruned trials; failed ones are erased
-  std::size_t ended_ = 0;       // complete and pruned trials
+  std::vector<Known> known_;   // by trial
+  std::deque<double> values_;  // of their points, one point after the other: 8 bytes a value
+  std::size_t ended_ = 0;      // complete and pruned trials
 };
 
 }  // namespace troupe::tune
