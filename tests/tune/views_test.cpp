@@ -133,6 +133,31 @@ TEST(LiveView, ShowsANoteOnceAboveTheTableOrAsALine) {
   }
 }
 
+TEST(LiveView, LinesOfTrialsAreWholeAndAboveAnIntactTable) {
+  const Board board = sample_board();
+  for (const bool live : {true, false}) {
+    LiveView view({.live = live});
+    Time now{};
+    view.update(board, now);
+    const std::string long_line(300, 'x');
+    view.line(7, "epoch 1\x1b[2J");
+    view.line(12, long_line);
+    const std::string shown = view.update(board, now += std::chrono::seconds(4));
+    EXPECT_TRUE(has(shown, "t7: epoch 1?[2J\nt12: " + long_line + "\n")) << shown;
+    if (live) {  // the table is erased, and stands whole below the lines
+      EXPECT_TRUE(shown.starts_with("\x1b["));
+      const std::string all = joined(table(board, {.live = true}));
+      EXPECT_TRUE(shown.ends_with(all)) << shown;
+      EXPECT_LT(shown.find("t12: "), shown.find(all));
+    }
+    EXPECT_FALSE(has(view.update(board, now += std::chrono::seconds(4)), "t7:")) << "once";
+    for (int i = 0; i < 1500; ++i) view.line(1, std::to_string(i));
+    const std::string end = view.finish(board);
+    EXPECT_TRUE(has(end, "… 500 lines of trials are left out\nt1: 500\n"));
+    EXPECT_TRUE(has(end, "t1: 1499\n"));
+  }
+}
+
 TEST(LiveView, WhatHoldsTrialsUpStandsUntilItIsOver) {
   const Board board = sample_board();
   for (const bool live : {true, false}) {

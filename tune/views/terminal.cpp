@@ -263,6 +263,9 @@ Terminal terminal_of(int fd) {
   return t;
 }
 
+constexpr std::size_t kLineLimit = 1000;  ///< lines of trials that wait for update()
+constexpr std::size_t kLineWidth = 2000;
+
 LiveView::LiveView(Terminal terminal, Duration every) : terminal_(terminal), every_(every) {}
 
 std::string LiveView::line_of(double seconds, const std::string& what) const {
@@ -284,6 +287,21 @@ std::string LiveView::new_events(const Board& board) {
   }
   for (const std::string& note : std::exchange(notes_, {})) out += line_of(board.seconds, note);
   return out;
+}
+
+void LiveView::line(int trial, std::string_view text) {
+  lines_.push_back("t" + std::to_string(trial) + ": " + fit(text, kLineWidth) + "\n");
+  if (lines_.size() <= kLineLimit) return;
+  lines_.pop_front();
+  ++lines_lost_;
+}
+
+std::string LiveView::new_lines() {
+  std::string out;
+  if (lines_lost_ > 0)
+    out = "… " + std::to_string(std::exchange(lines_lost_, 0)) + " lines of trials are left out\n";
+  for (const std::string& line : std::exchange(lines_, {})) out += line;
+  return terminal_.unicode ? out : ascii(std::move(out));
 }
 
 std::string LiveView::erase() {
@@ -311,10 +329,10 @@ std::string LiveView::update(const Board& board, Time now) {
     if (last_ && now - *last_ < std::chrono::milliseconds(100)) return {};
     last_ = now;
     std::string out = erase();
-    out += new_events(board);
+    out += new_lines() + new_events(board);
     return out + draw(board);
   }
-  std::string out = new_events(board);
+  std::string out = new_lines() + new_events(board);
   if (last_ && now - *last_ < every_) return out;
   last_ = now;
   std::string line = progress_line(board);
@@ -325,7 +343,7 @@ std::string LiveView::update(const Board& board, Time now) {
 
 std::string LiveView::finish(const Board& board) {
   std::string out = terminal_.live ? erase() : "";
-  out += new_events(board);
+  out += new_lines() + new_events(board);
   const std::vector<std::string> lines = table(board, terminal_);
   for (std::size_t i = kTableHead; i < lines.size(); ++i) out += lines[i] + "\n";
   std::string text = summary(board);

@@ -11,6 +11,11 @@
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/tune/board.hpp"
 
+#include <deque>
+#include <string>
+#include <string_view>
+#include <vector>
+
 namespace troupe::tune {
 
 /// The capabilities of an output.
@@ -55,6 +60,9 @@ class TROUPE_API LiveView {
   std::string finish(const Board& board);
   /// Adds a line that the next update() or finish() shows once, after the events before it.
   void note(const std::string& line) { notes_.push_back(line); }
+  /// Adds a whole line that a trial wrote. The next update() or finish() shows it once as
+  /// `t7: TEXT`, above the table. Of more than 1,000 lines until then the latest stay.
+  void line(int trial, std::string_view text);
   /// Sets the lines on what holds trials up. They stand below the table, or after the progress
   /// line, until the next call.
   void standing(std::vector<std::string> lines) { standing_ = std::move(lines); }
@@ -62,6 +70,7 @@ class TROUPE_API LiveView {
  private:
   std::string line_of(double seconds, const std::string& what) const;
   std::string new_events(const Board& board);
+  std::string new_lines();
   std::string erase();
   std::string draw(const Board& board);
 
@@ -72,6 +81,8 @@ class TROUPE_API LiveView {
   std::uint64_t events_seen_ = 0;
   std::vector<std::string> notes_;
   std::vector<std::string> standing_;
+  std::deque<std::string> lines_;
+  std::size_t lines_lost_ = 0;
 };
 
 }  // namespace troupe::tune
