@@ -6,6 +6,7 @@
 #include "troupe/tune/internal/study_session.hpp"
 #include "troupe/tune/internal/text.hpp"
 #include "troupe/tune/internal/trial_hosts.hpp"
+#include "troupe/tune/internal/trial_lines.hpp"
 #include "troupe/tune/views/files.hpp"
 #include "troupe/tune/views/terminal.hpp"
 
@@ -34,6 +35,7 @@ constexpr Duration kFilesWithin = std::chrono::milliseconds(500);
 /// A trial is shown as silent from this time on, or from half of Options::silence.
 constexpr Duration kShownSilence = std::chrono::seconds(30);
 constexpr Duration kShownWait = std::chrono::seconds(1);
+constexpr std::size_t kLineWidth = 4000;  ///< of a line that a trial prints
 constexpr std::size_t kMostStanding = 5;  ///< lines of the view on trials that wait or are silent
 
 /// Sets `concurrent`, if it is 0, to all trials, since the room limits them. Trials that reserve
@@ -68,7 +70,12 @@ class Runner {
         options_(with_slots(options, hosts_.admission())),
         study_(ctx, options_, complain),
         experiment_(study_.experiment(space, options_)),
-        view_(terminal_of(STDOUT_FILENO)) {}
+        view_(terminal_of(STDOUT_FILENO)) {
+    if (study_.in_folder())
+      lines_.emplace(options.results + "/logs");
+    else if (options.show && terminal_of(STDOUT_FILENO).live)
+      lines_.emplace(std::string());
+  }
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
   ~Runner() = default;
@@ -138,6 +145,7 @@ class Runner {
       for (const Command& command : commands) carry_out(command);
     }
     tell_events();
+    show_lines();
     if (options_.show) {
       experiment_.set_clock(steady_now());
       view_.standing(standing());
@@ -167,6 +175,7 @@ class Runner {
     TrialSetup setup;
     setup.number = start.trial;
     setup.attempt = start.attempt;
+    if (lines_) setup.output = lines_->place_of(start.trial);
     std::optional<NodeId> prefer;
     if (start.from) {
       try {
@@ -366,7 +375,22 @@ class Runner {
     }
   }
 
+  /// Shows what trials have printed: above the live table, or as it is.
+  void show_lines() {
+    if (!lines_) return;
+    for (const auto& [trial, text] : lines_->take()) {
+      if (options_.show)
+        view_.line(trial, text);
+      else
+        print("t" + std::to_string(trial) + ": " + fit(text, kLineWidth) + "\n");
+    }
+  }
+
   void tell_of(const Event& event) {
+    using Kind = Event::Kind;
+    const bool failed = event.kind == Kind::failed;
+    if (lines_ && (failed || event.kind == Kind::stopped || event.kind == Kind::completed))
+      lines_->over(event.trial, failed);
     if (!options_.on_event) return;
     try {
       options_.on_event(event);
@@ -408,6 +432,7 @@ class Runner {
   LiveView view_;
   std::deque<std::string> notes_;
   std::uint64_t events_seen_ = 0;
+  std::optional<TrialLines> lines_;
   std::map<int, Attempt> running_;
   int room_ = -1;
   bool watches_ = false;  ///< for Ctrl-C

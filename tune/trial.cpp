@@ -3,6 +3,7 @@
 #include "troupe/runtime/base/words.hpp"
 #include "troupe/tune/detail/trial_loop.hpp"
 #include "troupe/tune/internal/process_state.hpp"
+#include "troupe/tune/internal/trial_output.hpp"
 
 #include <unistd.h>
 #include <algorithm>
@@ -151,6 +152,7 @@ void TrialLoop::serve() {
     reported_ = stopped_ = false;
     TrialMessage end;
     try {
+      const TrialOutput output(setup_.output);
       Trial trial(*this);
       order->body(trial);
     } catch (...) {

@@ -8,6 +8,7 @@
 
 #include "troupe/actors/loop_actor/loop_actor.hpp"
 #include "troupe/runtime/callable.hpp"
+#include "troupe/tune/detail/output_place.hpp"
 #include "troupe/tune/trial.hpp"
 
 #include <cstdint>
@@ -28,6 +29,7 @@ struct TrialSetup {
   int workers = 0;
   double cpus = 0, gpus = 0;
   bool holds = false;  ///< this process holds the sum for all ranks
+  OutputPlace output;
 };
 
 /// A message from the host to the runner.

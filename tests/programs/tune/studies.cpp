@@ -1,12 +1,16 @@
 // Proves that a study's store and checkpoint files live in a driver beside its cluster.
 #include "troupe/tune/study/study_disk.hpp"
+#include "troupe/tune/tune.hpp"
 
 #include "tests/programs/program.hpp"
 
 #include <stdlib.h>
 #include <atomic>
+#include <csignal>
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -124,6 +128,38 @@ void full_disk(Context& ctx) {
 }
 /// Proves that a full disk holds a study up and does not end it.
 const Program full{"study_full_disk", {.expect = "1\n1\n1\nk0\n", .seconds = 20}, full_disk};
+
+struct Hp {
+  double rate = 0.1;
+};
+void talks(tune::Trial& t, Hp) {
+  std::printf("hello from %d\n", t.number());
+  std::cerr << "and an error\n";
+  static_cast<void>(t.report(1.0));
+  std::printf("half a line");
+  if (t.number() == 1) ::raise(SIGKILL);
+}
+void printing(Context& ctx) {
+  const Folder folder;
+  const auto space = tune::Space<Hp>{}.with(&Hp::rate, tune::uniform(0, 1));
+  const auto best = tune::optimize<talks, Hp>(ctx, space,
+                                              {.goal = tune::minimize,
+                                               .trials = 2,
+                                               .concurrent = 1,
+                                               .show = false,
+                                               .results = folder.study()});
+  std::cout << name_of(best.board.trials[1].state) << '\n';
+  for (const char* file : {"/logs/trial-0.txt", "/logs/trial-1.txt"})
+    std::cout << std::ifstream(folder.study() + file).rdbuf() << "|\n";
+}
+/// Proves that lines of trials have the trial's number, and are kept when its process dies.
+const Program prints{"trials_print",
+                     {.expect = "t0: hello from 0\nt0: and an error\nt0: half a line\n"
+                                "t1: hello from 1\nt1: and an error\nfailed\n"
+                                "hello from 0\nand an error\nhalf a line|\n"
+                                "hello from 1\nand an error\n|\n",
+                      .seconds = 20},
+                     printing};
 
 }  // namespace
 }  // namespace studies
