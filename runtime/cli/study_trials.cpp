@@ -120,9 +120,10 @@ class TrialPicker {
 
   void trim() {
     if (order_)
-      std::stable_sort(rows_.begin(), rows_.end(), [this](const StudyRow& a, const StudyRow& b) {
+      std::sort(rows_.begin(), rows_.end(), [this](const StudyRow& a, const StudyRow& b) {
         const std::size_t field = order_->field();
-        return order_->compare(fields_.value_of(a, field), fields_.value_of(b, field)) < 0;
+        const int order = order_->compare(fields_.value_of(a, field), fields_.value_of(b, field));
+        return order != 0 ? order < 0 : a.number < b.number;
       });
     if (rows_.size() > most_)
       rows_.erase(rows_.begin() + static_cast<std::ptrdiff_t>(most_), rows_.end());

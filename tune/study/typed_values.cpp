@@ -27,8 +27,9 @@ std::string quoted(std::string_view text) {
 
 std::optional<double> finite_number(std::string_view text) {
   double value = 0;
-  const char* const end = text.data() + text.size();
-  const auto read = std::from_chars(text.data(), end, value);
+  const char* const begin = text.data();
+  const char* const end = begin + text.size();
+  const auto read = std::from_chars(begin, end, value);
   if (read.ec != std::errc{} || read.ptr != end || !std::isfinite(value)) return std::nullopt;
   return value;
 }
