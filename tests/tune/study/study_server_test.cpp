@@ -13,6 +13,8 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <cstring>
 
 namespace troupe::tune {
@@ -278,6 +280,39 @@ TEST_F(StudyServerTest, AStudyThatNobodyRunsIsReadFromItsStore) {
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code(), Code::unavailable);
   EXPECT_NE(message(refused).find("no process runs the study"), std::string::npos);
+}
+
+/// Returns what a process of another user finds: the error's message, or the number of trials.
+std::string found_by_another_user(const std::string& folder) {
+  int channel[2];
+  EXPECT_EQ(::pipe(channel), 0);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    std::string text = "it is still the same user";
+    if (::seteuid(65534) == 0) {
+      auto study = StudyClient::open(folder);
+      text = study ? text_of(study->ask({}).value(), "trials") : study.error().message();
+    }
+    ::_exit(::write(channel[1], text.data(), text.size()) > 0 ? 0 : 1);
+  }
+  ::close(channel[1]);
+  char text[4096];
+  const ssize_t n = ::read(channel[0], text, sizeof text);
+  ::close(channel[0]);
+  ::waitpid(pid, nullptr, 0);
+  return n > 0 ? std::string(text, static_cast<std::size_t>(n)) : "nothing";
+}
+
+TEST_F(StudyServerTest, AnotherUserReadsAnIdleStudyAlone) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  ASSERT_EQ(::chmod(root_.c_str(), 0755), 0);
+  {
+    const Owner owner(study_);
+    const std::string found = found_by_another_user(study_);
+    EXPECT_NE(found.find("only its own user may ask it"), std::string::npos) << found;
+    EXPECT_NE(found.find("pid " + std::to_string(::getpid())), std::string::npos) << found;
+  }
+  EXPECT_EQ(found_by_another_user(study_), "3");
 }
 
 TEST_F(StudyServerTest, AnOwnerThatServesNobodyIsNamed) {
