@@ -261,7 +261,7 @@ bool Node::has_unread() const {
 }
 
 Time Node::next_deadline() const {
-  Time until = std::min(leases_.next_deadline().value_or(Time::max()), inquiries_due_);
+  Time until = std::min(leases_.next_deadline().value_or(Time::max()), inquiries_.next_deadline());
   for (const EndingZygote& ending : ending_zygotes_) until = std::min(until, ending.until);
   for (const auto& [number, job] : jobs_) until = std::min({until, job.zygote_due, job.end_by});
   until = std::min({until, orphans_due_, ending_workers_.next_deadline()});
@@ -417,7 +417,7 @@ void Node::on_timer() {
   const Time now = steady_now();
   if (const auto deadline = leases_.next_deadline(); deadline && *deadline <= now)
     leases_.on_timer(now);
-  if (inquiries_due_ <= now) expire_inquiries(now);
+  if (inquiries_.next_deadline() <= now) inquiries_.expire(now);
   actors_.on_tick(now);
   end_late_jobs(now);
   for (const ProcessIndex late : ending_workers_.take_late(now)) kill_worker(late);

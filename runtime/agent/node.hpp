@@ -21,6 +21,7 @@
 #include "troupe/runtime/agent/draining.hpp"
 #include "troupe/runtime/agent/ending_workers.hpp"
 #include "troupe/runtime/agent/in_flight_refs.hpp"
+#include "troupe/runtime/agent/inquiries.hpp"
 #include "troupe/runtime/agent/lineage_cache.hpp"
 #include "troupe/runtime/agent/local_control.hpp"
 #include "troupe/runtime/agent/location_query.hpp"
@@ -31,6 +32,7 @@
 #include "troupe/runtime/agent/node_logs.hpp"
 #include "troupe/runtime/agent/object_accounting.hpp"
 #include "troupe/runtime/agent/options.hpp"
+#include "troupe/runtime/agent/outgoing.hpp"
 #include "troupe/runtime/agent/prefault_policy.hpp"
 #include "troupe/runtime/agent/programs.hpp"
 #include "troupe/runtime/agent/quota_wait.hpp"
@@ -68,7 +70,8 @@ struct NodeOptions : os::NodeOffer {
   std::string name = "node";
 };
 
-class Node final : private ReferenceTable::Out,
+class Node final : private Outgoing,
+                   private ReferenceTable::Out,
                    private ActorHost::Out,
                    private RemoteTable::Out,
                    private Network::Handler,
@@ -390,6 +393,7 @@ class Node final : private ReferenceTable::Out,
   void answer_nodes(Process& to, std::uint64_t request);
   control::NodeReport report_of_self() const;
   void send(Process& to, const wire::NodeMessage& message, BlobView payload = {});
+  void send(ProcessIndex to, const wire::NodeMessage& message, BlobView payload) override;
   void send_with(Process& to, const wire::NodeMessage& message, std::vector<int> descriptors);
   void refuse(Process& to, const std::string& why);
   void connect(Process& a, Process& b);
@@ -479,17 +483,6 @@ class Node final : private ReferenceTable::Out,
   void on_inquire_logs(Process& from, const wire::Inquire& message);
   void ask_logs(const NodeLogs::Asker& asker, const wire::LogQuestion& question);
   void on_peer_inquire(NodeId from, const wire::PeerInquire& message);
-  void on_peer_answer(NodeId from, const wire::PeerAnswer& message, BlobView payload);
-  void queue_report(NodeId to, std::uint64_t request, Blob bytes);
-  void send_reports(NodeId to);
-  void expire_inquiries(Time now);
-  void answer_inquiry(control::FromControl& message, std::uint64_t request);
-  void answer_inquiry(Process& to, std::uint64_t request, BlobView bytes);
-  void answer_inquiry(Process& to, std::uint64_t request, BlobView bytes, std::uint64_t offset,
-                      std::uint64_t whole);
-  void end_inquiries(NodeId node, const Error& why);
-  void refuse_inquiry(Process& to, std::uint64_t request, const Error& why);
-  std::uint64_t note_inquiry(const Process& from, std::uint64_t request, NodeId node);
 
   // processes of other nodes (node_remote.cpp)
   ProcessIndex index_of(NodeId node) override;
@@ -530,8 +523,9 @@ class Node final : private ReferenceTable::Out,
                std::uint32_t backlog, JobId job) override;
   void returned(LeaseId lease) override;
   void owner_died(ProcessIndex proxy_process) override;
-  // Transfers::Out and Programs::Out
+  // Outgoing, Transfers::Out and Programs::Out
   void send(NodeId to, const wire::PeerMessage& message, BlobView payload) override;
+  bool can_send(NodeId to) const override { return network_->can_send(to); }
   std::optional<Transfers::Held> find(ObjectId object) override;
   void done(ObjectId object, NodeId from, const wire::Location& location) override;
   void failed(ObjectId object, NodeId from, const Error& error) override;
@@ -669,23 +663,7 @@ class Node final : private ReferenceTable::Out,
   Time next_touch_{};
   scheduling::PaceBook pace_;  ///< of all workers, since the last NodePace
   Time next_pace_{};
-  std::uint64_t next_inquiry_ = std::uint64_t{1} << 62;  ///< apart from ActorHost's numbers
-  /// A question of an observer that was passed on and has no answer yet.
-  struct Inquiry {
-    ProcessIndex process;
-    std::uint64_t request = 0;
-    NodeId node;   ///< that was asked; zero: control
-    Time until{};  ///< the observer gets an error at this time
-  };
-  std::map<std::uint64_t, Inquiry> inquiries_;
-  Time inquiries_due_ = Time::max();  ///< the earliest `until`
-  /// An answer for an observer or driver of another node, sent in pieces as the network takes them.
-  struct Report {
-    std::uint64_t request = 0;
-    Blob bytes;
-    std::size_t sent = 0;
-  };
-  std::map<NodeId, std::deque<Report>> reports_;
+  Inquiries inquiries_{*this};
   Logs logs_out_{*this};
   std::unique_ptr<NodeLogs> logs_;  ///< null: workers have the agent's output, and no file
 

@@ -140,8 +140,8 @@ void Node::on_control(control::FromControl& message) {
                      leases_.set_draining(true, steady_now());
                      draining_.begin(m.within, steady_now());
                    },
-                   [&](control::ListReply& m) { answer_inquiry(message, m.request); },
-                   [&](control::KvReply& m) { answer_inquiry(message, m.request); },
+                   [&](control::ListReply& m) { inquiries_.on_reply(m.request, message); },
+                   [&](control::KvReply& m) { inquiries_.on_reply(m.request, message); },
                    [&](control::NamedObject& m) { on_named_object(message, m); },
                    [&](control::ObjectForgotten& m) { named_.forgotten(m); }, [&](auto&) {}},
              message);
@@ -150,7 +150,7 @@ void Node::on_control(control::FromControl& message) {
 void Node::on_control_reset(const std::string& why) {
   actors_.control_lost();
   name_questions_.clear();  // Replicas asks again
-  end_inquiries({}, Error(Code::unavailable, why, Outcome::unknown));
+  inquiries_.end({}, Error(Code::unavailable, why, Outcome::unknown));
 }
 
 /// Sends a NodeReport of what this node has free, if that has changed.
@@ -266,7 +266,7 @@ void Node::on_peer(NodeId from, wire::Decoded<wire::PeerMessage>& decoded) {
   if (const auto* inquire = std::get_if<wire::PeerInquire>(&message))
     return on_peer_inquire(from, *inquire);
   if (const auto* answer = std::get_if<wire::PeerAnswer>(&message))
-    return on_peer_answer(from, *answer, decoded.payload);
+    return inquiries_.on_answer(from, *answer, decoded.payload);
   if (programs_->on_message(from, message, decoded.payload, now)) return;
   if (!restores_first(from, message)) transfers_->on_message(from, message, decoded.payload, now);
 }
@@ -297,8 +297,8 @@ void Node::node_gone(NodeId node, const std::string& why, bool for_ever) {
   forget_pulls(node);
   location_query_.node_died(node);
   transfers_->node_died(node, for_ever, now);
-  end_inquiries(node, Error(info.code, info.message, Outcome::unknown));
-  reports_.erase(node);
+  inquiries_.end(node, Error(info.code, info.message, Outcome::unknown));
+  inquiries_.forget(node);
   programs_->node_died(node, now);
   remote_.node_died(node, for_ever ? why : os::describe_out_of_reach(why), for_ever);
   replicas_.node_died(node, now);  // last: it may ask the node again, under its new index
@@ -310,7 +310,7 @@ void Node::on_silent(NodeId node, bool silent) {
 }
 
 void Node::on_can_send(NodeId node) {
-  send_reports(node);
+  inquiries_.send_owed(node);
   resume_stalled(node);
 }
 
@@ -333,7 +333,7 @@ void Node::exit_now(const std::string& why) {
   go_down(why);
 }
 
-// --- ReferenceTable::Out, Transfers::Out, Programs::Out
+// --- ReferenceTable::Out, Outgoing, Transfers::Out, Programs::Out
 
 void Node::peer_hold(ProcessIndex to, ObjectId object, ProcessIndex holder, std::int32_t delta) {
   const auto node = remote_.node_of(to);

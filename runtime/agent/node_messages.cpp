@@ -29,6 +29,10 @@ void Node::send(Process& to, const wire::NodeMessage& message, BlobView payload)
     break_off(to, "it does not read its ring");
 }
 
+void Node::send(ProcessIndex to, const wire::NodeMessage& message, BlobView payload) {
+  if (Process* process = find(to)) send(*process, message, payload);
+}
+
 void Node::send_with(Process& to, const wire::NodeMessage& message, std::vector<int> descriptors) {
   if (to.doomed) return;
   if (!to.socket.send(writer_.encode(message), descriptors))

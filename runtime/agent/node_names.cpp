@@ -51,7 +51,7 @@ void Node::answer(ProcessIndex process, const wire::NamedObject& answer,
 
 /// Asks control whether the object has a name: a name keeps its object even if no node holds it.
 void Node::ask_name_of(ObjectId object) {
-  control::NameObject question{next_inquiry_++, control::NameObject::Verb::whose, {}};
+  control::NameObject question{inquiries_.take_number(), control::NameObject::Verb::whose, {}};
   question.what.object = object;
   name_questions_[question.request] = object;
   say_to_control(question);
@@ -63,7 +63,7 @@ void Node::on_named_object(control::FromControl& message, const control::NamedOb
     if (!reply.error) replicas_.on_name(question.mapped(), reply.done, steady_now());
     return;
   }
-  answer_inquiry(message, reply.request);
+  inquiries_.on_reply(reply.request, message);
 }
 
 // --- waits

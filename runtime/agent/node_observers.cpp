@@ -13,14 +13,6 @@ namespace {
 
 using wire::Cases;
 
-/// An answer to an observer leaves in pieces that fit a packet.
-constexpr std::size_t kAnswerPiece = 12 * 1024;
-constexpr std::size_t kPeerPiece = 256 * 1024;
-/// Control or another agent has this long for its whole answer.
-constexpr Duration kInquiryLasts = std::chrono::seconds(20);
-/// Most reports that wait for one node to take them.
-constexpr std::size_t kMaxReports = 8;
-
 std::uint64_t nanoseconds(Duration duration) {
   return static_cast<std::uint64_t>(std::max<std::int64_t>(duration.count(), 0));
 }
@@ -229,42 +221,14 @@ wire::MemoryReport Node::memory_report() {
 
 // --- questions and answers
 
-void Node::refuse_inquiry(Process& to, std::uint64_t request, const Error& why) {
-  wire::Answer answer;
-  answer.request = request;
-  answer.error = why.shared_info();
-  send(to, answer);
-}
-
-/// Sends a part of an answer to an observer: `bytes` are at `offset` in an answer of `whole` bytes.
-void Node::answer_inquiry(Process& to, std::uint64_t request, BlobView bytes, std::uint64_t offset,
-                          std::uint64_t whole) {
-  for (std::size_t at = 0; at < bytes.size(); at += kAnswerPiece)
-    send(to, wire::Answer{request, offset + at, whole, nullptr},
-         bytes.subspan(at, std::min(kAnswerPiece, bytes.size() - at)));
-}
-
-void Node::answer_inquiry(Process& to, std::uint64_t request, BlobView bytes) {
-  answer_inquiry(to, request, bytes, 0, bytes.size());
-}
-
-/// Refuses all questions that the node (zero: control) will not answer any more.
-void Node::end_inquiries(NodeId node, const Error& why) {
-  for (auto at = inquiries_.begin(); at != inquiries_.end();) {
-    const Inquiry inquiry = at->second;
-    at = inquiry.node == node ? inquiries_.erase(at) : std::next(at);
-    if (Process* process = inquiry.node == node ? find(inquiry.process) : nullptr)
-      refuse_inquiry(*process, inquiry.request, why);
-  }
-}
-
 void Node::on_inquire_memory(Process& from, const wire::Inquire& message) {
   if (!message.node || message.node == id_)
-    return answer_inquiry(from, message.request, wire::encode(memory_report()));
+    return inquiries_.answer(from.index, message.request, wire::encode(memory_report()));
   if (known_nodes_.count(message.node) == 0)
-    return refuse_inquiry(from, message.request,
-                          Error(Code::unavailable, "the node is not in the cluster"));
-  const std::uint64_t number = note_inquiry(from, message.request, message.node);
+    return inquiries_.refuse(from.index, message.request,
+                             Error(Code::unavailable, "the node is not in the cluster"));
+  const std::uint64_t number =
+      inquiries_.note(from.index, message.request, message.node, steady_now());
   network_->send(message.node, wire::PeerInquire{number});
 }
 
@@ -276,15 +240,16 @@ void Node::on_inquire_logs(Process& from, const wire::Inquire& message) {
   const bool may = from.speaks_as == Talker::observer ||
                    (from.speaks_as == Talker::driver && message.logs.job == from.job);
   if (!may)
-    return refuse_inquiry(
-        from, message.request,
+    return inquiries_.refuse(
+        from.index, message.request,
         Error(Code::invalid_argument, account_of(from, "for a log that is not its own job's")));
   if (!message.node || message.node == id_)
     return ask_logs({from.index, {}, message.request}, message.logs);
   if (known_nodes_.count(message.node) == 0)
-    return refuse_inquiry(from, message.request,
-                          Error(Code::unavailable, "the node is not in the cluster"));
-  const std::uint64_t number = note_inquiry(from, message.request, message.node);
+    return inquiries_.refuse(from.index, message.request,
+                             Error(Code::unavailable, "the node is not in the cluster"));
+  const std::uint64_t number =
+      inquiries_.note(from.index, message.request, message.node, steady_now());
   network_->send(message.node, wire::PeerInquire{number, true, message.logs});
 }
 
@@ -297,9 +262,8 @@ void Node::ask_logs(const NodeLogs::Asker& asker, const wire::LogQuestion& quest
 }
 
 void Node::Logs::answer_logs(const NodeLogs::Asker& asker, const wire::LogBatch& batch) {
-  if (asker.node) return node.queue_report(asker.node, asker.request, wire::encode(batch));
-  if (Process* process = node.find(asker.process))
-    node.answer_inquiry(*process, asker.request, wire::encode(batch));
+  if (asker.node) return node.inquiries_.owe(asker.node, asker.request, wire::encode(batch));
+  node.inquiries_.answer(asker.process, asker.request, wire::encode(batch));
 }
 
 bool Node::Logs::may_write(JobId id) {
@@ -314,81 +278,15 @@ bool Node::Logs::may_write(JobId id) {
   });
 }
 
-std::uint64_t Node::note_inquiry(const Process& from, std::uint64_t request, NodeId node) {
-  const Time until = steady_now() + kInquiryLasts;
-  inquiries_[next_inquiry_] = {from.index, request, node, until};
-  inquiries_due_ = std::min(inquiries_due_, until);
-  return next_inquiry_++;
-}
-
-void Node::expire_inquiries(Time now) {
-  inquiries_due_ = Time::max();
-  for (auto at = inquiries_.begin(); at != inquiries_.end();) {
-    const Inquiry inquiry = at->second;
-    if (inquiry.until > now) {
-      inquiries_due_ = std::min(inquiries_due_, inquiry.until);
-      ++at;
-      continue;
-    }
-    at = inquiries_.erase(at);
-    if (Process* process = find(inquiry.process))
-      refuse_inquiry(*process, inquiry.request,
-                     Error(Code::timed_out, "no answer within 20 s", Outcome::unknown));
-  }
-}
-
 /// Answers another agent, which asks for one of its observers or drivers.
 void Node::on_peer_inquire(NodeId from, const wire::PeerInquire& message) {
   if (message.about_logs) return ask_logs({{}, from, message.request}, message.logs);
-  queue_report(from, message.request, wire::encode(memory_report()));
-}
-
-void Node::queue_report(NodeId to, std::uint64_t request, Blob bytes) {
-  std::deque<Report>& reports = reports_[to];
-  if (reports.size() >= kMaxReports) {
-    const Error busy(Code::overloaded, "the node has sent too many reports that were not taken");
-    return network_->send(to, wire::PeerAnswer{request, 0, 0, busy.shared_info()});
-  }
-  reports.push_back({request, std::move(bytes)});
-  send_reports(to);
-}
-
-/// Sends as much of the node's reports as the network takes; on_can_send() sends the rest.
-void Node::send_reports(NodeId to) {
-  const auto at = reports_.find(to);
-  if (at == reports_.end()) return;
-  std::deque<Report>& reports = at->second;
-  while (!reports.empty() && network_->can_send(to)) {
-    Report& report = reports.front();
-    const BlobView piece =
-        BlobView(report.bytes)
-            .subspan(report.sent, std::min(kPeerPiece, report.bytes.size() - report.sent));
-    network_->send(to, wire::PeerAnswer{report.request, report.sent, report.bytes.size(), nullptr},
-                   piece);
-    report.sent += piece.size();
-    if (report.sent == report.bytes.size()) reports.pop_front();
-  }
-  if (reports.empty()) reports_.erase(at);
-}
-
-void Node::on_peer_answer(NodeId from, const wire::PeerAnswer& message, BlobView payload) {
-  const auto at = inquiries_.find(message.request);
-  if (at == inquiries_.end() || at->second.node != from) return;
-  const bool is_last = payload.empty() || message.offset + payload.size() >= message.bytes;
-  const Inquiry inquiry = at->second;
-  if (is_last || message.error) inquiries_.erase(at);
-  Process* process = find(inquiry.process);
-  if (process == nullptr) return;
-  if (message.error) return refuse_inquiry(*process, inquiry.request, Error(*message.error));
-  if (payload.empty())
-    return refuse_inquiry(*process, inquiry.request,
-                          Error(Code::unavailable, "the node answered with nothing"));
-  answer_inquiry(*process, inquiry.request, payload, message.offset, message.bytes);
+  inquiries_.owe(from, message.request, wire::encode(memory_report()));
 }
 
 void Node::on_inquire(Process& from, const wire::Inquire& message, BlobView payload) {
   const auto refuse = [&](Code code, const std::string& why) {
-    refuse_inquiry(from, message.request, Error(code, why));
+    inquiries_.refuse(from.index, message.request, Error(code, why));
   };
   if (message.about == wire::Inquire::About::memory) return on_inquire_memory(from, message);
   if (message.about == wire::Inquire::About::logs) return on_inquire_logs(from, message);
@@ -398,7 +296,7 @@ void Node::on_inquire(Process& from, const wire::Inquire& message, BlobView payl
   if (!Authority::may_ask(from.speaks_as, *decoded))
     return refuse(Code::invalid_argument,
                   account_of(from, "to control what such a process may not ask of it"));
-  const std::uint64_t number = next_inquiry_;
+  const std::uint64_t number = inquiries_.next_number();
   const bool asks =
       std::visit(Cases{[&](control::ListRequest& m) { return m.request = number, true; },
                        [&](control::KeyValueRequest& m) { return m.request = number, true; },
@@ -412,17 +310,8 @@ void Node::on_inquire(Process& from, const wire::Inquire& message, BlobView payl
   if (!asks) return refuse(Code::invalid_argument, "only agents say this to control");
   if (!network_->hears_control(steady_now()))
     return refuse(Code::unavailable, "control does not answer at the moment: try again");
-  note_inquiry(from, message.request, {});
+  inquiries_.note(from.index, message.request, {}, steady_now());
   say_to_control(*decoded);
-}
-
-void Node::answer_inquiry(control::FromControl& message, std::uint64_t request) {
-  const auto at = inquiries_.find(request);
-  if (at == inquiries_.end()) return;
-  const Inquiry inquiry = at->second;
-  inquiries_.erase(at);
-  Process* process = find(inquiry.process);
-  if (process != nullptr) answer_inquiry(*process, inquiry.request, control::encode(message));
 }
 
 }  // namespace troupe::agent
