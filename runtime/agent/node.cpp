@@ -277,9 +277,9 @@ Time Node::next_deadline() const {
     until = std::min(until, local_listener_->opens_at());
   if (logs_) until = std::min(until, logs_->next_deadline());
   if (network_) {
-    until = std::min({until, draining_.next_deadline(), network_->next_deadline(),
-                      transfers_->next_deadline(), programs_->next_deadline(),
-                      reporting_.next_deadline()});
+    until =
+        std::min({until, draining_.next_deadline(), network_->next_deadline(),
+                  transfers_->next_deadline(), programs_->next_deadline(), cluster_.next_report()});
   }
   return until;
 }

@@ -15,6 +15,7 @@
 #include "troupe/objectstore/spiller.hpp"
 #include "troupe/runtime/agent/actors.hpp"
 #include "troupe/runtime/agent/authority.hpp"
+#include "troupe/runtime/agent/cluster_link.hpp"
 #include "troupe/runtime/agent/copy_plan.hpp"
 #include "troupe/runtime/agent/deferred_frees.hpp"
 #include "troupe/runtime/agent/doorbell_slots.hpp"
@@ -39,7 +40,6 @@
 #include "troupe/runtime/agent/reference_table.hpp"
 #include "troupe/runtime/agent/remote.hpp"
 #include "troupe/runtime/agent/replicas.hpp"
-#include "troupe/runtime/agent/reports.hpp"
 #include "troupe/runtime/agent/transfers.hpp"
 #include "troupe/runtime/base/sleep_clock.hpp"
 #include "troupe/runtime/base/wait.hpp"
@@ -50,7 +50,6 @@
 #include "troupe/runtime/os/zygote.hpp"
 #include "troupe/runtime/ring/channel.hpp"
 #include "troupe/runtime/scheduling/lease_table.hpp"
-#include "troupe/runtime/scheduling/pace.hpp"
 #include "troupe/runtime/wire/memory.hpp"
 #include "troupe/runtime/wire/messages.hpp"
 #include "troupe/runtime/wire/peer.hpp"
@@ -456,10 +455,7 @@ class Node final : private Outgoing,
   void leave_if_drained(Time now);
   void report(Time now);
   void leave();
-  std::set<NodeId> watched_nodes() const;
   void keep_in_touch(Time now);
-  bool is_out_of_reach(NodeId node) const;
-  void update_view(const control::ClusterRow& row, Time now);
   void node_gone(NodeId node, const std::string& why, bool for_ever);
   void on_control(control::FromControl& message) override;
   void on_peer(NodeId from, wire::Decoded<wire::PeerMessage>& message) override;
@@ -656,13 +652,7 @@ class Node final : private Outgoing,
   std::unique_ptr<Network> network_;
   std::unique_ptr<Transfers> transfers_;
   std::unique_ptr<Programs> programs_;
-  control::ClusterNodes cluster_;
-  std::set<NodeId> known_nodes_;
-  std::vector<NodeId> out_of_reach_;  ///< sorted; part of each NodeReport
-  Reports reporting_;                 ///< when control gets a NodeReport
-  Time next_touch_{};
-  scheduling::PaceBook pace_;  ///< of all workers, since the last NodePace
-  Time next_pace_{};
+  ClusterLink cluster_{id_, leases_};
   Inquiries inquiries_{*this};
   Logs logs_out_{*this};
   std::unique_ptr<NodeLogs> logs_;  ///< null: workers have the agent's output, and no file

@@ -19,10 +19,6 @@ namespace {
 
 using wire::Cases;
 
-constexpr Duration kPaceInterval = std::chrono::milliseconds(500),
-                   kMostPace = std::chrono::seconds(2);
-constexpr Duration kTouchInterval = std::chrono::seconds(1);
-constexpr std::size_t kWatched = 3;  ///< nodes to which a connection is kept in any case
 constexpr Duration kFarewell = std::chrono::milliseconds(200);
 
 /// Returns the folder in which programs of jobs are kept, also from one cluster to the next.
@@ -124,7 +120,7 @@ void Node::leave_if_drained(Time now) {
 void Node::on_control(control::FromControl& message) {
   std::visit(Cases{[&](control::Registered& m) {
                      actors_.registered(m.epoch, m.control_epoch, m.number, steady_now());
-                     reporting_.forget();
+                     cluster_.report_again();
                      registered();
                      named_.registered();
                    },
@@ -155,84 +151,34 @@ void Node::on_control_reset(const std::string& why) {
 
 /// Sends a NodeReport of what this node has free, if that has changed.
 void Node::report(Time now) {
-  if (network_->epoch() == 0 || !reporting_.due(now)) return;
+  if (network_->epoch() == 0 || !cluster_.is_report_due(now)) return;
   control::NodeReport report = report_of_self();
-  if (reporting_.is_news(report, leases_.spilled_here(), now)) say_to_control(std::move(report));
+  if (cluster_.is_news(report, now)) say_to_control(std::move(report));
 }
 
-/// Sends NodePace: how long tasks ran here. Less often in a large cluster, to spare control.
+/// Sends NodePace: how long tasks ran here.
 void Node::tell_pace(Time now) {
-  if (pace_.empty() || network_->epoch() == 0 || now < next_pace_) return;
-  const auto stretch = static_cast<Duration::rep>(1 + cluster_.rows.size() / 64);
-  next_pace_ = now + std::min(kPaceInterval * stretch, kMostPace);
-  say_to_control(control::NodePace{pace_.take()});
-}
-
-/// Returns the next kWatched nodes after this one, in a ring of all nodes by id. Each node is thus
-/// watched by some, who find out that it cannot be reached before there is work for it.
-std::set<NodeId> Node::watched_nodes() const {
-  std::set<NodeId> watched;
-  auto next = known_nodes_.upper_bound(id_);
-  while (watched.size() < std::min(kWatched, known_nodes_.size())) {
-    if (next == known_nodes_.end()) next = known_nodes_.begin();
-    watched.insert(*next++);
-  }
-  return watched;
+  if (network_->epoch() == 0) return;
+  if (auto pace = cluster_.take_pace(now)) say_to_control(*std::move(pace));
 }
 
 /// Tells the network which nodes must answer: watched nodes, and those from which something is
 /// awaited. The silence of such a node ends in a reset, whether or not control hears it. Then
 /// updates the rows of nodes that went out of reach or came back.
 void Node::keep_in_touch(Time now) {
-  if (now < next_touch_) return;
-  next_touch_ = now + kTouchInterval;
-  const std::set<NodeId> watched = watched_nodes();
-  for (const NodeId node : known_nodes_)
+  if (!cluster_.is_touch_due(now)) return;
+  const std::set<NodeId> watched = cluster_.watched();
+  for (const NodeId node : cluster_.others())
     network_->keep_in_touch(node, watched.count(node) != 0 || remote_.talks_to(node) ||
                                       references_.imports_from(index_of(node)));
-  std::vector<NodeId> out_of_reach = network_->out_of_reach(now, control::kMaxUnreachable);
-  if (out_of_reach == out_of_reach_) return;
-  std::swap(out_of_reach, out_of_reach_);
-  for (const control::ClusterRow& row : cluster_.rows) {
-    const NodeId node = row.description.id;
-    const bool was = std::binary_search(out_of_reach.begin(), out_of_reach.end(), node);
-    if (known_nodes_.count(node) != 0 && is_out_of_reach(node) != was) update_view(row, now);
-  }
-}
-
-bool Node::is_out_of_reach(NodeId node) const {
-  return std::binary_search(out_of_reach_.begin(), out_of_reach_.end(), node);
-}
-
-/// Gives the lease table the row of another node, as far as this node can use it.
-void Node::update_view(const control::ClusterRow& row, Time now) {
-  scheduling::NodeView view = row.report.view;
-  view.id = row.description.id;
-  view.name = row.description.name;
-  view.labels = row.description.labels;
-  view.total = row.description.resources;
-  view.accepts = view.accepts && !row.suspect && !row.draining && !is_out_of_reach(view.id);
-  view.slow = row.avoided;
-  leases_.update_node(view, now);
+  cluster_.out_of_reach(network_->out_of_reach(now, control::kMaxUnreachable), now);
 }
 
 void Node::on_nodes(const control::ClusterNodes& nodes) {
-  const Time now = steady_now();
-  cluster_ = nodes;
-  std::set<NodeId> gone = std::exchange(known_nodes_, {});
-  for (const control::ClusterRow& row : cluster_.rows) {
-    if (row.description.id == id_) {
-      leases_.set_slow(row.avoided, now);
-      continue;
-    }
-    known_nodes_.insert(row.description.id);
-    gone.erase(row.description.id);
-    update_view(row, now);
-  }
-  for (const NodeId node : gone) leases_.node_gone(node, now);
+  cluster_.on_nodes(nodes, steady_now());
   replicas_.nodes_changed();
   // The launcher lets drivers in from now on: they find all nodes that started together.
-  if (told_launcher_ || cluster_.rows.size() < config_.together) return;
+  if (told_launcher_ || cluster_.rows().size() < config_.together) return;
   told_launcher_ = true;
   (void)os::send_ready(launcher_.fd(), {door(), ""});
 }
@@ -276,8 +222,7 @@ void Node::on_peer_reset(NodeId node, const std::string& why) {
 }
 
 void Node::on_node_dead(NodeId node, const std::string& why) {
-  known_nodes_.erase(node);
-  leases_.node_gone(node, steady_now());
+  cluster_.node_dead(node, steady_now());
   node_gone(node, why, true);
 }
 

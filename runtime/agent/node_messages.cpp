@@ -72,10 +72,7 @@ void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
                    [&](wire::LeaseReturned& m) { on_lease_returned(from, m.lease); },
                    [&](wire::Blocked&) { leases_.blocked(from.index, now); },
                    [&](wire::Unblocked&) { leases_.unblocked(from.index, now); },
-                   [&](wire::Pace& m) {
-                     for (const wire::SitePace& site : m.sites)
-                       pace_.add(site.function, site.tasks, site.ran_ns);
-                   },
+                   [&](wire::Pace& m) { cluster_.add_pace(m); },
                    [&](wire::Promote& m) {
                      counted(m.value);
                      references_.promote(from.index, m.object, m.value, payload);
@@ -444,9 +441,9 @@ void Node::answer_nodes(Process& to, std::uint64_t request) {
     return row;
   };
   wire::NodeRow& self = add(options_.name, report_of_self(), network_ ? door() : "");
-  for (const control::ClusterRow& row : cluster_.rows)
+  for (const control::ClusterRow& row : cluster_.rows())
     if (row.description.id == id_) self.draining = row.draining;
-  for (const control::ClusterRow& row : cluster_.rows) {
+  for (const control::ClusterRow& row : cluster_.rows()) {
     if (row.description.id == id_) continue;
     wire::NodeRow& other = add(row.description.name, row.report, row.description.address);
     other.alive = !row.suspect;
@@ -471,7 +468,7 @@ control::NodeReport Node::report_of_self() const {
   report.store_capacity = store.arena;
   report.store_used = store.object_bytes;
   report.workers = static_cast<std::uint32_t>(leases_.worker_count());
-  report.unreachable = out_of_reach_;
+  report.unreachable = cluster_.out_of_reach();
   return report;
 }
 

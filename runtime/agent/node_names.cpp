@@ -126,7 +126,7 @@ wire::PeerPlace Node::place_of(ObjectId object) {
 }
 
 std::vector<NodeId> Node::nodes_to_ask() {
-  return {known_nodes_.begin(), known_nodes_.end()};
+  return {cluster_.others().begin(), cluster_.others().end()};
 }
 
 void Node::ask_place(NodeId node, const wire::PeerLocate& message) {

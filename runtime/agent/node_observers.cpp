@@ -224,7 +224,7 @@ wire::MemoryReport Node::memory_report() {
 void Node::on_inquire_memory(Process& from, const wire::Inquire& message) {
   if (!message.node || message.node == id_)
     return inquiries_.answer(from.index, message.request, wire::encode(memory_report()));
-  if (known_nodes_.count(message.node) == 0)
+  if (!cluster_.knows(message.node))
     return inquiries_.refuse(from.index, message.request,
                              Error(Code::unavailable, "the node is not in the cluster"));
   const std::uint64_t number =
@@ -245,7 +245,7 @@ void Node::on_inquire_logs(Process& from, const wire::Inquire& message) {
         Error(Code::invalid_argument, account_of(from, "for a log that is not its own job's")));
   if (!message.node || message.node == id_)
     return ask_logs({from.index, {}, message.request}, message.logs);
-  if (known_nodes_.count(message.node) == 0)
+  if (!cluster_.knows(message.node))
     return inquiries_.refuse(from.index, message.request,
                              Error(Code::unavailable, "the node is not in the cluster"));
   const std::uint64_t number =

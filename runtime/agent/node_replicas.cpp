@@ -83,9 +83,9 @@ void Node::met(ObjectId object) {
 
 std::vector<Replicas::Candidate> Node::other_nodes() {
   std::vector<Replicas::Candidate> others;
-  for (const control::ClusterRow& row : cluster_.rows) {
+  for (const control::ClusterRow& row : cluster_.rows()) {
     const NodeId node = row.description.id;
-    if (node == id_ || known_nodes_.count(node) == 0) continue;
+    if (node == id_ || !cluster_.knows(node)) continue;
     const std::uint64_t used = std::min(row.report.store_used, row.report.store_capacity);
     others.push_back({node, row.report.store_capacity - used, !row.suspect && !row.draining});
   }
