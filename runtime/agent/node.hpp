@@ -34,6 +34,7 @@
 #include "troupe/runtime/agent/object_accounting.hpp"
 #include "troupe/runtime/agent/options.hpp"
 #include "troupe/runtime/agent/outgoing.hpp"
+#include "troupe/runtime/agent/owners.hpp"
 #include "troupe/runtime/agent/prefault_policy.hpp"
 #include "troupe/runtime/agent/programs.hpp"
 #include "troupe/runtime/agent/quota_wait.hpp"
@@ -326,7 +327,6 @@ class Node final : private Outgoing,
   void begin_copy(ObjectId object, Time now);
   void write_copy(ObjectId object, Time now);
   void copy_failed(ObjectId object, const Error& why, Time now);
-  NodeId node_behind(ProcessIndex owner) const;
   void look_for_copy(ProcessIndex owner, ObjectId object);
   void want_copy(ProcessIndex owner, ObjectId object, std::uint64_t bytes);
   bool may_read_copy() const;
@@ -409,7 +409,6 @@ class Node final : private Outgoing,
   void on_refused(const scheduling::Refused& refused);
   void carry_out_leases();
   void send_notices();
-  wire::PeerReady answer_of(ObjectId object, const wire::Value& value);
 
   // workers (node_workers.cpp)
   Result<void> start_zygote(Job& job);
@@ -481,9 +480,7 @@ class Node final : private Outgoing,
   void on_peer_inquire(NodeId from, const wire::PeerInquire& message);
 
   // processes of other nodes (node_remote.cpp)
-  ProcessIndex index_of(NodeId node) override;
-  NodeId name_of(ProcessIndex owner, ObjectId object, NodeId otherwise) const;
-  ProcessIndex owner_index(NodeId owner);
+  ProcessIndex index_of(NodeId node) override { return owners_.index_of(node); }
   void drain_proxy(ProxyChannel& proxy, bool to_the_end = false);
   void carry(ProxyChannel& proxy, const wire::CallMessage& message, BlobView frame);
   void carry(ProxyChannel& proxy, std::uint64_t call, std::vector<wire::OwnedRef> refs,
@@ -497,9 +494,6 @@ class Node final : private Outgoing,
   void resume_stalled(NodeId node);
   void release_answers();
   void halt_actors();
-  void take_in(NodeId from, const wire::OwnedRef& ref);
-  bool take_value(ProcessIndex owner, ProcessIndex by, const wire::PeerReady& ready,
-                  BlobView payload);
   // RemoteTable::Out
   void send(NodeId to, const wire::PeerMessage& message) override;
   bool is_alive(ProcessIndex process) override;
@@ -556,7 +550,7 @@ class Node final : private Outgoing,
   void publish_remote(ProcessIndex watcher, const control::ActorLocation& location,
                       bool silent) override;
   void answer(ProcessIndex process, const wire::FoundActor& found, NodeId owner) override;
-  NodeId owner_of(ObjectId object) override;
+  NodeId owner_of(ObjectId object) override { return owners_.owner_of(object); }
   void hold_creation(const wire::Call& creation);
   void drop_creation(const wire::Call& creation) override;
 
@@ -589,6 +583,7 @@ class Node final : private Outgoing,
   Claims claims_{*this};
   Authority authority_{claims_};
   RemoteTable remote_{*this, [this] { return next_process_++; }};
+  Owners owners_{id_, references_, remote_};
   std::map<ProcessIndex, std::unique_ptr<Process>> processes_;
   ProxyChannels proxies_;
   ProxyChannels closed_;        ///< until the process has read that they are: see Arrived
@@ -657,7 +652,6 @@ class Node final : private Outgoing,
   Logs logs_out_{*this};
   std::unique_ptr<NodeLogs> logs_;  ///< null: workers have the agent's output, and no file
 
-  std::map<ProcessIndex, NodeId> dead_nodes_;  ///< by index then; copies are found by the id
   Replicas replicas_{references_, *this, {.names = true}};
   NamedObjects named_{*this};
   std::map<std::uint64_t, ObjectId> name_questions_;  ///< of ask_name_of(), by request

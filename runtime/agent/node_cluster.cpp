@@ -170,7 +170,7 @@ void Node::keep_in_touch(Time now) {
   const std::set<NodeId> watched = cluster_.watched();
   for (const NodeId node : cluster_.others())
     network_->keep_in_touch(node, watched.count(node) != 0 || remote_.talks_to(node) ||
-                                      references_.imports_from(index_of(node)));
+                                      references_.imports_from(owners_.index_of(node)));
   cluster_.out_of_reach(network_->out_of_reach(now, control::kMaxUnreachable), now);
 }
 
@@ -195,13 +195,14 @@ void Node::on_peer(NodeId from, wire::Decoded<wire::PeerMessage>& decoded) {
     return;
   }
   if (const auto* hold = std::get_if<wire::PeerHold>(&message))
-    return references_.peer_hold(index_of(from), hold->object, owner_index(hold->holder),
-                                 hold->delta);
+    return references_.peer_hold(owners_.index_of(from), hold->object,
+                                 owners_.index_of_owner(hold->holder), hold->delta);
   if (const auto* await = std::get_if<wire::PeerAwait>(&message))
-    return wire::is_copy(await->object) ? replicas_.on_await(from, await->object)
-                                        : references_.await(await->object, index_of(from), false);
+    return wire::is_copy(await->object)
+               ? replicas_.on_await(from, await->object)
+               : references_.await(await->object, owners_.index_of(from), false);
   if (const auto* rebuild = std::get_if<wire::PeerRebuild>(&message))
-    return references_.rebuild(rebuild->object, index_of(from), rebuild->lost);
+    return references_.rebuild(rebuild->object, owners_.index_of(from), rebuild->lost);
   if (const auto* ready = std::get_if<wire::PeerReady>(&message))
     return on_ready(from, *ready, decoded.payload);
   if (on_replica_message(from, message)) return;
@@ -226,18 +227,14 @@ void Node::on_node_dead(NodeId node, const std::string& why) {
   node_gone(node, why, true);
 }
 
-/// Ends everything with a node that is dead (`for_ever`) or was lost for now. dead_nodes_ is set
-/// first: while ReferenceTable::node_died() runs, peer_await() and pull() look for copies by it.
+/// Ends everything with a node that is dead (`for_ever`) or was lost for now. While Owners tells the
+/// reference table of it, peer_await() and pull() look for copies.
 void Node::node_gone(NodeId node, const std::string& why, bool for_ever) {
   const Time now = steady_now();
   ErrorInfo info;
   info.code = Code::unavailable;
   info.message = (for_ever ? "the node is dead: " : "the node is out of reach: ") + why;
-  dead_nodes_[index_of(node)] = node;
-  if (const auto forgotten = references_.node_died(index_of(node), Error(ErrorInfo(info)))) {
-    dead_nodes_.erase(*forgotten);
-    remote_.forget_node(*forgotten);
-  }
+  owners_.node_lost(node, info);
   name_questions_.clear();  // the dead node may have named an object since: the answers are stale
   forget_pulls(node);
   location_query_.node_died(node);
@@ -287,13 +284,13 @@ void Node::peer_hold(ProcessIndex to, ObjectId object, ProcessIndex holder, std:
 }
 
 void Node::peer_await(ProcessIndex owner, ObjectId object) {
-  if (dead_nodes_.count(owner) != 0)
+  if (owners_.is_lost(owner))
     return wire::has_copies(object) ? replicas_.look(owner, object) : look_for_copy(owner, object);
   if (const auto node = remote_.node_of(owner)) network_->send(*node, wire::PeerAwait{object});
 }
 
 void Node::pull(ProcessIndex owner, ObjectId object, std::uint64_t bytes) {
-  if (owner == kSelf || dead_nodes_.count(owner) != 0)
+  if (owner == kSelf || owners_.is_lost(owner))
     return wire::has_copies(object) ? replicas_.fetch(owner, object, bytes)
                                     : want_copy(owner, object, bytes);
   if (const auto node = remote_.node_of(owner))

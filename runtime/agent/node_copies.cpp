@@ -65,7 +65,7 @@ void Node::write_copy(ObjectId object, Time now) {
     if (!opened) return copy_plan_.ended(object, now, false);
     view = *std::move(opened);
   }
-  const BlobView note = copy_writer_.encode(answer_of(object, *held.value), held.payload);
+  const BlobView note = copy_writer_.encode(owners_.answer_of(object, *held.value), held.payload);
   const auto begun = copies_->write(object, Blob(note.begin(), note.end()), view.bytes(), now);
   if (!begun) return copy_failed(object, begun.error(), now);
   copying_.insert_or_assign(object, std::move(view));
@@ -84,21 +84,12 @@ void Node::copy_failed(ObjectId object, const Error& why, Time now) {
 
 // --- of nodes that are gone, and of this one when its own bytes have gone bad
 
-/// Returns the id under which the owner's copies are found. The owner may also be alive while its
-/// bytes cannot be had. Returns zero for a node that is forgotten since many others have died: no
-/// copy is found then.
-NodeId Node::node_behind(ProcessIndex owner) const {
-  if (owner == kSelf) return id_;
-  const auto dead = dead_nodes_.find(owner);
-  return dead != dead_nodes_.end() ? dead->second : remote_.node_of(owner).value_or(NodeId{});
-}
-
 /// Looks for the object's value in the shared folders; references_.ready_from_owner() answers.
 void Node::look_for_copy(ProcessIndex owner, ObjectId object) {
   const Time until = steady_now() + kAnswersWithin;
   looking_[object] = {owner, until, {}};
   copies_due_ = std::min(copies_due_, until);
-  copies_->look(node_behind(owner), object);
+  copies_->look(owners_.node_behind(owner), object);
 }
 
 /// Reads the object's bytes from a copy; references_.pulled() or pull_failed() answers.
@@ -108,7 +99,7 @@ void Node::want_copy(ProcessIndex owner, ObjectId object, std::uint64_t bytes) {
     if (at->second.given_up) too_late_.push_back(object);
     return;
   }
-  at->second.node = node_behind(owner);
+  at->second.node = owners_.node_behind(owner);
   at->second.bytes = bytes;
   at->second.until = steady_now() + kRoomAtMost;
   unread_.push_back(object);
@@ -169,7 +160,7 @@ void Node::copy_looked_at(objectstore::CopyDone& done, Time now) {
     const bool is_whole =
         ready != nullptr && ready->object == done.object &&
         (ready->value.kind != wire::Value::Kind::remote || ready->value.remote_bytes == done.size);
-    if (is_whole && take_value(owner, kSelf, *ready, decoded->payload)) return;
+    if (is_whole && owners_.take_value(owner, kSelf, *ready, decoded->payload)) return;
     done.error = Error(Code::object_lost, "its copy makes no sense");
   }
   references_.ready_from_owner(owner, done.object, lost_with_its_node(*done.error), {});
@@ -199,7 +190,7 @@ void Node::expire_copies(Time now) {
     auto& [object, look] = *at;
     if (look.again && *look.again <= now) {
       look.again.reset();
-      copies_->look(node_behind(look.owner), object);
+      copies_->look(owners_.node_behind(look.owner), object);
     }
     if (look.until > now) {
       copies_due_ = std::min(copies_due_, look.again.value_or(look.until));

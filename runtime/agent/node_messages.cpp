@@ -368,7 +368,7 @@ ActorHost::BytesByNode Node::bytes_near(const wire::Call& call) {
       node = id_;
       bytes = value->location.length;
     } else if (value != nullptr && value->kind == wire::Value::Kind::remote) {
-      node = owner_of(object);
+      node = owners_.owner_of(object);
       bytes = value->remote_bytes;
     }
     if (!node || bytes < kWorthIt) continue;

@@ -19,7 +19,7 @@ void Node::on_name_object(Process& from, const wire::NameObject& message) {
       error = Error(*value->error);
     if (error)
       return send(from, wire::NamedObject{message.request, false, {}, 0, "", error->shared_info()});
-    facts.owner = owner_of(message.object);
+    facts.owner = owners_.owner_of(message.object);
     facts.job = from.job;
     facts.bytes = place_of(message.object).bytes;
     references_.may_be_found(message.object);
@@ -43,7 +43,8 @@ void Node::answer(ProcessIndex process, const wire::NamedObject& answer,
   Process* to = find(process);
   if (to == nullptr) return;
   if (answer.object) {
-    if (what.owner != id_) references_.import_from(answer.object, owner_index(what.owner), kSelf);
+    if (what.owner != id_)
+      references_.import_from(answer.object, owners_.index_of_owner(what.owner), kSelf);
     references_.hold(answer.object, process, +1);
   }
   send(*to, answer);

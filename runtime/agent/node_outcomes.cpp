@@ -124,26 +124,11 @@ void Node::send_notices() {
 
 // --- ReferenceTable::Out
 
-/// Returns the PeerReady that gives this node's value to another node: refs with their owners, and
-/// the size of a large value instead of its location.
-wire::PeerReady Node::answer_of(ObjectId object, const wire::Value& value) {
-  wire::PeerReady ready{object, value, {}};
-  wire::for_each_ref(value, [&](ObjectId id) {
-    const auto owner = references_.owner_of(id);
-    ready.refs.push_back({id, owner ? name_of(*owner, id, {}) : id_});
-  });
-  if (value.kind == wire::Value::Kind::shared) {
-    ready.value.kind = wire::Value::Kind::remote;
-    ready.value.remote_bytes = value.location.length;
-  }
-  return ready;
-}
-
 void Node::ready(ProcessIndex process, ObjectId object, const wire::Value& value,
                  BlobView payload) {
   if (process == kSelf) return replicas_.arrived(object, value);
   if (const auto node = remote_.node_of(process))
-    return network_->send(*node, answer_of(object, value), payload);
+    return network_->send(*node, owners_.answer_of(object, value), payload);
   NodeId holder;
   if (value.kind == wire::Value::Kind::remote)
     if (const auto owner = references_.owner_of(object))
@@ -204,7 +189,8 @@ void Node::start_actor(ProcessIndex worker, const wire::StartActor& start, BlobV
   Process* to = find(worker);
   if (to == nullptr) return;
   for (const wire::OwnedRef& ref : refs) {
-    if (ref.owner != id_) references_.import_from(ref.object, owner_index(ref.owner), kSelf);
+    if (ref.owner != id_)
+      references_.import_from(ref.object, owners_.index_of_owner(ref.owner), kSelf);
     references_.hold(ref.object, worker, +1);
   }
   send(*to, start, payload);
@@ -261,16 +247,12 @@ void Node::publish_remote(ProcessIndex watcher, const control::ActorLocation& lo
   send(*to, update);
 }
 
-NodeId Node::owner_of(ObjectId object) {
-  const auto owner = references_.owner_of(object);
-  return owner ? remote_.node_of(*owner).value_or(NodeId{}) : id_;
-}
-
 void Node::answer(ProcessIndex process, const wire::FoundActor& found, NodeId owner) {
   Process* to = find(process);
   if (to == nullptr) return;
   if (found.found) {
-    if (owner && owner != id_) references_.import_from(found.lifetime, owner_index(owner), kSelf);
+    if (owner && owner != id_)
+      references_.import_from(found.lifetime, owners_.index_of_owner(owner), kSelf);
     references_.hold(found.lifetime, process, +1);
   }
   send(*to, found);

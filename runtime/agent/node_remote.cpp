@@ -37,25 +37,6 @@ std::optional<std::uint64_t> call_of_plain(BlobView frame) {
 
 }  // namespace
 
-ProcessIndex Node::index_of(NodeId node) {
-  const ProcessIndex index = remote_.index_of(node);
-  references_.add_node(index);
-  return index;
-}
-
-ProcessIndex Node::owner_index(NodeId owner) {
-  return owner == id_ || !owner ? kSelf : index_of(owner);
-}
-
-/// Returns the node to name as the owner of a ref that leaves this node; `otherwise` if there is
-/// none to name. A dead or unreachable owner is still named for an object with copies, since the
-/// receiver finds these by the owner's id.
-NodeId Node::name_of(ProcessIndex owner, ObjectId object, NodeId otherwise) const {
-  if (const auto node = remote_.node_of(owner)) return *node;
-  const auto dead = dead_nodes_.find(owner);
-  return wire::has_copies(object) && dead != dead_nodes_.end() ? dead->second : otherwise;
-}
-
 // --- proxies
 
 void Node::open_proxy(ProcessIndex index, ProcessIndex proxy_process, NodeId node) {
@@ -70,7 +51,7 @@ void Node::open_proxy(ProcessIndex index, ProcessIndex proxy_process, NodeId nod
   proxy.process = index;
   proxy.proxy_process = proxy_process;
   proxy.node = node;
-  proxy.holder = index_of(node);
+  proxy.holder = owners_.index_of(node);
   proxy.slot = take_slot();
   slots_[proxy.slot] = {index, proxy_process};
   wire::Channel channel;
@@ -194,7 +175,7 @@ void Node::carry(ProxyChannel& proxy, const wire::CallMessage& message, BlobView
   std::vector<wire::OwnedRef> refs;
   wire::for_each_ref(message, [&](ObjectId id) {
     const ProcessIndex owner = references_.export_to(id, proxy.holder, proxy.process);
-    refs.push_back({id, owner == kSelf ? id_ : name_of(owner, id, id_)});
+    refs.push_back({id, owner == kSelf ? id_ : owners_.name_of(owner, id, id_)});
   });
   const auto* call = std::get_if<wire::Call>(&message);
   carry(proxy, call != nullptr ? call->sequence : 0, std::move(refs), frame);
@@ -248,26 +229,6 @@ void Node::halt_actors() {
 
 // --- frames that arrive
 
-void Node::take_in(NodeId from, const wire::OwnedRef& ref) {
-  references_.import_from(ref.object, owner_index(ref.owner), index_of(from));
-}
-
-/// Takes the value of an imported object, as its owner or a copy says it. `by` counted this node
-/// for the refs inside; kSelf: no node did. Returns false, and changes nothing, if there are too
-/// many refs.
-bool Node::take_value(ProcessIndex owner, ProcessIndex by, const wire::PeerReady& ready,
-                      BlobView payload) {
-  wire::Value value = ready.value;
-  if (value.kind == wire::Value::Kind::remote) {  // its refs are listed in the message only
-    if (ready.refs.size() > wire::kMaxRefs) return false;
-    for (const wire::OwnedRef& ref : ready.refs) value.refs.push_back(ref.object);
-  }
-  for (const wire::OwnedRef& ref : ready.refs)
-    references_.import_from(ref.object, owner_index(ref.owner), by);
-  references_.ready_from_owner(owner, ready.object, value, payload);
-  return true;
-}
-
 /// Returns whether the frame may be written into a ring: its refs are those that the message lists,
 /// in the same order, and it names no place in memory.
 bool Node::is_as_named(const wire::PeerFrame& frame, BlobView payload) {
@@ -290,7 +251,7 @@ bool Node::is_as_named(const wire::PeerFrame& frame, BlobView payload) {
 void Node::on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload) {
   if (!is_as_named(frame, payload))
     return network_->drop(from, "it sent a frame whose refs are not those that it names");
-  for (const wire::OwnedRef& ref : frame.refs) take_in(from, ref);
+  for (const wire::OwnedRef& ref : frame.refs) owners_.take_in(from, ref);
   // Drops the connection rather than the frame, so that the caller learns of it.
   if (actors_.hosts(frame.to) && !network_->may_serve(steady_now()))
     return network_->drop(from, "this node may have been declared dead and serves no calls");

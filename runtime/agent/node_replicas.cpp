@@ -49,10 +49,10 @@ bool Node::on_replica_message(NodeId from, const wire::PeerMessage& message) {
 /// Handles PeerReady: the value of an object of that node, or of a replica that it keeps. A
 /// replica's value counts as the owner's.
 void Node::on_ready(NodeId from, const wire::PeerReady& ready, BlobView payload) {
-  const ProcessIndex index = index_of(from);
+  const ProcessIndex index = owners_.index_of(from);
   const bool found = ready.value.kind != wire::Value::Kind::error;
   const ProcessIndex owner = replicas_.answered(from, ready.object, found).value_or(index);
-  if (!take_value(owner, index, ready, payload))
+  if (!owners_.take_value(owner, index, ready, payload))
     network_->drop(from, "it sent a value with too many refs");
 }
 
@@ -100,7 +100,7 @@ void Node::found_here(ProcessIndex owner, ObjectId object) {
   const ReferenceTable::HeldValue copy = references_.held_here(wire::copy_of(object));
   if (copy.value == nullptr) return not_found(owner, object, {});  // it was reported lost
   const Blob payload(copy.payload.begin(), copy.payload.end());
-  (void)take_value(owner, kSelf, answer_of(object, *copy.value), payload);
+  (void)owners_.take_value(owner, kSelf, owners_.answer_of(object, *copy.value), payload);
 }
 
 /// Serves the object with the bytes of the replica that this node keeps: the object's record gets
