@@ -131,10 +131,9 @@ Node::Node(NodeOptions options)
       leases_(lease_options(options_, 0s), id_),
       lineage_cache_(references_, lineage_out_, environment_.lineage),
       control_(std::make_unique<LocalControl>(id_)),
-      actors_(*this, *control_, id_) {
+      actors_(*this, *control_, id_),
+      replica_host_(id_, {references_, owners_, cluster_, inquiries_, *control_, *this, *this}) {
   slots_.emplace_back();  // slot 0 is never used
-  named_.start(id_);
-  location_query_.start(id_);
   open_spiller();
 }
 
@@ -148,10 +147,9 @@ Node::Node(NodeOptions options, os::AgentConfig config)
       // moment while control restarts.
       leases_(lease_options(options_, config.embedded ? 2s : 60s), id_),
       lineage_cache_(references_, lineage_out_, environment_.lineage),
-      actors_(*this, to_network_, id_) {
+      actors_(*this, to_network_, id_),
+      replica_host_(id_, {references_, owners_, cluster_, inquiries_, to_network_, *this, *this}) {
   slots_.emplace_back();
-  named_.start(id_);
-  location_query_.start(id_);
   open_spiller();
   join(std::move(config));
 }
@@ -210,16 +208,18 @@ void Node::loop() {
     } while (hear_control());
     forget_ended_jobs();
     serve_copies();
-    serve_replicas();
-    if (location_query_.next_deadline() != Time::max()) location_query_.carry_out(steady_now());
+    replica_host_.carry_out(steady_now());
+    if (LocationQuery& places = replica_host_.places(); places.next_deadline() != Time::max())
+      places.carry_out(steady_now());
     answer_quota();
     serve_memory();
     guard_memory();
     send_notices();
     tell_memory();
     const bool again = (!has_unread() && (settle() || !frees_.empty())) ||
-                       named_spawns_.pending() || lineage_cache_.pending() || replicas_.pending() ||
-                       !readers_.empty() || (control_ && control_->pending());
+                       named_spawns_.pending() || lineage_cache_.pending() ||
+                       replica_host_.replicas().pending() || !readers_.empty() ||
+                       (control_ && control_->pending());
     if (network_) {
       report(steady_now());
       tell_pace(steady_now());
@@ -270,7 +270,8 @@ Time Node::next_deadline() const {
   until = std::min({until, prefault_.next_deadline(), actors_.next_deadline()});
   if (spiller_) until = std::min(until, spiller_->next_deadline());
   if (copies_) until = std::min(until, copies_deadline());
-  until = std::min({until, replicas_.next_deadline(), location_query_.next_deadline()});
+  until = std::min(
+      {until, replica_host_.replicas().next_deadline(), replica_host_.places().next_deadline()});
   if (!try_quota_again_.empty()) until = std::min(until, try_quota_again_.front().due);
   if (leases_.lease_count() != 0) until = std::min(until, next_guard_);
   if (local_listener_ && local_listener_->opens_at() > steady_now())
@@ -499,8 +500,8 @@ void Node::bury(Process& process) {
   for (const ProcessIndex dead : given.forgotten) references_.forget(dead);
   lineage_cache_.process_died(index);
   ending_workers_.forget(index);
-  replicas_.process_died(index);
-  location_query_.process_died(index);
+  replica_host_.replicas().process_died(index);
+  replica_host_.places().process_died(index);
   if (logs_) logs_->forget(index);
   forget_asks(process);
   if (process.store_index != 0) host_->process_died(process.store_index);

@@ -25,9 +25,7 @@
 #include "troupe/runtime/agent/inquiries.hpp"
 #include "troupe/runtime/agent/lineage_cache.hpp"
 #include "troupe/runtime/agent/local_control.hpp"
-#include "troupe/runtime/agent/location_query.hpp"
 #include "troupe/runtime/agent/memory_guard.hpp"
-#include "troupe/runtime/agent/named_objects.hpp"
 #include "troupe/runtime/agent/named_spawns.hpp"
 #include "troupe/runtime/agent/network.hpp"
 #include "troupe/runtime/agent/node_logs.hpp"
@@ -40,7 +38,7 @@
 #include "troupe/runtime/agent/quota_wait.hpp"
 #include "troupe/runtime/agent/reference_table.hpp"
 #include "troupe/runtime/agent/remote.hpp"
-#include "troupe/runtime/agent/replicas.hpp"
+#include "troupe/runtime/agent/replica_host.hpp"
 #include "troupe/runtime/agent/transfers.hpp"
 #include "troupe/runtime/base/sleep_clock.hpp"
 #include "troupe/runtime/base/wait.hpp"
@@ -76,9 +74,7 @@ class Node final : private Outgoing,
                    private RemoteTable::Out,
                    private Network::Handler,
                    private Transfers::Out,
-                   private Replicas::Out,
-                   private NamedObjects::Out,
-                   private LocationQuery::Out,
+                   private ReplicaHost::Store,
                    private Programs::Out {
  public:
   /// A private node. Errors: out_of_memory when shared memory cannot be had.
@@ -307,6 +303,7 @@ class Node final : private Outgoing,
   void where_is(Process& from, const wire::WhereIs& message);
   void may_spill(const wire::Location& at);
   bool restores_first(NodeId from, const wire::PeerMessage& message);
+  bool is_on_disk(const wire::Location& at) const override;
   std::uint64_t ask(Asked asked);
   std::optional<Asked> take_ask(std::uint64_t number);
   void forget_asks(const Process& process);
@@ -322,6 +319,8 @@ class Node final : private Outgoing,
   void open_copies();
 
   // copies that other nodes can read (node_copies.cpp)
+  bool look_in_folders(ProcessIndex owner, ObjectId object,
+                       std::optional<std::uint64_t> bytes) override;
   void serve_copies();
   Time copies_deadline() const;
   void begin_copy(ObjectId object, Time now);
@@ -336,37 +335,6 @@ class Node final : private Outgoing,
   void copy_looked_at(objectstore::CopyDone& done, Time now);
   void expire_copies(Time now);
   void copy_read(const objectstore::CopyDone& done);
-
-  // copies at other nodes (node_replicas.cpp)
-  void on_replicate(Process& from, const wire::Replicate& message);
-  bool on_replica_message(NodeId from, const wire::PeerMessage& message);
-  void on_ready(NodeId from, const wire::PeerReady& ready, BlobView payload);
-  ObjectId served(ObjectId object) const;
-  bool gave_back_lent(const wire::Location& location);
-  void serve_replicas();
-  // Replicas::Out, but for send() and index_of(), which serve other parts as well
-  std::vector<Replicas::Candidate> other_nodes() override;
-  void replicated(ProcessIndex process, const wire::Replicated& answer) override;
-  void found_here(ProcessIndex owner, ObjectId object) override;
-  void lend(ObjectId object) override;
-  void pull_copy(NodeId from, ObjectId copy, std::uint64_t bytes) override;
-  void not_found(ProcessIndex owner, ObjectId object, std::optional<std::uint64_t> bytes) override;
-  void ask_name_of(ObjectId object) override;
-
-  // names and places of objects (node_names.cpp)
-  void on_name_object(Process& from, const wire::NameObject& message);
-  void on_named_object(control::FromControl& message, const control::NamedObject& reply);
-  void on_explain(Process& from, const wire::Explain& message);
-  void on_locate(const Process& from, const wire::Locate& message);
-  // NamedObjects::Out and LocationQuery::Out
-  void hold_named(ObjectId object, std::int32_t delta) override;
-  void to_control(const control::NameObject& message) override;
-  void answer(ProcessIndex process, const wire::NamedObject& answer,
-              const control::ObjectName& what) override;
-  wire::PeerPlace place_of(ObjectId object) override;
-  std::vector<NodeId> nodes_to_ask() override;
-  void ask_place(NodeId node, const wire::PeerLocate& message) override;
-  void located(ProcessIndex process, const wire::Located& answer) override;
 
   // whether a message may have an effect (node_door.cpp)
   bool may_say(Process& from, const wire::NodeMessage& message);
@@ -469,6 +437,7 @@ class Node final : private Outgoing,
   void tell_pace(Time now);
 
   // observers (node_observers.cpp)
+  void on_explain(Process& from, const wire::Explain& message);
   wire::MemoryReport memory_report();
   wire::MemoryUser user_of(const Process& process) const;
   wire::MemoryHolder holder(ProcessIndex index, std::int64_t refs, Time now);
@@ -480,7 +449,6 @@ class Node final : private Outgoing,
   void on_peer_inquire(NodeId from, const wire::PeerInquire& message);
 
   // processes of other nodes (node_remote.cpp)
-  ProcessIndex index_of(NodeId node) override { return owners_.index_of(node); }
   void drain_proxy(ProxyChannel& proxy, bool to_the_end = false);
   void carry(ProxyChannel& proxy, const wire::CallMessage& message, BlobView frame);
   void carry(ProxyChannel& proxy, std::uint64_t call, std::vector<wire::OwnedRef> refs,
@@ -520,6 +488,7 @@ class Node final : private Outgoing,
   void done(ObjectId object, NodeId from, const wire::Location& location) override;
   void failed(ObjectId object, NodeId from, const Error& error) override;
   void short_of_memory(std::uint64_t bytes) override;
+  void pull_copy(NodeId from, ObjectId copy, std::uint64_t bytes) override;
 
   // ReferenceTable::Out
   void ready(ProcessIndex process, ObjectId object, const wire::Value& value,
@@ -535,8 +504,8 @@ class Node final : private Outgoing,
   void lineage_over(ProcessIndex maker, ObjectId object) override;
   void wants_copy(ObjectId object) override;
   void copy_over(ObjectId object) override;
-  void copies_over(ObjectId object) override;
-  void met(ObjectId object) override;
+  void copies_over(ObjectId object) override { replica_host_.replicas().over(object); }
+  void met(ObjectId object) override { replica_host_.replicas().met(object); }
   void orphaned(ObjectId object, ObjectId lost) override;
   // ActorHost::Out
   void need_worker(std::uint64_t life, const scheduling::ResourceDemand& demand,
@@ -652,18 +621,7 @@ class Node final : private Outgoing,
   Logs logs_out_{*this};
   std::unique_ptr<NodeLogs> logs_;  ///< null: workers have the agent's output, and no file
 
-  Replicas replicas_{references_, *this, {.names = true}};
-  NamedObjects named_{*this};
-  std::map<std::uint64_t, ObjectId> name_questions_;  ///< of ask_name_of(), by request
-  LocationQuery location_query_{*this};
-  /// A replica that this node keeps and whose bytes also serve as those of the object itself. Each
-  /// such use holds the replica once.
-  struct Lent {
-    ObjectId copy;
-    int uses = 0, times = 0;  ///< now; in all
-  };
-  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>, Lent> lent_;  ///< by location
-  std::vector<ObjectId> returned_;  ///< one hold of each ends at serve_replicas()
+  ReplicaHost replica_host_;
 
   // Copies in shared folders; all empty where no such folder is given.
   CopyPlan copy_plan_;

@@ -67,7 +67,7 @@ void Node::join(os::AgentConfig config) {
     logs_ = std::make_unique<NodeLogs>(logs_out_, std::move(logs));
   }
   config_ = std::move(config);
-  replicas_.start(id_);
+  replica_host_.join();
   open_copies();
 }
 
@@ -118,34 +118,36 @@ void Node::leave_if_drained(Time now) {
 // --- control
 
 void Node::on_control(control::FromControl& message) {
-  std::visit(Cases{[&](control::Registered& m) {
-                     actors_.registered(m.epoch, m.control_epoch, m.number, steady_now());
-                     cluster_.report_again();
-                     registered();
-                     named_.registered();
-                   },
-                   [&](control::StartActorAt& m) { actors_.start(m, steady_now()); },
-                   [&](control::StopActorAt& m) { actors_.stop(m, steady_now()); },
-                   [&](control::ActorReply& m) { actors_.replied(m); },
-                   [&](control::ActorLocation& m) { actors_.located(m, steady_now()); },
-                   [&](control::JobReply& m) { on_job_reply(m); },
-                   [&](control::JobInfo& m) { on_job_info(m); },
-                   [&](control::JobEnded& m) { end_job(m.job, m.why); },
-                   [&](control::ClusterEnds& m) { end_with_cluster(m.why); },
-                   [&](control::DrainNode& m) {
-                     leases_.set_draining(true, steady_now());
-                     draining_.begin(m.within, steady_now());
-                   },
-                   [&](control::ListReply& m) { inquiries_.on_reply(m.request, message); },
-                   [&](control::KvReply& m) { inquiries_.on_reply(m.request, message); },
-                   [&](control::NamedObject& m) { on_named_object(message, m); },
-                   [&](control::ObjectForgotten& m) { named_.forgotten(m); }, [&](auto&) {}},
-             message);
+  std::visit(
+      Cases{
+          [&](control::Registered& m) {
+            actors_.registered(m.epoch, m.control_epoch, m.number, steady_now());
+            cluster_.report_again();
+            registered();
+            replica_host_.names().registered();
+          },
+          [&](control::StartActorAt& m) { actors_.start(m, steady_now()); },
+          [&](control::StopActorAt& m) { actors_.stop(m, steady_now()); },
+          [&](control::ActorReply& m) { actors_.replied(m); },
+          [&](control::ActorLocation& m) { actors_.located(m, steady_now()); },
+          [&](control::JobReply& m) { on_job_reply(m); },
+          [&](control::JobInfo& m) { on_job_info(m); },
+          [&](control::JobEnded& m) { end_job(m.job, m.why); },
+          [&](control::ClusterEnds& m) { end_with_cluster(m.why); },
+          [&](control::DrainNode& m) {
+            leases_.set_draining(true, steady_now());
+            draining_.begin(m.within, steady_now());
+          },
+          [&](control::ListReply& m) { inquiries_.on_reply(m.request, message); },
+          [&](control::KvReply& m) { inquiries_.on_reply(m.request, message); },
+          [&](control::NamedObject& m) { replica_host_.on_named_object(message, m, steady_now()); },
+          [&](control::ObjectForgotten& m) { replica_host_.names().forgotten(m); }, [&](auto&) {}},
+      message);
 }
 
 void Node::on_control_reset(const std::string& why) {
   actors_.control_lost();
-  name_questions_.clear();  // Replicas asks again
+  replica_host_.forget_name_questions();
   inquiries_.end({}, Error(Code::unavailable, why, Outcome::unknown));
 }
 
@@ -176,7 +178,7 @@ void Node::keep_in_touch(Time now) {
 
 void Node::on_nodes(const control::ClusterNodes& nodes) {
   cluster_.on_nodes(nodes, steady_now());
-  replicas_.nodes_changed();
+  replica_host_.replicas().nodes_changed();
   // The launcher lets drivers in from now on: they find all nodes that started together.
   if (told_launcher_ || cluster_.rows().size() < config_.together) return;
   told_launcher_ = true;
@@ -199,17 +201,16 @@ void Node::on_peer(NodeId from, wire::Decoded<wire::PeerMessage>& decoded) {
                                  owners_.index_of_owner(hold->holder), hold->delta);
   if (const auto* await = std::get_if<wire::PeerAwait>(&message))
     return wire::is_copy(await->object)
-               ? replicas_.on_await(from, await->object)
+               ? replica_host_.replicas().on_await(from, await->object)
                : references_.await(await->object, owners_.index_of(from), false);
   if (const auto* rebuild = std::get_if<wire::PeerRebuild>(&message))
     return references_.rebuild(rebuild->object, owners_.index_of(from), rebuild->lost);
-  if (const auto* ready = std::get_if<wire::PeerReady>(&message))
-    return on_ready(from, *ready, decoded.payload);
-  if (on_replica_message(from, message)) return;
-  if (const auto* locate = std::get_if<wire::PeerLocate>(&message))
-    return network_->send(from, location_query_.answer_to(*locate));
-  if (const auto* located = std::get_if<wire::PeerLocated>(&message))
-    return location_query_.answered(from, *located);
+  if (const auto* ready = std::get_if<wire::PeerReady>(&message)) {
+    if (!replica_host_.on_ready(from, *ready, decoded.payload))
+      network_->drop(from, "it sent a value with too many refs");
+    return;
+  }
+  if (replica_host_.on_message(from, message, now)) return;
   if (const auto* inquire = std::get_if<wire::PeerInquire>(&message))
     return on_peer_inquire(from, *inquire);
   if (const auto* answer = std::get_if<wire::PeerAnswer>(&message))
@@ -235,15 +236,17 @@ void Node::node_gone(NodeId node, const std::string& why, bool for_ever) {
   info.code = Code::unavailable;
   info.message = (for_ever ? "the node is dead: " : "the node is out of reach: ") + why;
   owners_.node_lost(node, info);
-  name_questions_.clear();  // the dead node may have named an object since: the answers are stale
+  replica_host_
+      .forget_name_questions();  // the dead node may have named an object since: the answers are stale
   forget_pulls(node);
-  location_query_.node_died(node);
+  replica_host_.places().node_died(node);
   transfers_->node_died(node, for_ever, now);
   inquiries_.end(node, Error(info.code, info.message, Outcome::unknown));
   inquiries_.forget(node);
   programs_->node_died(node, now);
   remote_.node_died(node, for_ever ? why : os::describe_out_of_reach(why), for_ever);
-  replicas_.node_died(node, now);  // last: it may ask the node again, under its new index
+  replica_host_.replicas().node_died(node,
+                                     now);  // last: it may ask the node again, under its new index
   if (!for_ever) actors_.out_of_reach(node);
 }
 
@@ -285,16 +288,22 @@ void Node::peer_hold(ProcessIndex to, ObjectId object, ProcessIndex holder, std:
 
 void Node::peer_await(ProcessIndex owner, ObjectId object) {
   if (owners_.is_lost(owner))
-    return wire::has_copies(object) ? replicas_.look(owner, object) : look_for_copy(owner, object);
+    return wire::has_copies(object) ? replica_host_.replicas().look(owner, object)
+                                    : look_for_copy(owner, object);
   if (const auto node = remote_.node_of(owner)) network_->send(*node, wire::PeerAwait{object});
 }
 
 void Node::pull(ProcessIndex owner, ObjectId object, std::uint64_t bytes) {
   if (owner == kSelf || owners_.is_lost(owner))
-    return wire::has_copies(object) ? replicas_.fetch(owner, object, bytes)
+    return wire::has_copies(object) ? replica_host_.replicas().fetch(owner, object, bytes)
                                     : want_copy(owner, object, bytes);
   if (const auto node = remote_.node_of(owner))
-    transfers_->pull(*node, object, bytes, steady_now(), pull_priority(replicas_, object));
+    transfers_->pull(*node, object, bytes, steady_now(),
+                     pull_priority(replica_host_.replicas(), object));
+}
+
+void Node::pull_copy(NodeId from, ObjectId copy, std::uint64_t bytes) {
+  transfers_->pull(from, copy, bytes, steady_now());
 }
 
 void Node::send(NodeId to, const wire::PeerMessage& message, BlobView payload) {
@@ -302,7 +311,7 @@ void Node::send(NodeId to, const wire::PeerMessage& message, BlobView payload) {
 }
 
 std::optional<Transfers::Held> Node::find(ObjectId object) {
-  const wire::Value* value = references_.value_of(served(object));
+  const wire::Value* value = references_.value_of(replica_host_.served(object));
   if (value == nullptr || value->kind != wire::Value::Kind::shared) return std::nullopt;
   const bool own = !references_.owner_of(object);
   if (!spiller_) return Transfers::Held{value->location, value->location, own};
@@ -313,11 +322,12 @@ std::optional<Transfers::Held> Node::find(ObjectId object) {
 
 void Node::done(ObjectId object, NodeId from, const wire::Location& location) {
   may_spill(location);
-  references_.pulled(replicas_.pulled(object, from) ? wire::original_of(object) : object, location);
+  references_.pulled(
+      replica_host_.replicas().pulled(object, from) ? wire::original_of(object) : object, location);
 }
 
 void Node::failed(ObjectId object, NodeId from, const Error& error) {
-  if (replicas_.pull_failed(object, from, error)) return;
+  if (replica_host_.replicas().pull_failed(object, from, error)) return;
   if (reading_.count(object) != 0) return;  // the owner died meanwhile: a copy is being read
   references_.pull_failed(object, error);
 }

@@ -84,6 +84,16 @@ void Node::copy_failed(ObjectId object, const Error& why, Time now) {
 
 // --- of nodes that are gone, and of this one when its own bytes have gone bad
 
+bool Node::look_in_folders(ProcessIndex owner, ObjectId object,
+                           std::optional<std::uint64_t> bytes) {
+  if (!copies_) return false;
+  if (bytes)
+    want_copy(owner, object, *bytes);
+  else
+    look_for_copy(owner, object);
+  return true;
+}
+
 /// Looks for the object's value in the shared folders; references_.ready_from_owner() answers.
 void Node::look_for_copy(ProcessIndex owner, ObjectId object) {
   const Time until = steady_now() + kAnswersWithin;

@@ -229,7 +229,7 @@ void Node::where_is(Process& from, const wire::WhereIs& message) {
 bool Node::restores_first(NodeId from, const wire::PeerMessage& message) {
   const auto* request = std::get_if<wire::PullRequest>(&message);
   if (request == nullptr || !spiller_) return false;
-  const wire::Value* value = references_.value_of(served(request->object));
+  const wire::Value* value = references_.value_of(replica_host_.served(request->object));
   if (value == nullptr || value->kind != wire::Value::Kind::shared) return false;
   const objectstore::Location name = wire::store_location(value->location);
   if (!spiller_->is_spilled(name)) return false;
@@ -239,6 +239,11 @@ bool Node::restores_first(NodeId from, const wire::PeerMessage& message) {
   asked.pull = *request;
   spiller_->find(ask(asked), name, steady_now());
   return true;
+}
+
+bool Node::is_on_disk(const wire::Location& at) const {
+  const auto seen = spiller_ ? spiller_->look(wire::store_location(at)) : std::nullopt;
+  return seen && seen->on_disk;
 }
 
 void Node::Spills::located(std::uint64_t ask, const objectstore::Location& at) {

@@ -67,52 +67,52 @@ void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
   if (!may_say(from, message)) return;
   const Time now = steady_now();
   from.heard = now;
-  std::visit(Cases{[&](wire::Hello& m) { on_hello(from, m, descriptors); },
-                   [&](wire::RequestLease& m) { on_request_lease(from, m); },
-                   [&](wire::LeaseReturned& m) { on_lease_returned(from, m.lease); },
-                   [&](wire::Blocked&) { leases_.blocked(from.index, now); },
-                   [&](wire::Unblocked&) { leases_.unblocked(from.index, now); },
-                   [&](wire::Pace& m) { cluster_.add_pace(m); },
-                   [&](wire::Promote& m) {
-                     counted(m.value);
-                     references_.promote(from.index, m.object, m.value, payload);
-                   },
-                   [&](wire::Fulfil& m) {
-                     counted(m.value);
-                     references_.fulfil(m.object, m.value, payload);
-                   },
-                   [&](wire::Hold& m) { on_hold(from, m); },
-                   [&](wire::Arrived& m) {
-                     undo(from.index, in_flight_refs_.arrived(from.index, m.peer, m.frames));
-                     drop_written_since({from.index, m.peer});
-                   },
-                   [&](wire::CallSite& m) { on_call_site(from, m); },
-                   [&](wire::Await& m) { references_.await(m.object, from.index, m.fetch); },
-                   [&](wire::Rebuild& m) { references_.rebuild(m.object, from.index, m.lost); },
-                   [&](wire::Rebuilt& m) {
-                     counted(m.value);
-                     references_.rebuilt(from.index, m.object, m.value, payload);
-                   },
-                   [&](wire::Lineage& m) { references_.keeps_lineage(from.index, m.object); },
-                   [&](wire::KeptCall& m) {
-                     lineage_cache_.keep(from.index, from.job_number, m, payload);
-                   },
-                   [&](wire::MadeBy& m) { lineage_cache_.made(from.index, m); },
-                   [&](wire::ForgetCall& m) { lineage_cache_.forget(from.index, m.number); },
-                   [&](wire::Replicate& m) { on_replicate(from, m); },
-                   [&](wire::NameObject& m) { on_name_object(from, m); },
-                   [&](wire::Locate& m) { on_locate(from, m); },
-                   [&](wire::Explain& m) { on_explain(from, m); },
-                   [&](wire::ListNodes& m) { answer_nodes(from, m.request); },
-                   [&](wire::Inquire& m) { on_inquire(from, m, payload); },
-                   [&](wire::Shutdown& m) { on_shutdown(from, m); },
-                   [&](wire::CreateActor&) { on_actor_message(from, message, payload); },
-                   [&](wire::ActorCreated&) { on_actor_message(from, message, payload); },
-                   [&](wire::WatchActor&) { on_actor_message(from, message, payload); },
-                   [&](wire::KillActor&) { on_actor_message(from, message, payload); },
-                   [&](wire::FindActor&) { on_actor_message(from, message, payload); },
-                   [&](auto&) { on_store(from, message); }},
-             message);
+  std::visit(
+      Cases{
+          [&](wire::Hello& m) { on_hello(from, m, descriptors); },
+          [&](wire::RequestLease& m) { on_request_lease(from, m); },
+          [&](wire::LeaseReturned& m) { on_lease_returned(from, m.lease); },
+          [&](wire::Blocked&) { leases_.blocked(from.index, now); },
+          [&](wire::Unblocked&) { leases_.unblocked(from.index, now); },
+          [&](wire::Pace& m) { cluster_.add_pace(m); },
+          [&](wire::Promote& m) {
+            counted(m.value);
+            references_.promote(from.index, m.object, m.value, payload);
+          },
+          [&](wire::Fulfil& m) {
+            counted(m.value);
+            references_.fulfil(m.object, m.value, payload);
+          },
+          [&](wire::Hold& m) { on_hold(from, m); },
+          [&](wire::Arrived& m) {
+            undo(from.index, in_flight_refs_.arrived(from.index, m.peer, m.frames));
+            drop_written_since({from.index, m.peer});
+          },
+          [&](wire::CallSite& m) { on_call_site(from, m); },
+          [&](wire::Await& m) { references_.await(m.object, from.index, m.fetch); },
+          [&](wire::Rebuild& m) { references_.rebuild(m.object, from.index, m.lost); },
+          [&](wire::Rebuilt& m) {
+            counted(m.value);
+            references_.rebuilt(from.index, m.object, m.value, payload);
+          },
+          [&](wire::Lineage& m) { references_.keeps_lineage(from.index, m.object); },
+          [&](wire::KeptCall& m) { lineage_cache_.keep(from.index, from.job_number, m, payload); },
+          [&](wire::MadeBy& m) { lineage_cache_.made(from.index, m); },
+          [&](wire::ForgetCall& m) { lineage_cache_.forget(from.index, m.number); },
+          [&](wire::Replicate& m) { replica_host_.on_replicate(from.index, m, now); },
+          [&](wire::NameObject& m) { replica_host_.on_name_object(from.index, from.job, m); },
+          [&](wire::Locate& m) { replica_host_.places().ask(from.index, m, now); },
+          [&](wire::Explain& m) { on_explain(from, m); },
+          [&](wire::ListNodes& m) { answer_nodes(from, m.request); },
+          [&](wire::Inquire& m) { on_inquire(from, m, payload); },
+          [&](wire::Shutdown& m) { on_shutdown(from, m); },
+          [&](wire::CreateActor&) { on_actor_message(from, message, payload); },
+          [&](wire::ActorCreated&) { on_actor_message(from, message, payload); },
+          [&](wire::WatchActor&) { on_actor_message(from, message, payload); },
+          [&](wire::KillActor&) { on_actor_message(from, message, payload); },
+          [&](wire::FindActor&) { on_actor_message(from, message, payload); },
+          [&](auto&) { on_store(from, message); }},
+      message);
 }
 
 /// Handles Shutdown: a driver's program has ended, or a worker cannot start or go on. The requests

@@ -1,6 +1,7 @@
 /// Node's answers to observers: questions that it passes on to control, and reports of what the
 /// memory of a node is used for.
 #include "troupe/runtime/agent/node.hpp"
+#include "troupe/runtime/agent/wait_reasons.hpp"
 #include "troupe/runtime/wire/cases.hpp"
 #include "troupe/runtime/wire/memory.hpp"
 #include "troupe/runtime/wire/values.hpp"
@@ -282,6 +283,13 @@ bool Node::Logs::may_write(JobId id) {
 void Node::on_peer_inquire(NodeId from, const wire::PeerInquire& message) {
   if (message.about_logs) return ask_logs({{}, from, message.request}, message.logs);
   inquiries_.owe(from, message.request, wire::encode(memory_report()));
+}
+
+void Node::on_explain(Process& from, const wire::Explain& message) {
+  const WaitReasons reasons(leases_, actors_, remote_);
+  const std::string why =
+      message.actor ? reasons.of_actor(message.actor) : reasons.of_lease(from.index, message.key);
+  send(from, wire::Explained{message.request, why});
 }
 
 void Node::on_inquire(Process& from, const wire::Inquire& message, BlobView payload) {

@@ -126,7 +126,7 @@ void Node::send_notices() {
 
 void Node::ready(ProcessIndex process, ObjectId object, const wire::Value& value,
                  BlobView payload) {
-  if (process == kSelf) return replicas_.arrived(object, value);
+  if (process == kSelf) return replica_host_.replicas().arrived(object, value);
   if (const auto node = remote_.node_of(process))
     return network_->send(*node, owners_.answer_of(object, value), payload);
   NodeId holder;
@@ -155,7 +155,7 @@ void Node::orphaned(ObjectId object, ObjectId lost) {
 }
 
 void Node::free(const wire::Location& location) {
-  if (gave_back_lent(location)) return;
+  if (replica_host_.gave_back_lent(location)) return;
   in_flight_refs_.freed(location);
   frees_.add(location);
 }

@@ -18,6 +18,8 @@ class Outgoing {
   virtual ~Outgoing() = default;
   /// Sends to a process of this node, in order. A process that has ended gets nothing.
   virtual void send(ProcessIndex to, const wire::NodeMessage& message, BlobView payload) = 0;
+  /// Returns whether the process lives and is not about to end.
+  virtual bool is_alive(ProcessIndex process) = 0;
   /// Sends to the agent of another node, in order.
   virtual void send(NodeId to, const wire::PeerMessage& message, BlobView payload) = 0;
   /// Returns whether the network takes a large message for the node now.

@@ -23,6 +23,7 @@ struct PlayedOutgoing : Outgoing {
   void send(NodeId to, const wire::PeerMessage& message, BlobView payload) override {
     to_nodes.push_back({to, message, Blob(payload.begin(), payload.end())});
   }
+  bool is_alive(ProcessIndex process) override { return ended.count(process) == 0; }
   bool can_send(NodeId to) const override { return full.count(to) == 0; }
   /// Returns all messages of this kind to processes, in order, and forgets all others.
   template <class Message>
@@ -36,6 +37,7 @@ struct PlayedOutgoing : Outgoing {
 
   std::vector<Sent<ProcessIndex, wire::NodeMessage>> to_processes;
   std::vector<Sent<NodeId, wire::PeerMessage>> to_nodes;
+  std::set<ProcessIndex> ended;
   std::set<NodeId> full;  ///< nodes for which the network takes nothing
 };
 
