@@ -129,7 +129,8 @@ Node::Node(NodeOptions options)
       bell_(ring::Doorbell::create().value()),
       host_(make_host(options_)),
       leases_(lease_options(options_, 0s), id_),
-      lineage_cache_(references_, lineage_out_, environment_.lineage),
+      leasing_(id_, options_.gpus > 0, {leases_, remote_, actors_, lineage_cache_, *this, *this}),
+      lineage_cache_(references_, leasing_, environment_.lineage),
       control_(std::make_unique<LocalControl>(id_)),
       actors_(*this, *control_, id_),
       replica_host_(id_, {references_, owners_, cluster_, inquiries_, *control_, *this, *this}) {
@@ -146,7 +147,8 @@ Node::Node(NodeOptions options, os::AgentConfig config)
       // An embedded cluster has all its nodes from the start, but their list may lack some for a
       // moment while control restarts.
       leases_(lease_options(options_, config.embedded ? 2s : 60s), id_),
-      lineage_cache_(references_, lineage_out_, environment_.lineage),
+      leasing_(id_, options_.gpus > 0, {leases_, remote_, actors_, lineage_cache_, *this, *this}),
+      lineage_cache_(references_, leasing_, environment_.lineage),
       actors_(*this, to_network_, id_),
       replica_host_(id_, {references_, owners_, cluster_, inquiries_, to_network_, *this, *this}) {
   slots_.emplace_back();
@@ -203,6 +205,7 @@ void Node::loop() {
     on_timer();
     do {  // again while a private node's control has answers: they may end workers or ask for some
       bury_doomed();
+      leasing_.pass_begins(steady_now());
       lineage_cache_.carry_out();
       carry_out_leases();
     } while (hear_control());
@@ -499,6 +502,7 @@ void Node::bury(Process& process) {
     if (process.peers.count(to) == 0) undo(to, in_flight_refs_.arrived(to, index, 0));
   for (const ProcessIndex dead : given.forgotten) references_.forget(dead);
   lineage_cache_.process_died(index);
+  leasing_.process_died(index);
   ending_workers_.forget(index);
   replica_host_.replicas().process_died(index);
   replica_host_.places().process_died(index);

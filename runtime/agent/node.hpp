@@ -23,6 +23,7 @@
 #include "troupe/runtime/agent/ending_workers.hpp"
 #include "troupe/runtime/agent/in_flight_refs.hpp"
 #include "troupe/runtime/agent/inquiries.hpp"
+#include "troupe/runtime/agent/leases.hpp"
 #include "troupe/runtime/agent/lineage_cache.hpp"
 #include "troupe/runtime/agent/local_control.hpp"
 #include "troupe/runtime/agent/memory_guard.hpp"
@@ -75,6 +76,7 @@ class Node final : private Outgoing,
                    private Network::Handler,
                    private Transfers::Out,
                    private ReplicaHost::Store,
+                   private Leases::Processes,
                    private Programs::Out {
  public:
   /// A private node. Errors: out_of_memory when shared memory cannot be had.
@@ -122,10 +124,7 @@ class Node final : private Outgoing,
     std::string reason;                           ///< why it is doomed
     std::map<ProcessIndex, std::uint32_t> peers;  ///< with a channel to it → slot in its doorbell
     std::vector<std::uint32_t> sites;  ///< its number of a call site, less 1 → that of accounting_
-    std::optional<wire::ResourceDemand> leased;  ///< a worker's lease, as it was told last
-    /// A worker: silent owners of its leases, whose calls it may hand back.
-    std::set<ProcessIndex> asked_about;
-    QuotaWait at_quota;  ///< its wait for memory beyond its job's quota
+    QuotaWait at_quota;                ///< its wait for memory beyond its job's quota
   };
   /// This node's record of a job, the work of one driver on any node.
   struct Job {
@@ -284,16 +283,6 @@ class Node final : private Outgoing,
     bool may_create(ProcessIndex who, const wire::CreateActor& create) const override;
     const Node& node;
   };
-  /// Finds the processes that repeat the calls of processes that have ended.
-  struct LineageOut final : LineageCache::Out {
-    explicit LineageOut(Node& n) : node(n) {}
-    std::optional<ProcessIndex> find_process(JobNumber job) override;
-    void send(ProcessIndex to, const wire::NodeMessage& message, BlobView payload) override;
-    Node& node;
-  };
-  /// Marks keys of the agent's own lease requests for such a process; the other bits are the job's
-  /// number. A key of the agent without this bit is the life of an actor.
-  static constexpr std::uint64_t kForLineage = std::uint64_t{1} << 63;
 
   // memory (node_memory.cpp)
   void open_spiller();
@@ -348,7 +337,6 @@ class Node final : private Outgoing,
   void on_hello(Process& from, const wire::Hello& hello, std::vector<Fd>& descriptors);
   void welcome(Process& from, std::vector<Fd> descriptors);
   void store_attached(Process& from);
-  void on_request_lease(Process& from, const wire::RequestLease& message);
   void on_store(Process& from, wire::NodeMessage& message);
   void on_hold(const Process& from, const wire::Hold& message);
   void on_call_site(Process& from, const wire::CallSite& message);
@@ -370,12 +358,12 @@ class Node final : private Outgoing,
   void say_to_control(const control::ToControl& message);
 
   // what the tables have decided (node_outcomes.cpp)
-  void on_granted(const scheduling::Granted& grant);
-  void tell_lease(Process& worker, const scheduling::Granted& grant);
-  void ask(Process& worker, const scheduling::AskWorker& question);
-  void on_lease_returned(const Process& from, LeaseId lease);
-  void on_refused(const scheduling::Refused& refused);
   void carry_out_leases();
+  // Leases::Processes, with end_worker() below
+  void connect(ProcessIndex owner, ProcessIndex worker) override;
+  std::optional<std::pair<JobId, JobNumber>> job_of(ProcessIndex process) override;
+  JobNumber number_of(JobId job) override { return job_of(job).number; }
+  std::optional<ProcessIndex> lasting_process(JobNumber job) override;
   void send_notices();
 
   // workers (node_workers.cpp)
@@ -383,7 +371,7 @@ class Node final : private Outgoing,
   void leave_zygote(Job& job, std::vector<ProcessIndex> orphans, std::string why);
   void reap_zygotes();
   void end_zygotes();
-  void start_worker(bool dedicated, JobNumber job);
+  void start_worker(bool dedicated, JobNumber job) override;
   void on_zygote(Job& job);
   void zygote_gone(Job& job);
   void watch_zygote(Job& job, pid_t pid);
@@ -395,7 +383,6 @@ class Node final : private Outgoing,
   bool is_zygote(pid_t pid) const;
   void end_orphans();
   void go_down(const std::string& why);
-  void serve_lineage(const scheduling::Granted& grant);
 
   // jobs (node_jobs.cpp)
   Job& job_of(JobId id);
@@ -472,15 +459,25 @@ class Node final : private Outgoing,
                    std::uint64_t started) override;
   std::uint64_t started(ProcessIndex process, ProcessIndex proxy_process) override;
   void granted(ProcessIndex process, LeaseKey key, LeaseId lease, ProcessIndex worker,
-               const std::vector<std::int32_t>& gpus) override;
-  void reclaim(ProcessIndex process, LeaseId lease) override;
+               const std::vector<std::int32_t>& gpus) override {
+    leasing_.granted(process, key, lease, worker, gpus);
+  }
+  void reclaim(ProcessIndex process, LeaseId lease) override { leasing_.reclaim(process, lease); }
   void spill_failed(ProcessIndex process, LeaseKey key, const wire::ResourceDemand& demand,
-                    std::uint32_t count, NodeId node) override;
-  void gave_back(NodeId node, const wire::ResourceDemand& demand) override;
+                    std::uint32_t count, NodeId node) override {
+    leasing_.spill_failed(process, key, demand, count, node, steady_now());
+  }
+  void gave_back(NodeId node, const wire::ResourceDemand& demand) override {
+    leasing_.gave_back(node, demand, steady_now());
+  }
   void request(ProcessIndex proxy_process, LeaseKey key, const wire::ResourceDemand& demand,
-               std::uint32_t backlog, JobId job) override;
-  void returned(LeaseId lease) override;
-  void owner_died(ProcessIndex proxy_process) override;
+               std::uint32_t backlog, JobId job) override {
+    leasing_.request(proxy_process, key, demand, backlog, job, steady_now());
+  }
+  void returned(LeaseId lease) override { leases_.returned(lease, steady_now()); }
+  void owner_died(ProcessIndex proxy_process) override {
+    leases_.owner_died(proxy_process, steady_now());
+  }
   // Outgoing, Transfers::Out and Programs::Out
   void send(NodeId to, const wire::PeerMessage& message, BlobView payload) override;
   bool can_send(NodeId to) const override { return network_->can_send(to); }
@@ -510,7 +507,7 @@ class Node final : private Outgoing,
   // ActorHost::Out
   void need_worker(std::uint64_t life, const scheduling::ResourceDemand& demand,
                    JobId job) override;
-  void release_worker(std::uint64_t life) override;
+  void release_worker(std::uint64_t life) override { leasing_.release_worker(life, steady_now()); }
   void start_actor(ProcessIndex worker, const wire::StartActor& start, BlobView payload,
                    const std::vector<wire::OwnedRef>& refs) override;
   void end_worker(ProcessIndex worker) override;
@@ -542,7 +539,7 @@ class Node final : private Outgoing,
   std::optional<Error> memory_refused_;  ///< the answer, if it is an error
   scheduling::LeaseTable leases_;
   ReferenceTable references_{*this};
-  LineageOut lineage_out_{*this};
+  Leases leasing_;
   LineageCache lineage_cache_;
   std::unique_ptr<LocalControl> control_;      ///< of a private node; null in a cluster
   ToNetwork to_network_{*this};                ///< used in a cluster
@@ -569,10 +566,7 @@ class Node final : private Outgoing,
   Draining draining_;
   std::vector<EndingZygote> ending_zygotes_;
   Time orphans_due_ = Time::max();  ///< when end_orphans() looks for children of dead zygotes
-  std::map<std::uint64_t, JobNumber> waiting_lives_;  ///< that have no worker yet
-  std::deque<control::ToControl> driver_ends_;        ///< sent again at each registration
-  /// By life of an actor. A life is also the key of its lease request, whose owner is kSelf.
-  std::map<std::uint64_t, LeaseId> actor_leases_;
+  std::deque<control::ToControl> driver_ends_;  ///< sent again at each registration
   ProcessIndex next_process_ = 1;
   bool over_ = false;
   std::string over_why_;

@@ -176,10 +176,8 @@ void Node::job_failed(Job& job, const std::string& why) {
   lineage_cache_.job_over(job.number, why);
   remote_.refuse_job(job.id, why);
   const Error error(Code::unavailable, why);
-  std::vector<std::uint64_t> lives;
-  for (const auto& [life, number] : waiting_lives_)
-    if (number == job.number) lives.push_back(life);
-  for (const std::uint64_t life : lives) actors_.no_worker(life, error);
+  for (const std::uint64_t life : leasing_.waiting_lives(job.number))
+    actors_.no_worker(life, error);
 }
 
 // --- ends
@@ -252,8 +250,7 @@ void Node::forget_ended_jobs() {
   for (auto at = jobs_.begin(); at != jobs_.end();) {
     Job& job = at->second;
     const bool merely_named = job.state == Job::State::unknown && !leases_.is_wanted(job.number);
-    bool needed = !job.ended && !merely_named;
-    for (const auto& [life, number] : waiting_lives_) needed = needed || number == job.number;
+    bool needed = (!job.ended && !merely_named) || leasing_.has_waiting_life(job.number);
     for (const auto& [index, process] : processes_)
       needed = needed ||
                (process->job_number == job.number && (process->kind != wire::ProcessKind::worker ||

@@ -1,6 +1,5 @@
 /// Node's handling of messages from the processes of its node, and its sending to them.
 #include "troupe/runtime/agent/node.hpp"
-#include "troupe/runtime/agent/resource_demand.hpp"
 #include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/base/version.hpp"
 #include "troupe/runtime/wire/cases.hpp"
@@ -70,8 +69,8 @@ void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
   std::visit(
       Cases{
           [&](wire::Hello& m) { on_hello(from, m, descriptors); },
-          [&](wire::RequestLease& m) { on_request_lease(from, m); },
-          [&](wire::LeaseReturned& m) { on_lease_returned(from, m.lease); },
+          [&](wire::RequestLease& m) { leasing_.on_request(from.index, from.job_number, m, now); },
+          [&](wire::LeaseReturned& m) { leasing_.on_returned(from.index, m.lease, now); },
           [&](wire::Blocked&) { leases_.blocked(from.index, now); },
           [&](wire::Unblocked&) { leases_.unblocked(from.index, now); },
           [&](wire::Pace& m) { cluster_.add_pace(m); },
@@ -209,18 +208,6 @@ void Node::store_attached(Process& from) {
   // A worker of an ended job ends now, unless an actor waits for it or it got a lease: a detached
   // actor of such a job may still submit tasks. With a lease the worker ends when that does.
   if (job->second.ended) drop_lease_requests(job->second);
-}
-
-void Node::on_request_lease(Process& from, const wire::RequestLease& message) {
-  // The backlog includes leases that other nodes were asked for.
-  const std::uint32_t elsewhere = remote_.outstanding(from.index, message.key);
-  const std::uint32_t here = message.backlog - std::min(message.backlog, elsewhere);
-  scheduling::ResourceDemand demand = demand_of(message.demand);
-  if (message.near) demand.locality.emplace_back(message.near, message.near_bytes);
-  leases_.request(from.index, message.key, demand, here, steady_now(),
-                  {.spilled = false, .dedicated = false, .job = from.job_number});
-  if (!network_) return;
-  if (message.backlog == 0) remote_.withdrawn(from.index, message.key);
 }
 
 void Node::on_store(Process& from, wire::NodeMessage& message) {

@@ -1,106 +1,39 @@
 /// Node's carrying out of what LeaseTable, ReferenceTable and ActorHost decide.
 #include "troupe/runtime/agent/node.hpp"
-#include "troupe/runtime/agent/resource_demand.hpp"
 #include "troupe/runtime/os/child.hpp"
-#include "troupe/runtime/wire/cases.hpp"
 
 #include <csignal>
 #include <utility>
 
 namespace troupe::agent {
 
-using wire::Cases;
-
 // --- leases
 
 void Node::carry_out_leases() {
   for (auto events = leases_.take_events(); !events.empty(); events = leases_.take_events())
-    for (auto& event : events)
-      std::visit(Cases{[&](scheduling::StartWorker& e) { start_worker(e.dedicated, e.job); },
-                       [&](scheduling::StopWorker& e) { end_worker(e.worker); },
-                       [&](scheduling::Granted& e) { on_granted(e); },
-                       [&](scheduling::Refused& e) { on_refused(e); },
-                       [&](scheduling::ReclaimLease& e) {
-                         if (remote_.is_proxy_process(e.owner))
-                           remote_.reclaim_here(e.owner, e.lease);
-                         else
-                           reclaim(e.owner, e.lease);
-                       },
-                       [&](scheduling::AskWorker& e) {
-                         if (Process* worker = find(e.worker); worker != nullptr) ask(*worker, e);
-                       },
-                       [&](scheduling::Spilled& e) {
-                         Process* owner = find(e.owner);
-                         if (owner != nullptr)
-                           remote_.spilled(e.owner, e.key, e.node, wire_demand(e.demand),
-                                           owner->job);
-                       },
-                       [&](scheduling::LeaseLost& e) {  // a local owner gets PeerDied
-                         remote_.lease_lost(e.lease);
-                       }},
-                 event);
+    for (auto& event : events) leasing_.carry_out(event, steady_now());
 }
 
-void Node::on_granted(const scheduling::Granted& grant) {
-  // The worker gets this before its first call under the lease: no caller knows of the lease yet.
-  Process* worker = find(grant.worker);
-  if (worker != nullptr) tell_lease(*worker, grant);
-  if (grant.owner == kSelf && (grant.key.value & kForLineage) != 0) return serve_lineage(grant);
-  if (grant.owner == kSelf && worker == nullptr) return actors_.worker_ended_early(grant.key.value);
-  if (grant.owner == kSelf) {
-    waiting_lives_.erase(grant.key.value);
-    actor_leases_[grant.key.value] = grant.lease;
-    return actors_.worker_ready(grant.key.value, grant.worker, grant.gpus);
+void Node::connect(ProcessIndex owner, ProcessIndex worker) {
+  const auto a = processes_.find(owner), b = processes_.find(worker);
+  if (a != processes_.end() && b != processes_.end()) connect(*a->second, *b->second);
+}
+
+std::optional<std::pair<JobId, JobNumber>> Node::job_of(ProcessIndex process) {
+  const Process* one = find(process);
+  if (one == nullptr) return std::nullopt;
+  return std::pair(one->job, one->job_number);
+}
+
+std::optional<ProcessIndex> Node::lasting_process(JobNumber job) {
+  std::optional<ProcessIndex> found;
+  for (const auto& [index, process] : processes_) {
+    if (process->job_number != job || !process->introduced || process->doomed) continue;
+    if (process->halted || process->leaving || !process->bell) continue;
+    if (process->kind == wire::ProcessKind::driver) return index;
+    found = index;
   }
-  if (worker == nullptr)  // the worker is dying; bury() tells the lease table next
-    return remote_.request_again(grant.owner, grant.key);
-  if (remote_.is_proxy_process(grant.owner))
-    return remote_.granted_here(grant.owner, grant.key, grant.lease, grant.worker, grant.gpus);
-  Process* owner = find(grant.owner);
-  // The owner is gone: it died, or it is a proxy process whose request was withdrawn meanwhile.
-  if (owner == nullptr) return leases_.returned(grant.lease, steady_now());
-  connect(*owner, *worker);
-  send(*owner, wire::LeaseGranted{grant.key, grant.lease, grant.worker, grant.gpus});
-}
-
-/// Asks the worker for a lease whose owner is silent. The agent's own leases are never silent.
-void Node::ask(Process& worker, const scheduling::AskWorker& question) {
-  if (question.owner == kSelf) return;
-  worker.asked_about.insert(question.owner);
-  send(worker, wire::LeaseReclaim{question.lease, question.owner});
-}
-
-/// Takes a lease back from its owner, or from its worker in the place of an owner that is silent.
-void Node::on_lease_returned(const Process& from, LeaseId lease) {
-  if (remote_.lease_returned(from.index, lease)) return;
-  const Time now = steady_now();
-  if (leases_.holder_of(lease) == from.index || !leases_.is_under(from.index, lease))
-    leases_.returned(lease, now);
-  else if (leases_.not_in_use(from.index, lease, now))
-    remote_.lease_lost(lease);
-}
-
-/// Tells the worker what its lease reserves, unless that is what it was told last. On a node with
-/// GPUs it is told each time, since the devices may differ. A worker that may hand back the owner's
-/// calls is told, too.
-void Node::tell_lease(Process& worker, const scheduling::Granted& grant) {
-  wire::ResourceDemand demand = wire_demand(grant.demand);
-  const bool has_devices = options_.gpus > 0;
-  const bool was_asked = worker.asked_about.erase(grant.owner) != 0;
-  if (!has_devices && !was_asked && worker.leased == demand) return;
-  send(worker, wire::LeaseGranted{0, 0, grant.owner, grant.gpus, demand, has_devices});
-  worker.leased = std::move(demand);
-}
-
-void Node::on_refused(const scheduling::Refused& refused) {
-  if (refused.owner == kSelf && (refused.key.value & kForLineage) != 0)
-    lineage_cache_.job_over(JobNumber::of(refused.key.value & ~kForLineage), refused.why);
-  else if (refused.owner == kSelf)
-    actors_.no_worker(refused.key.value, Error(Code::infeasible, refused.why));
-  else if (remote_.is_proxy_process(refused.owner))
-    remote_.refused_here(refused.owner, refused.key, refused.why);
-  else if (Process* owner = find(refused.owner))
-    send(*owner, wire::LeaseRefused{refused.key, refused.why});
+  return found;
 }
 
 void Node::send_notices() {
@@ -168,20 +101,7 @@ void Node::unreferenced(ActorId actor) {
 
 void Node::need_worker(std::uint64_t life, const scheduling::ResourceDemand& demand, JobId id) {
   const JobNumber job = id ? job_of(id).number : jobs_.begin()->first;
-  waiting_lives_[life] = job;
-  leases_.request(kSelf, LeaseKey::of(life), demand, 1, steady_now(),
-                  {.spilled = false, .dedicated = true, .job = job});
-}
-
-void Node::release_worker(std::uint64_t life) {
-  waiting_lives_.erase(life);
-  if (const auto lease = actor_leases_.find(life); lease != actor_leases_.end()) {
-    leases_.returned(lease->second, steady_now());
-    actor_leases_.erase(lease);
-  } else {
-    leases_.request(kSelf, LeaseKey::of(life), {}, 0, steady_now(),
-                    {.spilled = false, .dedicated = true});
-  }
+  leasing_.need_worker(life, demand, job, steady_now());
 }
 
 void Node::start_actor(ProcessIndex worker, const wire::StartActor& start, BlobView payload,

@@ -1,7 +1,6 @@
 /// Node and the processes of other nodes: carries frames between them and local processes through
 /// proxy channels, and counts the refs inside. Carries out what RemoteTable decides.
 #include "troupe/runtime/agent/node.hpp"
-#include "troupe/runtime/agent/resource_demand.hpp"
 #include "troupe/runtime/os/child.hpp"
 #include "troupe/runtime/wire/plain.hpp"
 #include "troupe/runtime/wire/values.hpp"
@@ -279,40 +278,6 @@ bool Node::is_alive(ProcessIndex process) {
 
 bool Node::hosts(ProcessIndex worker, ActorId actor, std::uint64_t incarnation) {
   return find(worker) != nullptr && actors_.hosts(worker, actor, incarnation);
-}
-
-void Node::granted(ProcessIndex process, LeaseKey key, LeaseId lease, ProcessIndex worker,
-                   const std::vector<std::int32_t>& gpus) {
-  if (Process* owner = find(process)) send(*owner, wire::LeaseGranted{key, lease, worker, gpus});
-}
-
-void Node::reclaim(ProcessIndex process, LeaseId lease) {
-  if (Process* owner = find(process)) send(*owner, wire::LeaseReclaim{lease});
-}
-
-void Node::spill_failed(ProcessIndex process, LeaseKey key, const wire::ResourceDemand& demand,
-                        std::uint32_t count, NodeId node) {
-  if (Process* owner = find(process))
-    leases_.spill_failed(process, key, demand_of(demand), count, steady_now(),
-                         {.spilled = false, .dedicated = false, .job = owner->job_number}, node);
-}
-
-void Node::gave_back(NodeId node, const wire::ResourceDemand& demand) {
-  leases_.returned_there(node, demand_of(demand), steady_now());
-}
-
-void Node::request(ProcessIndex proxy_process, LeaseKey key, const wire::ResourceDemand& demand,
-                   std::uint32_t backlog, JobId job) {
-  leases_.request(proxy_process, key, demand_of(demand), backlog, steady_now(),
-                  {.spilled = true, .dedicated = false, .job = job_of(job).number});
-}
-
-void Node::returned(LeaseId lease) {
-  leases_.returned(lease, steady_now());
-}
-
-void Node::owner_died(ProcessIndex proxy_process) {
-  leases_.owner_died(proxy_process, steady_now());
 }
 
 }  // namespace troupe::agent

@@ -262,46 +262,6 @@ void Node::go_down(const std::string& why) {
     if (process->kind != wire::ProcessKind::worker) send(*process, wire::Shutdown{why});
 }
 
-// --- calls of workers that have ended
-
-/// Returns the driver if it is on this node, since it lives longest, else a worker of the job. If
-/// there is neither, leases a worker and returns nullopt; serve_lineage() follows. That worker may
-/// be idle under its lease: it ends only when the tasks that it submitted have ended.
-std::optional<ProcessIndex> Node::LineageOut::find_process(JobNumber job) {
-  std::optional<ProcessIndex> found;
-  for (const auto& [index, process] : node.processes_) {
-    if (process->job_number != job || !process->introduced || process->doomed) continue;
-    if (process->halted || process->leaving || !process->bell) continue;
-    if (process->kind == wire::ProcessKind::driver) return index;
-    found = index;
-  }
-  if (found) return found;
-  scheduling::ResourceDemand demand;
-  demand.placement = scheduling::Placement::node;
-  demand.node = node.id_;
-  node.leases_.request(kSelf, LeaseKey::of(kForLineage | job.value), demand, 1, steady_now(),
-                       {.spilled = false, .dedicated = false, .job = job});
-  return std::nullopt;
-}
-
-void Node::LineageOut::send(ProcessIndex to, const wire::NodeMessage& message, BlobView payload) {
-  if (Process* process = node.find(to)) node.send(*process, message, payload);
-}
-
-/// Gives the job's calls to the worker that was leased for them, and returns the lease. The lease
-/// of a worker that has ended is not returned here but at its burial: returned now, the same worker
-/// would be granted for the next request at once. That loop would never come to read that the
-/// worker is reaped.
-void Node::serve_lineage(const scheduling::Granted& grant) {
-  const JobNumber job = JobNumber::of(grant.key.value & ~kForLineage);
-  if (find(grant.worker) != nullptr) {
-    lineage_cache_.serve(job, grant.worker);
-    leases_.returned(grant.lease, steady_now());
-  } else if (const auto other = lineage_out_.find_process(job)) {
-    lineage_cache_.serve(job, *other);
-  }
-}
-
 /// Notes the pid of a worker. The worker may have served for a while before this report; if its end
 /// was decided meanwhile, it is killed now. An unknown worker was removed before and is killed too:
 /// nothing else would end it.
