@@ -133,6 +133,7 @@ Node::Node(NodeOptions options)
       lineage_cache_(references_, leasing_, environment_.lineage),
       control_(std::make_unique<LocalControl>(id_)),
       actors_(*this, *control_, id_),
+      jobs_(*control_, {.is_private = true}),
       replica_host_(id_, {references_, owners_, cluster_, inquiries_, *control_, *this, *this}) {
   slots_.emplace_back();  // slot 0 is never used
   open_spiller();
@@ -150,6 +151,7 @@ Node::Node(NodeOptions options, os::AgentConfig config)
       leasing_(id_, options_.gpus > 0, {leases_, remote_, actors_, lineage_cache_, *this, *this}),
       lineage_cache_(references_, leasing_, environment_.lineage),
       actors_(*this, to_network_, id_),
+      jobs_(to_network_, {.is_embedded = config.embedded}),
       replica_host_(id_, {references_, owners_, cluster_, inquiries_, to_network_, *this, *this}) {
   slots_.emplace_back();
   open_spiller();
@@ -163,7 +165,7 @@ void Node::serve(Fd driver) {
   process->index = next_process_++;
   process->life = os::life_of_peer(driver.get());
   process->socket = os::LocalSocket(std::move(driver));
-  Job& job = job_of(JobId::random());
+  Job& job = jobs_.of(JobId::random());
   job.state = Job::State::ready;
   job.driver = process->index;
   process->job = job.id;
@@ -266,7 +268,8 @@ bool Node::has_unread() const {
 Time Node::next_deadline() const {
   Time until = std::min(leases_.next_deadline().value_or(Time::max()), inquiries_.next_deadline());
   for (const EndingZygote& ending : ending_zygotes_) until = std::min(until, ending.until);
-  for (const auto& [number, job] : jobs_) until = std::min({until, job.zygote_due, job.end_by});
+  for (const auto& [number, zygote] : zygotes_) until = std::min(until, zygote.due);
+  until = std::min(until, jobs_.next_deadline());
   until = std::min({until, orphans_due_, ending_workers_.next_deadline()});
   if (control_)
     if (const auto deadline = control_->next_deadline()) until = std::min(until, *deadline);
@@ -303,11 +306,11 @@ void Node::poll_once(Time until) {
   const std::size_t logs = set.add(logs_ ? logs_->fd() : -1);
   for (const EndingZygote& ending : ending_zygotes_) set.add(ending.handle.get());
   const std::size_t first_zygote = set.size();
-  for (const auto& [number, job] : jobs_)
-    if (job.zygote) set.add(job.zygote.fd(), number.value, job.zygote.events());
+  for (const auto& [number, zygote] : zygotes_)
+    if (zygote.link) set.add(zygote.link.fd(), number.value, zygote.link.events());
   const std::size_t first_zygote_life = set.size();
-  for (const auto& [number, job] : jobs_)
-    if (job.zygote) set.add(job.zygote_life.get(), number.value);
+  for (const auto& [number, zygote] : zygotes_)
+    if (zygote.link) set.add(zygote.life.get(), number.value);
   const std::size_t first_life = set.size();
   for (const auto& [index, process] : processes_)
     if (process->life && !process->doomed) set.add(process->life.get(), index.value);
@@ -325,18 +328,18 @@ void Node::poll_once(Time until) {
   if (logs_ && (set.ready(logs) || logs_->next_deadline() <= steady_now()))
     logs_->serve(steady_now());
   if (!ending_zygotes_.empty()) reap_zygotes();
-  for (auto& [number, job] : jobs_)
-    if (job.zygote_due <= steady_now()) zygote_gone(job);
+  for (auto& [number, zygote] : zygotes_)
+    if (zygote.due <= steady_now()) zygote_gone(zygote);
   if (orphans_due_ <= steady_now()) end_orphans();
   if (ready <= 0) return;
   for (std::size_t i = first_zygote; i < first_zygote_life; ++i)
     if (set.ready(i))
-      if (const auto job = jobs_.find(JobNumber::of(set.whose(i))); job != jobs_.end())
-        on_zygote(job->second);
+      if (const auto at = zygotes_.find(JobNumber::of(set.whose(i))); at != zygotes_.end())
+        on_zygote(at->second);
   for (std::size_t i = first_zygote_life; i < first_life; ++i)
     if (set.ready(i))
-      if (const auto job = jobs_.find(JobNumber::of(set.whose(i))); job != jobs_.end())
-        zygote_process_ended(job->second);
+      if (const auto at = zygotes_.find(JobNumber::of(set.whose(i))); at != zygotes_.end())
+        zygote_process_ended(at->second);
   for (std::size_t i = first_process; i < set.size(); ++i)
     if (set.ready(i))
       if (Process* process = find(ProcessIndex::of(set.whose(i)))) drain_socket(*process);
@@ -423,7 +426,7 @@ void Node::on_timer() {
     leases_.on_timer(now);
   if (inquiries_.next_deadline() <= now) inquiries_.expire(now);
   actors_.on_tick(now);
-  end_late_jobs(now);
+  for (const JobId late : jobs_.late(now)) end_job(late, "its driver has ended");
   for (const ProcessIndex late : ending_workers_.take_late(now)) kill_worker(late);
 }
 
@@ -472,10 +475,9 @@ void Node::bury(Process& process) {
     if (proxy->second.ending) finish_proxy(proxy);  // its process reads it no more
   }
   if (process.kind == wire::ProcessKind::driver) driver_gone(process, false);
-  if (const auto job = jobs_.find(process.job_number); process.kind == wire::ProcessKind::driver &&
-                                                       process.hung_up && job != jobs_.end() &&
-                                                       !job->second.ended)
-    job->second.farewell = std::move(process.socket);
+  if (const Job* job = jobs_.find(process.job_number);
+      process.kind == wire::ProcessKind::driver && process.hung_up && job != nullptr && !job->ended)
+    farewells_[job->number] = std::move(process.socket);
   const Time now = steady_now();
   ErrorInfo info;
   info.code = Code::worker_died;

@@ -23,6 +23,7 @@
 #include "troupe/runtime/agent/ending_workers.hpp"
 #include "troupe/runtime/agent/in_flight_refs.hpp"
 #include "troupe/runtime/agent/inquiries.hpp"
+#include "troupe/runtime/agent/jobs.hpp"
 #include "troupe/runtime/agent/leases.hpp"
 #include "troupe/runtime/agent/lineage_cache.hpp"
 #include "troupe/runtime/agent/local_control.hpp"
@@ -126,27 +127,14 @@ class Node final : private Outgoing,
     std::vector<std::uint32_t> sites;  ///< its number of a call site, less 1 → that of accounting_
     QuotaWait at_quota;                ///< its wait for memory beyond its job's quota
   };
-  /// This node's record of a job, the work of one driver on any node.
-  struct Job {
-    JobId id;
-    JobNumber number;
-    /// Whether the program of its workers is unknown, asked for, here, or not to be had.
-    enum class State : std::uint8_t { unknown, asked, ready, failed } state = State::unknown;
-    os::Program program;
-    std::string why;            ///< for State::failed
-    bool ended = false;         ///< the job is over; kept for what still runs, as detached actors
-    Time end_by = Time::max();  ///< set when its driver has ended: end_job() follows at this time
-    os::LocalSocket farewell;   ///< of that driver, which waits until the job's end closes it
-    ProcessIndex driver;        ///< 0: not a process of this node, or it has ended
-    control::JobRecord record;  ///< what StartJob tells control, for a driver of this node
-    bool described = false;     ///< the record is complete
-    std::vector<bool> waiting;  ///< workers to start when the program is here → dedicated
-    os::ZygoteLink zygote;
-    pid_t zygote_pid = 0;
-    Fd zygote_life;                 ///< readable when it has ended
-    bool zygote_ready = false;      ///< it has reached troupe::run
-    Time zygote_due = Time::max();  ///< it ended too early: a child may take over until this time
-    int failed_starts = 0;          ///< since a worker last came up
+  /// The zygote of a job, which forks its workers.
+  struct Zygote {
+    JobNumber job;
+    os::ZygoteLink link;
+    pid_t pid = 0;
+    Fd life;                 ///< readable when it has ended
+    bool ready = false;      ///< it has reached troupe::run
+    Time due = Time::max();  ///< it ended too early: a child may take over until this time
   };
   /// A zygote that was told to end. worker_gone() follows for its workers, also for those that it
   /// has not forked yet, when it has ended and not earlier: nothing else reports their deaths.
@@ -362,21 +350,21 @@ class Node final : private Outgoing,
   // Leases::Processes, with end_worker() below
   void connect(ProcessIndex owner, ProcessIndex worker) override;
   std::optional<std::pair<JobId, JobNumber>> job_of(ProcessIndex process) override;
-  JobNumber number_of(JobId job) override { return job_of(job).number; }
+  JobNumber number_of(JobId job) override { return jobs_.of(job).number; }
   std::optional<ProcessIndex> lasting_process(JobNumber job) override;
   void send_notices();
 
   // workers (node_workers.cpp)
-  Result<void> start_zygote(Job& job);
-  void leave_zygote(Job& job, std::vector<ProcessIndex> orphans, std::string why);
+  Result<Zygote*> start_zygote(const Job& job);
+  void leave_zygote(Zygote& zygote, std::vector<ProcessIndex> orphans, std::string why);
   void reap_zygotes();
   void end_zygotes();
   void start_worker(bool dedicated, JobNumber job) override;
-  void on_zygote(Job& job);
-  void zygote_gone(Job& job);
-  void watch_zygote(Job& job, pid_t pid);
-  void zygote_process_ended(Job& job);
-  void worker_forked(Job& job, ProcessIndex index, pid_t pid);
+  void on_zygote(Zygote& zygote);
+  void zygote_gone(Zygote& zygote);
+  void watch_zygote(Zygote& zygote, pid_t pid);
+  void zygote_process_ended(Zygote& zygote);
+  void worker_forked(JobNumber job, ProcessIndex index, pid_t pid);
   void worker_gone(ProcessIndex index, const std::string& reason);
   void start_failed(bool dedicated, JobNumber job, const std::string& why, bool at_limit = false);
   void end_now(Process& worker);
@@ -385,20 +373,15 @@ class Node final : private Outgoing,
   void go_down(const std::string& why);
 
   // jobs (node_jobs.cpp)
-  Job& job_of(JobId id);
-  void need_program(Job& job);
   void on_driver(Process& from, const wire::Hello& hello, std::vector<Fd> descriptors);
   void driver_gone(Process& driver, bool finished);
-  void start_job(Job& job);
   bool has_purpose(const Process& worker) const;
   void forget_ended_jobs();
-  void registered();
   void on_job_reply(const control::JobReply& reply);
   void on_job_info(const control::JobInfo& info);
   void job_failed(Job& job, const std::string& why);
   void drop_lease_requests(const Job& job);
   void end_tasks(const Job& job);
-  void end_late_jobs(Time now);
   void end_job(JobId id, const std::string& why);
   void described(JobId job, const Result<Programs::Files>& files) override;
   void program(JobId job, const Result<os::Program>& program) override;
@@ -559,14 +542,14 @@ class Node final : private Outgoing,
   SleepClock sleep_;
   std::vector<Slot> slots_;                ///< by slot of this agent's doorbell; 0 is not used
   std::map<ProcessIndex, bool> starting_;  ///< workers that do not serve yet → dedicated
-  std::map<JobNumber, Job> jobs_;
-  std::map<JobId, JobNumber> job_numbers_;
-  JobNumber next_job_;
+  Jobs jobs_;
+  std::map<JobNumber, Zygote> zygotes_;
+  /// Of drivers that wait until the end of their job closes it.
+  std::map<JobNumber, os::LocalSocket> farewells_;
   EndingWorkers ending_workers_;
   Draining draining_;
   std::vector<EndingZygote> ending_zygotes_;
   Time orphans_due_ = Time::max();  ///< when end_orphans() looks for children of dead zygotes
-  std::deque<control::ToControl> driver_ends_;  ///< sent again at each registration
   ProcessIndex next_process_ = 1;
   bool over_ = false;
   std::string over_why_;

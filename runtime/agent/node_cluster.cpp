@@ -123,7 +123,7 @@ void Node::on_control(control::FromControl& message) {
           [&](control::Registered& m) {
             actors_.registered(m.epoch, m.control_epoch, m.number, steady_now());
             cluster_.report_again();
-            registered();
+            jobs_.registered(network_->epoch());
             replica_host_.names().registered();
           },
           [&](control::StartActorAt& m) { actors_.start(m, steady_now()); },

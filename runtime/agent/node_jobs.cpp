@@ -7,83 +7,42 @@
 
 #include <csignal>
 #include <cstdio>
-#include <ctime>
 #include <utility>
 
 namespace troupe::agent {
-namespace {
-
-/// Most ends of drivers that are sent again to a new control.
-constexpr std::size_t kMaxDriverEnds = 64;
-/// A job is over this long after the end of its driver at the latest, even if control does not say
-/// so.
-constexpr Duration kJobEnds = control::EndingJobs::kAllKilled + std::chrono::seconds(1);
-
-}  // namespace
-
-Node::Job& Node::job_of(JobId id) {
-  const auto [at, fresh] = job_numbers_.try_emplace(id);
-  if (fresh) at->second = ++next_job_;
-  Job& job = jobs_[at->second];
-  job.id = id;
-  job.number = at->second;
-  return job;
-}
 
 // --- drivers of this node
 
 /// Begins the job of a driver. The driver gets its Welcome once control knows the job.
 void Node::on_driver(Process& from, const wire::Hello& hello, std::vector<Fd> descriptors) {
-  Job& job = job_of(JobId::random());
-  job.driver = from.index;
-  job.record.id = job.id;
-  job.record.name = hello.job_name;
-  job.record.node = id_;
-  job.record.started_ns = unix_nanoseconds();
-  job.record.program = hello.program;
-  job.record.arguments = hello.arguments;
-  job.record.ignored_signals = hello.ignored_signals;
-  job.record.blocked_signals = hello.blocked_signals;
-  job.state = Job::State::ready;
+  Job& job = jobs_.add(from.index, hello, id_, unix_nanoseconds());
   from.job = job.id;
   from.job_number = job.number;
   from.waiting = std::move(descriptors);
   if (config_.embedded || hello.program.empty()) {
     job.record.program.clear();
-    return start_job(job);
+    return jobs_.start(job, network_->epoch());
   }
   job.program = Programs::program_of(job.record);
   programs_->describe(job.id, hello.program, hello.libraries, steady_now());
 }
 
 void Node::described(JobId id, const Result<Programs::Files>& files) {
-  const auto number = job_numbers_.find(id);
-  if (number == job_numbers_.end()) return;
-  Job& job = jobs_.at(number->second);
+  Job* job = jobs_.find(id);
+  if (job == nullptr) return;
   if (!files) {
-    if (Process* driver = find(job.driver)) refuse(*driver, files.error().message());
+    if (Process* driver = find(job->driver)) refuse(*driver, files.error().message());
     return;
   }
-  job.record.files = files.value();
-  if (job.driver != 0) start_job(job);  // else the driver is gone, and nothing would end the job
-}
-
-/// Sends StartJob to control. registered() calls this again, since control may be another process
-/// then.
-void Node::start_job(Job& job) {
-  job.described = true;
-  if (network_->epoch() == 0) return;  // follows when this node is registered
-  job.record.epoch = network_->epoch();
-  say_to_control(control::StartJob{id_, job.number.value, job.record});
+  job->record.files = files.value();
+  // Without a driver nothing would end the job.
+  if (job->driver != 0) jobs_.start(*job, network_->epoch());
 }
 
 void Node::on_job_reply(const control::JobReply& reply) {
-  const auto at = jobs_.find(JobNumber::of(reply.request));
-  if (at == jobs_.end()) return;
-  Process* driver = find(at->second.driver);
+  Process* driver = find(jobs_.driver_of(reply));
   if (driver == nullptr || driver->waiting.empty()) return;
   if (!reply.error) return welcome(*driver, std::exchange(driver->waiting, {}));
-  if (reply.error->code == Code::unavailable) return;  // asked again once registered
   refuse(*driver, reply.error->message);
 }
 
@@ -91,68 +50,38 @@ void Node::on_job_reply(const control::JobReply& reply) {
 /// embedded cluster ends with a driver that went without Shutdown, since its launcher was in that
 /// process.
 void Node::driver_gone(Process& driver, bool finished) {
-  const auto at = jobs_.find(driver.job_number);
-  if (at == jobs_.end() || at->second.driver != driver.index) return;
-  Job& job = at->second;
-  job.driver = 0;
+  Job* job = jobs_.find(driver.job_number);
+  if (job == nullptr || job->driver != driver.index) return;
+  job->driver = 0;
   if (!driver.said_end && (!network_ || config_.embedded)) {
     over_ = true;
     return;
   }
   // Its tasks are killed now. Its actors may finish; control sends JobEnded when they have ended.
-  end_tasks(job);
-  lineage_cache_.job_over(job.number, "its job has ended");
-  job.end_by = steady_now() + kJobEnds;
-  if (!network_) return control_->send(control::FinishJob{job.id});
-  control::ToControl end = control::FinishJob{job.id};
-  if (!finished) end = control::DriverDied{job.id, driver.reason};
-  say_to_control(end);
-  driver_ends_.push_back(std::move(end));
-  if (driver_ends_.size() > kMaxDriverEnds) driver_ends_.pop_front();
-}
-
-/// Sends again what concerns jobs: control may be another process, which got none of it.
-void Node::registered() {
-  for (auto& [number, job] : jobs_) {
-    if (job.driver != 0 && job.described) start_job(job);
-    if (job.state == Job::State::asked) say_to_control(control::GetJob{job.number.value, job.id});
-  }
-  for (const control::ToControl& end : driver_ends_) say_to_control(end);
+  end_tasks(*job);
+  lineage_cache_.job_over(job->number, "its job has ended");
+  jobs_.driver_ended(*job, finished, driver.reason, steady_now());
 }
 
 // --- jobs of drivers elsewhere
 
-/// Asks control for the job, since workers of it are wanted here. Their program then comes from the
-/// driver's node. In an embedded cluster it is this process's own executable.
-void Node::need_program(Job& job) {
-  if (job.state != Job::State::unknown) return;
-  if (config_.embedded) {
-    job.state = Job::State::ready;
-    for (const bool dedicated : std::exchange(job.waiting, {})) start_worker(dedicated, job.number);
-    return;
-  }
-  job.state = Job::State::asked;
-  say_to_control(control::GetJob{job.number.value, job.id});
-}
-
+/// Takes the record of a job of which workers are wanted here. Their program then comes from the
+/// driver's node.
 void Node::on_job_info(const control::JobInfo& info) {
-  const auto at = jobs_.find(JobNumber::of(info.request));
-  if (at == jobs_.end() || at->second.state != Job::State::asked) return;
-  Job& job = at->second;
-  if (!info.job) return job_failed(job, "control does not know the job");
+  Job* job = jobs_.asked_for(info);
+  if (job == nullptr) return;
+  if (!info.job) return job_failed(*job, "control does not know the job");
   // Of an ended job only detached actors may have workers.
-  if (info.job->state != control::JobState::running) end_job(job.id, "it has ended");
+  if (info.job->state != control::JobState::running) end_job(job->id, "it has ended");
   programs_->want(*info.job, steady_now());
 }
 
 void Node::program(JobId id, const Result<os::Program>& program) {
-  const auto number = job_numbers_.find(id);
-  if (number == job_numbers_.end()) return;
-  Job& job = jobs_.at(number->second);
-  if (!program) return job_failed(job, program.error().message());
-  job.program = program.value();
-  job.state = Job::State::ready;
-  for (const bool dedicated : std::exchange(job.waiting, {})) start_worker(dedicated, job.number);
+  Job* job = jobs_.find(id);
+  if (job == nullptr) return;
+  if (!program) return job_failed(*job, program.error().message());
+  job->program = program.value();
+  for (const bool dedicated : jobs_.ready(*job)) start_worker(dedicated, job->number);
 }
 
 /// Refuses everything that waits for a worker of the job: this node cannot start any.
@@ -160,9 +89,7 @@ void Node::job_failed(Job& job, const std::string& why) {
   if (job.state != Job::State::failed && !job.ended)
     log_line("%s: workers of a job cannot be started here: %s", options_.name.c_str(), why.c_str());
   const Time now = steady_now();
-  job.state = Job::State::failed;
-  job.why = why;
-  for (const bool dedicated : std::exchange(job.waiting, {}))
+  for (const bool dedicated : jobs_.failed(job, why))
     leases_.worker_start_failed(now, dedicated, job.number);
   for (auto& [index, process] : processes_) {
     if (process->job_number != job.number || process->doomed) continue;
@@ -204,28 +131,19 @@ void Node::end_tasks(const Job& job) {
       end_now(*process);
 }
 
-/// Ends jobs whose drivers ended kJobEnds ago and of which control has sent no JobEnded.
-void Node::end_late_jobs(Time now) {
-  std::vector<JobId> late;
-  for (const auto& [number, job] : jobs_)
-    if (job.end_by <= now) late.push_back(job.id);
-  for (const JobId id : late) end_job(id, "its driver has ended");
-}
-
 /// Ends the job on this node. Its tasks are killed. Its actors have ended, or are killed when
 /// control sends StopActorAt; detached actors live on. A driver that waits for the end of its job
-/// (`farewell`) learns of it when its connection closes.
+/// (farewells_) learns of it when its connection closes.
 void Node::end_job(JobId id, const std::string& why) {
-  const auto number = job_numbers_.find(id);
-  if (number == job_numbers_.end()) return;
-  Job& job = jobs_.at(number->second);
-  job.end_by = Time::max();
+  Job* const ending = jobs_.find(id);
+  if (ending == nullptr) return;
   if (!network_) {
     over_ = true;
     return;
   }
-  job.ended = true;
-  job.farewell = os::LocalSocket();
+  Job& job = *ending;
+  const std::size_t unstarted = jobs_.end(job);
+  farewells_.erase(job.number);
   for (const auto& [index, process] : processes_)
     if (process->job_number == job.number && process->kind == wire::ProcessKind::driver &&
         !process->said_end)  // one that has said so still reads its last lines
@@ -235,10 +153,7 @@ void Node::end_job(JobId id, const std::string& why) {
   const Time now = steady_now();
   drop_lease_requests(job);
   lineage_cache_.job_over(job.number, "its job has ended");
-  std::erase_if(job.waiting, [&](bool dedicated) {
-    if (!dedicated) leases_.worker_start_failed(now, dedicated, job.number);
-    return !dedicated;
-  });
+  for (std::size_t i = 0; i < unstarted; ++i) leases_.worker_start_failed(now, false, job.number);
 }
 
 /// Forgets ended jobs of which nothing runs, or is to run, on this node. Also forgets jobs that
@@ -247,10 +162,10 @@ void Node::end_job(JobId id, const std::string& why) {
 /// for, and may hang before it reaches troupe::run.
 void Node::forget_ended_jobs() {
   if (!network_) return;
-  for (auto at = jobs_.begin(); at != jobs_.end();) {
+  for (auto at = jobs_.all().begin(); at != jobs_.all().end();) {
     Job& job = at->second;
-    const bool merely_named = job.state == Job::State::unknown && !leases_.is_wanted(job.number);
-    bool needed = (!job.ended && !merely_named) || leasing_.has_waiting_life(job.number);
+    bool needed =
+        !Jobs::is_over(job, leases_.is_wanted(job.number)) || leasing_.has_waiting_life(job.number);
     for (const auto& [index, process] : processes_)
       needed = needed ||
                (process->job_number == job.number && (process->kind != wire::ProcessKind::worker ||
@@ -262,9 +177,10 @@ void Node::forget_ended_jobs() {
     std::vector<ProcessIndex> unborn;  // workers that the zygote has not forked yet
     for (const auto& [index, process] : processes_)
       if (process->job_number == job.number) unborn.push_back(index);
-    if (job.zygote) {
-      os::send_signal(job.zygote_pid, SIGKILL);
-      leave_zygote(job, std::move(unborn), "its job has ended");
+    const auto zygote = zygotes_.find(job.number);
+    if (zygote != zygotes_.end() && zygote->second.link) {
+      os::send_signal(zygote->second.pid, SIGKILL);
+      leave_zygote(zygote->second, std::move(unborn), "its job has ended");
     } else {
       for (const ProcessIndex index : unborn) worker_gone(index, "its job has ended");
     }
@@ -275,8 +191,9 @@ void Node::forget_ended_jobs() {
     if (leases_.is_wanted(job.number)) drop_lease_requests(job);
     programs_->forget(job.id);
     if (logs_) logs_->job_over(job.number);
-    job_numbers_.erase(job.id);
-    at = jobs_.erase(at);
+    zygotes_.erase(job.number);
+    farewells_.erase(job.number);
+    at = jobs_.forget(at);
   }
 }
 

@@ -151,7 +151,7 @@ void Node::on_hello(Process& from, const wire::Hello& hello, std::vector<Fd>& de
 void Node::welcome(Process& from, std::vector<Fd> descriptors) {
   if (descriptors.size() != 2) return refuse(from, "the hello came without its doorbell");
   const bool is_worker = from.kind == wire::ProcessKind::worker;
-  if (is_worker && jobs_.count(from.job_number) == 0) return refuse(from, "its job has ended");
+  if (is_worker && jobs_.find(from.job_number) == nullptr) return refuse(from, "its job has ended");
   auto bell = ring::Doorbell::attach(std::move(descriptors[0]), std::move(descriptors[1]));
   auto memory = ring::ChannelMemory::create();
   auto membership = host_->register_process();
@@ -199,15 +199,15 @@ void Node::welcome(Process& from, std::vector<Fd> descriptors) {
 void Node::store_attached(Process& from) {
   if (const auto done = host_->confirm_process(from.store_index); !done)
     return break_off(from, done.error().message());
-  const auto job = jobs_.find(from.job_number);
-  if (job == jobs_.end()) return;  // its zygote ends, and this worker with it
+  Job* job = jobs_.find(from.job_number);
+  if (job == nullptr) return;  // its zygote ends, and this worker with it
   const auto starting = starting_.extract(from.index);
   if (!starting) return;
   leases_.worker_started(from.index, steady_now(), starting.mapped(), from.job_number);
-  job->second.failed_starts = 0;
+  job->failed_starts = 0;
   // A worker of an ended job ends now, unless an actor waits for it or it got a lease: a detached
   // actor of such a job may still submit tasks. With a lease the worker ends when that does.
-  if (job->second.ended) drop_lease_requests(job->second);
+  if (job->ended) drop_lease_requests(*job);
 }
 
 void Node::on_store(Process& from, wire::NodeMessage& message) {

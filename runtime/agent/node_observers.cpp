@@ -134,8 +134,8 @@ wire::MemoryReport Node::memory_report() {
   report.job_quota_bytes = environment_.job_bytes.count;
   accounting_.each_job([&](JobNumber number, std::uint64_t bytes) {
     if (report.jobs.size() == wire::kMaxMemoryJobs) return;
-    const auto job = jobs_.find(number);
-    report.jobs.push_back({job == jobs_.end() ? JobId{} : job->second.id, bytes});
+    const Job* job = jobs_.find(number);
+    report.jobs.push_back({job == nullptr ? JobId{} : job->id, bytes});
   });
   accounting_.each_site(now, [&](std::uint32_t number, const ObjectAccounting::Site& site) {
     if (number != 0)
@@ -268,13 +268,12 @@ void Node::Logs::answer_logs(const NodeLogs::Asker& asker, const wire::LogBatch&
 }
 
 bool Node::Logs::may_write(JobId id) {
-  const auto number = node.job_numbers_.find(id);
-  if (number == node.job_numbers_.end()) return false;
-  const Job& job = node.jobs_.at(number->second);
-  if (!job.ended && job.state != Job::State::unknown) return true;
+  const Job* job = node.jobs_.find(id);
+  if (job == nullptr) return false;
+  if (!job->ended && job->state != Job::State::unknown) return true;
   return std::any_of(node.processes_.begin(), node.processes_.end(), [&](const auto& entry) {
     const Process& process = *entry.second;
-    return process.job_number == job.number && process.kind == wire::ProcessKind::worker &&
+    return process.job_number == job->number && process.kind == wire::ProcessKind::worker &&
            !node.has_purpose(process);
   });
 }

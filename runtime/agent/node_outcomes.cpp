@@ -100,7 +100,7 @@ void Node::unreferenced(ActorId actor) {
 // --- ActorHost::Out
 
 void Node::need_worker(std::uint64_t life, const scheduling::ResourceDemand& demand, JobId id) {
-  const JobNumber job = id ? job_of(id).number : jobs_.begin()->first;
+  const JobNumber job = id ? jobs_.of(id).number : jobs_.all().begin()->first;
   leasing_.need_worker(life, demand, job, steady_now());
 }
 

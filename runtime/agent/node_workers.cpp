@@ -34,8 +34,10 @@ std::string why_not_forked(int error) {
 
 }  // namespace
 
-Result<void> Node::start_zygote(Job& job) {
-  if (job.zygote) return {};
+/// Returns the zygote of the job, which is started if there is none.
+Result<Node::Zygote*> Node::start_zygote(const Job& job) {
+  if (const auto at = zygotes_.find(job.number); at != zygotes_.end() && at->second.link)
+    return &at->second;
   auto ends = os::LocalSocket::pair();
   if (!ends) return ends.error();
   // Uses the very file that a local driver was started from, even if another has its path by now.
@@ -49,39 +51,41 @@ Result<void> Node::start_zygote(Job& job) {
   program.err = output.err.get();
   auto pid = os::start_zygote(std::move(ends->second), program);
   if (!pid) return pid.error();
-  job.zygote = os::ZygoteLink(std::move(ends->first));
-  job.zygote_ready = false;
-  watch_zygote(job, *pid);
-  return {};
+  Zygote& zygote = zygotes_[job.number];
+  zygote.job = job.number;
+  zygote.link = os::ZygoteLink(std::move(ends->first));
+  zygote.ready = false;
+  watch_zygote(zygote, *pid);
+  return &zygote;
 }
 
-void Node::watch_zygote(Job& job, pid_t pid) {
-  job.zygote_pid = pid;
-  if (logs_) logs_->zygote_started(job.number, pid);
-  job.zygote_life = os::handle_of(pid);
-  job.zygote_due = Time::max();
+void Node::watch_zygote(Zygote& zygote, pid_t pid) {
+  zygote.pid = pid;
+  if (logs_) logs_->zygote_started(zygote.job, pid);
+  zygote.life = os::handle_of(pid);
+  zygote.due = Time::max();
 }
 
 /// Handles the end of the zygote's process; its socket may stay open in a process that it forked. A
 /// zygote that exits with 0 before it is ready may have left a child in its place, as daemon()
 /// does. That child has kZygoteGoesOn to report that it is ready.
-void Node::zygote_process_ended(Job& job) {
-  if (!job.zygote_life || !is_ready(job.zygote_life.get())) return;  // the child has just reported
-  job.zygote_life.reset();
-  if (job.zygote_ready || !os::exited_well(job.zygote_pid)) return zygote_gone(job);
-  job.zygote_due = steady_now() + kZygoteGoesOn;
+void Node::zygote_process_ended(Zygote& zygote) {
+  if (!zygote.life || !is_ready(zygote.life.get())) return;  // the child has just reported
+  zygote.life.reset();
+  if (zygote.ready || !os::exited_well(zygote.pid)) return zygote_gone(zygote);
+  zygote.due = steady_now() + kZygoteGoesOn;
 }
 
 /// Takes the zygote away from the job and lets it end, and with it every worker of the job on this
 /// node. It ends by itself when its socket closes, or is killed after kZygoteEnds.
-void Node::leave_zygote(Job& job, std::vector<ProcessIndex> orphans, std::string why) {
-  if (!job.zygote) return;
-  job.zygote = os::ZygoteLink();
-  job.zygote_life.reset();
-  job.zygote_due = Time::max();
+void Node::leave_zygote(Zygote& zygote, std::vector<ProcessIndex> orphans, std::string why) {
+  if (!zygote.link) return;
+  zygote.link = os::ZygoteLink();
+  zygote.life.reset();
+  zygote.due = Time::max();
   EndingZygote& ending = ending_zygotes_.emplace_back();
-  ending.pid = job.zygote_pid;
-  ending.handle = os::handle_of(job.zygote_pid);
+  ending.pid = zygote.pid;
+  ending.handle = os::handle_of(zygote.pid);
   ending.until = steady_now() + (ending.handle ? kZygoteEnds : Duration(0));
   ending.orphans = std::move(orphans);
   ending.why = std::move(why);
@@ -109,19 +113,17 @@ void Node::reap_zygotes() {
 
 bool Node::is_zygote(pid_t pid) const {
   const auto ends = [pid](const EndingZygote& ending) { return ending.pid == pid; };
-  const auto has = [pid](const auto& job) {
-    return job.second.zygote && job.second.zygote_pid == pid;
-  };
+  const auto has = [pid](const auto& one) { return one.second.link && one.second.pid == pid; };
   return std::any_of(ending_zygotes_.begin(), ending_zygotes_.end(), ends) ||
-         std::any_of(jobs_.begin(), jobs_.end(), has);
+         std::any_of(zygotes_.begin(), zygotes_.end(), has);
 }
 
 /// Ends processes that a killed zygote left behind, as children of this one. Does not block. Waits
 /// while a zygote starts: one that becomes a daemon is such a child until it reports that it is
 /// ready.
 void Node::end_orphans() {
-  const auto starts = [](const auto& job) { return job.second.zygote && !job.second.zygote_ready; };
-  if (std::any_of(jobs_.begin(), jobs_.end(), starts)) {
+  const auto starts = [](const auto& one) { return one.second.link && !one.second.ready; };
+  if (std::any_of(zygotes_.begin(), zygotes_.end(), starts)) {
     orphans_due_ = steady_now() + kOrphansEnd;
     return;
   }
@@ -134,7 +136,7 @@ void Node::end_orphans() {
 void Node::end_zygotes() {
   for (const auto& [index, process] : processes_)
     if (process->kind == wire::ProcessKind::worker) process->socket.shut_down();
-  for (auto& [number, job] : jobs_) leave_zygote(job, {}, {});
+  for (auto& [number, zygote] : zygotes_) leave_zygote(zygote, {}, {});
   for (EndingZygote& ending : ending_zygotes_) {
     pollfd entry{ending.handle.get(), POLLIN, 0};
     if (!ending.handle || wait_for({&entry, 1}, ending.until - steady_now()) <= 0)
@@ -148,20 +150,18 @@ void Node::end_zygotes() {
 }
 
 void Node::start_worker(bool dedicated, JobNumber number) {
-  const auto at = jobs_.find(number);
-  if (at == jobs_.end()) return leases_.worker_start_failed(steady_now(), dedicated, number);
-  Job& job = at->second;
+  Job* const known = jobs_.find(number);
+  if (known == nullptr) return leases_.worker_start_failed(steady_now(), dedicated, number);
+  Job& job = *known;
   if (job.state == Job::State::failed) {
     leases_.worker_start_failed(steady_now(), dedicated, number);
-    return job_failed(job, job.why);
+    return job_failed(job, std::string(job.why));
   }
-  if (job.state != Job::State::ready) {
-    job.waiting.push_back(dedicated);
-    return need_program(job);
-  }
+  if (!jobs_.wants_worker(job, dedicated)) return;  // it starts when the program is here
   auto ends = os::LocalSocket::pair();
   if (!ends) return start_failed(dedicated, number, ends.error().message(), true);
-  if (const auto started = start_zygote(job); !started) {
+  const auto started = start_zygote(job);
+  if (!started) {
     const bool at_limit = started.error().code() == Code::out_of_memory;
     if (!at_limit) job_failed(job, started.error().message());
     return start_failed(dedicated, number, started.error().message(), at_limit);
@@ -176,7 +176,8 @@ void Node::start_worker(bool dedicated, JobNumber number) {
   // The link keeps the request until the zygote has come up.
   os::OutputEnds output =
       logs_ ? logs_->add_worker(process->index, job.number, job.id) : os::OutputEnds();
-  if (!job.zygote.fork_worker(process->index.value, std::move(ends->second), std::move(output))) {
+  if (!(*started)->link.fork_worker(process->index.value, std::move(ends->second),
+                                    std::move(output))) {
     if (logs_) logs_->ended(process->index, job.number);
     starting_.erase(process->index);
     return start_failed(dedicated, number, "the zygote is gone");
@@ -184,19 +185,19 @@ void Node::start_worker(bool dedicated, JobNumber number) {
   processes_.emplace(process->index, std::move(process));
 }
 
-void Node::on_zygote(Job& job) {
+void Node::on_zygote(Zygote& zygote) {
   bool gone = false;
-  for (const os::ZygoteEvent& event : job.zygote.read(gone)) {
+  for (const os::ZygoteEvent& event : zygote.link.read(gone)) {
     const auto index = ProcessIndex::of(event.token);  // of the worker that the event is about
     switch (event.kind) {
       case os::ZygoteEvent::Kind::ready:
-        job.zygote_ready = true;
-        if (event.pid == job.zygote_pid) break;
-        os::reap(job.zygote_pid);
-        watch_zygote(job, event.pid);
+        zygote.ready = true;
+        if (event.pid == zygote.pid) break;
+        os::reap(zygote.pid);
+        watch_zygote(zygote, event.pid);
         break;
       case os::ZygoteEvent::Kind::note: break;
-      case os::ZygoteEvent::Kind::forked: worker_forked(job, index, event.pid); break;
+      case os::ZygoteEvent::Kind::forked: worker_forked(zygote.job, index, event.pid); break;
       case os::ZygoteEvent::Kind::exited:
         if (Process* worker = find(index); worker && starting_.count(index) != 0)
           drain_socket(*worker);  // its Shutdown may say which limit kept it from starting
@@ -212,26 +213,27 @@ void Node::on_zygote(Job& job) {
         break;
     }
   }
-  if (gone && !over_) zygote_gone(job);
+  if (gone && !over_) zygote_gone(zygote);
 }
 
-void Node::zygote_gone(Job& job) {
+void Node::zygote_gone(Zygote& zygote) {
   std::string why =
       "its zygote is gone: the program ended or crashed before it reached troupe::run, in the "
       "copy of it that workers are forked from";
   if (!network_) return go_down(why);
-  const bool was_ready = job.zygote_ready;
-  const std::string said = logs_ ? logs_->zygote_ended(job.number) : "";
+  const bool was_ready = zygote.ready;
+  const std::string said = logs_ ? logs_->zygote_ended(zygote.job) : "";
   if (!was_ready && !said.empty()) why += ". Its last lines are:\n" + said;
   if (was_ready) why = "its zygote was killed, and all workers of its job on this node with it";
   // Its workers die with it, and nothing else reports their deaths.
   std::vector<ProcessIndex> orphans;
   for (const auto& [index, process] : processes_)
-    if (process->job_number == job.number && process->kind == wire::ProcessKind::worker)
+    if (process->job_number == zygote.job && process->kind == wire::ProcessKind::worker)
       orphans.push_back(index);
-  leave_zygote(job, std::move(orphans), why);
+  leave_zygote(zygote, std::move(orphans), why);
   // A zygote that once came up may come up again; start_failed() counts if it does not.
-  if (!was_ready && !job.ended) job_failed(job, why);
+  if (Job* job = jobs_.find(zygote.job); job != nullptr && !was_ready && !job->ended)
+    job_failed(*job, why);
 }
 
 /// Tells the lease table that a worker could not be started. At a limit of processes, memory or
@@ -242,13 +244,12 @@ void Node::start_failed(bool dedicated, JobNumber number, const std::string& why
     return leases_.worker_start_refused(steady_now(), dedicated, number,
                                         "a worker could not be started: " + why);
   leases_.worker_start_failed(steady_now(), dedicated, number);
-  const auto at = jobs_.find(number);
-  if (at == jobs_.end() || at->second.ended) return;
-  Job& job = at->second;
-  if (++job.failed_starts == 1) log_line("a worker could not be started: %s", why.c_str());
-  if (job.failed_starts < 10) return;
+  Job* job = jobs_.find(number);
+  if (job == nullptr || job->ended) return;
+  if (++job->failed_starts == 1) log_line("a worker could not be started: %s", why.c_str());
+  if (job->failed_starts < 10) return;
   if (!network_) return go_down("workers cannot be started: " + why);
-  job_failed(job, why);
+  job_failed(*job, why);
 }
 
 /// Ends the node, which cannot serve any more. Drivers and observers get Shutdown with the reason,
@@ -265,12 +266,14 @@ void Node::go_down(const std::string& why) {
 /// Notes the pid of a worker. The worker may have served for a while before this report; if its end
 /// was decided meanwhile, it is killed now. An unknown worker was removed before and is killed too:
 /// nothing else would end it.
-void Node::worker_forked(Job& job, ProcessIndex index, pid_t pid) {
+void Node::worker_forked(JobNumber number, ProcessIndex index, pid_t pid) {
+  const Job* job = jobs_.find(number);
   const auto found = processes_.find(index);
   const bool is_known = found != processes_.end();
   if (is_known) found->second->pid = pid;
   if (logs_) logs_->forked(index, pid);
-  if (!is_known || found->second->killed || (job.ended && !has_purpose(*found->second)))
+  if (!is_known || found->second->killed ||
+      (job != nullptr && job->ended && !has_purpose(*found->second)))
     os::send_signal(pid, SIGKILL);
 }
 

@@ -20,7 +20,7 @@ using wire::Cases;
 // interrupt of its actor.
 constexpr std::uint64_t kPass = 1, kJoin = 2, kProcess = 1000, kAlarm = 1ull << 40;
 constexpr std::size_t kMaxDriverEnds = 64;
-constexpr Duration kJobEnds = control::EndingJobs::kAllKilled + 1s;  ///< as in node_jobs.cpp
+constexpr Duration kJobEnds = control::EndingJobs::kAllKilled + 1s;  ///< as in jobs.cpp
 
 }  // namespace
 
