@@ -212,7 +212,7 @@ void Node::loop() {
       carry_out_leases();
     } while (hear_control());
     forget_ended_jobs();
-    serve_copies();
+    folder_copies_.serve(steady_now());
     replica_host_.carry_out(steady_now());
     if (LocationQuery& places = replica_host_.places(); places.next_deadline() != Time::max())
       places.carry_out(steady_now());
@@ -275,7 +275,7 @@ Time Node::next_deadline() const {
     if (const auto deadline = control_->next_deadline()) until = std::min(until, *deadline);
   until = std::min({until, prefault_.next_deadline(), actors_.next_deadline()});
   if (spiller_) until = std::min(until, spiller_->next_deadline());
-  if (copies_) until = std::min(until, copies_deadline());
+  until = std::min(until, folder_copies_.next_deadline());
   until = std::min(
       {until, replica_host_.replicas().next_deadline(), replica_host_.places().next_deadline()});
   if (!try_quota_again_.empty()) until = std::min(until, try_quota_again_.front().due);
@@ -299,7 +299,7 @@ void Node::poll_once(Time until) {
   const std::size_t transfers = set.add(transfers_ ? transfers_->fd() : -1);
   set.add(programs_ ? programs_->fd() : -1);
   const std::size_t spill = set.add(spiller_ ? spiller_->fd() : -1);
-  const std::size_t copies = set.add(copies_ ? copies_->fd() : -1);
+  const std::size_t copies = set.add(folder_copies_.fd());
   const bool is_open = local_listener_ && local_listener_->opens_at() <= steady_now();
   const std::size_t door = set.add(is_open ? local_listener_->fd() : -1);
   const std::size_t launcher = set.add(launcher_ ? launcher_.fd() : -1);
@@ -324,7 +324,7 @@ void Node::poll_once(Time until) {
   if (network_)
     serve_network(set.ready(network), set.ready(transfers), set.ready(door), set.ready(launcher));
   spill_ready_ = set.ready(spill);
-  copies_ready_ |= set.ready(copies);
+  folder_copies_.note_ready(set.ready(copies));
   if (logs_ && (set.ready(logs) || logs_->next_deadline() <= steady_now()))
     logs_->serve(steady_now());
   if (!ending_zygotes_.empty()) reap_zygotes();

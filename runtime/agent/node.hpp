@@ -11,16 +11,15 @@
 /// ready, it settles the reference counts, unless the ring of an ending process is still unread.
 #pragma once
 
-#include "troupe/objectstore/shared_copies.hpp"
 #include "troupe/objectstore/spiller.hpp"
 #include "troupe/runtime/agent/actors.hpp"
 #include "troupe/runtime/agent/authority.hpp"
 #include "troupe/runtime/agent/cluster_link.hpp"
-#include "troupe/runtime/agent/copy_plan.hpp"
 #include "troupe/runtime/agent/deferred_frees.hpp"
 #include "troupe/runtime/agent/doorbell_slots.hpp"
 #include "troupe/runtime/agent/draining.hpp"
 #include "troupe/runtime/agent/ending_workers.hpp"
+#include "troupe/runtime/agent/folder_copies.hpp"
 #include "troupe/runtime/agent/in_flight_refs.hpp"
 #include "troupe/runtime/agent/inquiries.hpp"
 #include "troupe/runtime/agent/jobs.hpp"
@@ -78,6 +77,7 @@ class Node final : private Outgoing,
                    private Transfers::Out,
                    private ReplicaHost::Store,
                    private Leases::Processes,
+                   private FolderCopies::Store,
                    private Programs::Out {
  public:
   /// A private node. Errors: out_of_memory when shared memory cannot be had.
@@ -239,21 +239,6 @@ class Node final : private Outgoing,
     wire::PullRequest pull;
     ObjectId object;  ///< copy, room
   };
-  /// Bytes of an object that come, or are to come, from its copy in a shared folder.
-  struct Reading {
-    NodeId node;  ///< that wrote the copy
-    std::uint64_t bytes = 0;
-    Time until{};                    ///< an error follows at this time
-    objectstore::Allocation memory;  ///< none while it waits for room
-    bool given_up = false;  ///< the error was told, but the disk's thread still uses the memory
-  };
-  /// The value of an object that is asked of its copy in a shared folder.
-  struct Looking {
-    ProcessIndex owner;
-    Time until{};               ///< an error follows at this time
-    std::optional<Time> again;  ///< set: the folder could not be read and is asked again then
-  };
-
   /// Receives the answers of the logs.
   struct Logs final : NodeLogs::Out {
     explicit Logs(Node& n) : node(n) {}
@@ -278,7 +263,7 @@ class Node final : private Outgoing,
   bool exceeds_quota(Process& from, const wire::NeedExtent& message);
   void answer_quota();
   void where_is(Process& from, const wire::WhereIs& message);
-  void may_spill(const wire::Location& at);
+  void may_spill(const wire::Location& at) override;
   bool restores_first(NodeId from, const wire::PeerMessage& message);
   bool is_on_disk(const wire::Location& at) const override;
   std::uint64_t ask(Asked asked);
@@ -294,24 +279,12 @@ class Node final : private Outgoing,
   void guard_memory();
   std::uint64_t memory_of(const Process& process) const;
   void open_copies();
-
-  // copies that other nodes can read (node_copies.cpp)
   bool look_in_folders(ProcessIndex owner, ObjectId object,
                        std::optional<std::uint64_t> bytes) override;
-  void serve_copies();
-  Time copies_deadline() const;
-  void begin_copy(ObjectId object, Time now);
-  void write_copy(ObjectId object, Time now);
-  void copy_failed(ObjectId object, const Error& why, Time now);
-  void look_for_copy(ProcessIndex owner, ObjectId object);
-  void want_copy(ProcessIndex owner, ObjectId object, std::uint64_t bytes);
-  bool may_read_copy() const;
-  void read_copy(ObjectId object, Time now);
-  void room_for_copy(ObjectId object);
-  void copy_has_no_room(ObjectId object, const Error& why);
-  void copy_looked_at(objectstore::CopyDone& done, Time now);
-  void expire_copies(Time now);
-  void copy_read(const objectstore::CopyDone& done);
+  // FolderCopies::Store, with may_spill()
+  std::optional<objectstore::Location> where(const objectstore::Location& name) override;
+  void bring_back(ObjectId object, const objectstore::Location& name, Time now) override;
+  bool need_room(ObjectId object, std::uint64_t bytes, Time now) override;
 
   // whether a message may have an effect (node_door.cpp)
   bool may_say(Process& from, const wire::NodeMessage& message);
@@ -482,8 +455,8 @@ class Node final : private Outgoing,
   void rebuild(ProcessIndex maker, ObjectId object, ObjectId lost) override;
   void peer_rebuild(ProcessIndex owner, ObjectId object, ObjectId lost) override;
   void lineage_over(ProcessIndex maker, ObjectId object) override;
-  void wants_copy(ObjectId object) override;
-  void copy_over(ObjectId object) override;
+  void wants_copy(ObjectId object) override { folder_copies_.wants(object, steady_now()); }
+  void copy_over(ObjectId object) override { folder_copies_.over(object); }
   void copies_over(ObjectId object) override { replica_host_.replicas().over(object); }
   void met(ObjectId object) override { replica_host_.replicas().met(object); }
   void orphaned(ObjectId object, ObjectId lost) override;
@@ -599,20 +572,7 @@ class Node final : private Outgoing,
   std::unique_ptr<NodeLogs> logs_;  ///< null: workers have the agent's output, and no file
 
   ReplicaHost replica_host_;
-
-  // Copies in shared folders; all empty where no such folder is given.
-  CopyPlan copy_plan_;
-  wire::PeerWriter copy_writer_;
-  std::map<ObjectId, objectstore::Pinned> copying_;  ///< bytes that are being written
-  std::map<ObjectId, Looking> looking_;
-  std::map<ObjectId, Reading> reading_;
-  std::deque<ObjectId> unread_;     ///< of reading_: those that have no memory yet
-  std::vector<ObjectId> too_late_;  ///< of reading_: wanted again though `given_up`
-  Time copies_due_ = Time::max();   ///< the earliest time of looking_ and reading_
-  std::uint64_t reading_bytes_ = 0;
-  bool copies_ready_ = false;                          ///< the disk's thread has results
-  bool copies_fail_ = false;                           ///< a failure was logged, no success since
-  std::unique_ptr<objectstore::SharedCopies> copies_;  ///< last: its thread uses what is above
+  FolderCopies folder_copies_{{options_.name, *host_, references_, owners_, *this}};
 };
 
 }  // namespace troupe::agent

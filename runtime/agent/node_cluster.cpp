@@ -289,14 +289,14 @@ void Node::peer_hold(ProcessIndex to, ObjectId object, ProcessIndex holder, std:
 void Node::peer_await(ProcessIndex owner, ObjectId object) {
   if (owners_.is_lost(owner))
     return wire::has_copies(object) ? replica_host_.replicas().look(owner, object)
-                                    : look_for_copy(owner, object);
+                                    : folder_copies_.look_for(owner, object, steady_now());
   if (const auto node = remote_.node_of(owner)) network_->send(*node, wire::PeerAwait{object});
 }
 
 void Node::pull(ProcessIndex owner, ObjectId object, std::uint64_t bytes) {
   if (owner == kSelf || owners_.is_lost(owner))
     return wire::has_copies(object) ? replica_host_.replicas().fetch(owner, object, bytes)
-                                    : want_copy(owner, object, bytes);
+                                    : folder_copies_.want(owner, object, bytes, steady_now());
   if (const auto node = remote_.node_of(owner))
     transfers_->pull(*node, object, bytes, steady_now(),
                      pull_priority(replica_host_.replicas(), object));
@@ -328,7 +328,7 @@ void Node::done(ObjectId object, NodeId from, const wire::Location& location) {
 
 void Node::failed(ObjectId object, NodeId from, const Error& error) {
   if (replica_host_.replicas().pull_failed(object, from, error)) return;
-  if (reading_.count(object) != 0) return;  // the owner died meanwhile: a copy is being read
+  if (folder_copies_.is_reading(object)) return;  // the owner died meanwhile: a copy is being read
   references_.pull_failed(object, error);
 }
 

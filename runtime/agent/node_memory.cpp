@@ -59,11 +59,42 @@ void Node::open_copies() {
   options.cluster = config_.cluster;
   options.node = id_;
   options.quota = environment_.spill_bytes;
-  auto opened = objectstore::SharedCopies::open(std::move(options));
-  if (!opened) refuse_shared_folders(opened.error());
-  copies_ = *std::move(opened);
-  references_.keep_copies();
+  folder_copies_.open(std::move(options));
 }
+
+// --- what FolderCopies and ReplicaHost need
+
+bool Node::look_in_folders(ProcessIndex owner, ObjectId object,
+                           std::optional<std::uint64_t> bytes) {
+  if (!folder_copies_.is_open()) return false;
+  if (bytes)
+    folder_copies_.want(owner, object, *bytes, steady_now());
+  else
+    folder_copies_.look_for(owner, object, steady_now());
+  return true;
+}
+
+std::optional<objectstore::Location> Node::where(const objectstore::Location& name) {
+  return spiller_ ? spiller_->where(name) : name;
+}
+
+void Node::bring_back(ObjectId object, const objectstore::Location& name, Time now) {
+  Asked asked;
+  asked.what = Asked::What::copy;
+  asked.object = object;
+  spiller_->find(ask(asked), name, now);
+}
+
+bool Node::need_room(ObjectId object, std::uint64_t bytes, Time now) {
+  if (!spiller_) return false;
+  Asked asked;
+  asked.what = Asked::What::room;
+  asked.object = object;
+  spiller_->need(ask(asked), 0, bytes, now);
+  return true;
+}
+
+// --- requests to the spiller
 
 std::uint64_t Node::ask(Asked asked) {
   asked_.emplace(++last_ask_, asked);
@@ -204,7 +235,7 @@ void Node::Spills::granted(std::uint64_t ask, objectstore::ExtentGrant grant) {
   if (!asked) return;
   if (asked->what == Asked::What::room) {
     node.add_extent(std::move(grant));
-    return node.room_for_copy(asked->object);
+    return node.folder_copies_.room(asked->object);
   }
   if (asked->process == kSelf) return node.take_extent(std::move(grant));
   node.give_extent(asked->process, asked->request, std::move(grant));
@@ -251,7 +282,8 @@ void Node::Spills::located(std::uint64_t ask, const objectstore::Location& at) {
   if (!asked) return;
   if (asked->what == Asked::What::pull)
     return node.transfers_->on_message(asked->node, asked->pull, {}, steady_now());
-  if (asked->what == Asked::What::copy) return node.write_copy(asked->object, steady_now());
+  if (asked->what == Asked::What::copy)
+    return node.folder_copies_.write(asked->object, steady_now());
   if (Process* to = node.find(asked->process))
     node.send(*to, wire::NowAt{asked->request, wire::wire_location(at), nullptr});
 }
@@ -266,8 +298,9 @@ void Node::Spills::refused(std::uint64_t ask, const Error& error) {
     case Asked::What::pull:
       return node.network_->send(asked->node,
                                  wire::PullRefused{asked->pull.transfer, error.shared_info()}, {});
-    case Asked::What::copy: return node.copy_failed(asked->object, error, steady_now());
-    case Asked::What::room: return node.copy_has_no_room(asked->object, error);
+    case Asked::What::copy:
+      return node.folder_copies_.write_failed(asked->object, error, steady_now());
+    case Asked::What::room: return node.folder_copies_.no_room(asked->object, error);
     case Asked::What::place:
       if (Process* to = node.find(asked->process))
         node.send(*to, wire::NowAt{asked->request, {}, error.shared_info()});
@@ -323,7 +356,7 @@ void Node::tell_memory() {
     const auto asked = take_ask(ask);
     if (!asked) continue;
     if (asked->what == Asked::What::room) {
-      room_for_copy(asked->object);
+      folder_copies_.room(asked->object);
     } else if (asked->process == kSelf) {
       asks_for_transfers_ = false;
       memory_came_ = true;

@@ -144,9 +144,9 @@ wire::MemoryReport Node::memory_report() {
   std::stable_sort(report.sites.begin(), report.sites.end(),
                    [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
   if (report.sites.size() > wire::kMaxMemorySites) report.sites.resize(wire::kMaxMemorySites);
-  report.copies = copies_ != nullptr;
-  if (copies_) {
-    const objectstore::SharedStats copies = copies_->stats();
+  report.copies = folder_copies_.is_open();
+  if (report.copies) {
+    const objectstore::SharedStats copies = folder_copies_.stats();
     report.copied = copies.copies;
     report.copy_bytes = copies.bytes;
     report.copy_errors = copies.errors;
