@@ -381,8 +381,7 @@ void Node::drain_slot(std::uint32_t slot) {
   const Slot whose = slots_[slot];
   if (whose.process == 0) return;
   if (whose.proxy_process != 0) {
-    const auto proxy = proxies_.find({whose.process, whose.proxy_process});
-    if (proxy != proxies_.end()) drain_proxy(proxy->second);
+    proxies_.drain({whose.process, whose.proxy_process});
   } else if (Process* process = find(whose.process)) {
     drain_ring(*process);
   }
@@ -463,17 +462,9 @@ void Node::bury(Process& process) {
   const ProcessIndex index = process.index;
   process.doomed = false;  // drain_ring() reads nothing of a doomed process
   if (process.introduced && process.bell) drain_ring(process);
-  for (auto at = proxies_.lower_bound({index, kSelf});
-       at != proxies_.end() && at->first.first == index;)
-    drain_proxy((at++)->second, true);
-  closed_.erase(closed_.lower_bound({index, kSelf}),
-                closed_.lower_bound({ProcessIndex::of(index.value + 1), kSelf}));
+  proxies_.drain_to_the_end(index);
   process.doomed = true;
-  for (auto at = proxies_.lower_bound({index, kSelf});
-       at != proxies_.end() && at->first.first == index;) {
-    const auto proxy = at++;
-    if (proxy->second.ending) finish_proxy(proxy);  // its process reads it no more
-  }
+  proxies_.finish_ending(index);
   if (process.kind == wire::ProcessKind::driver) driver_gone(process, false);
   if (const Job* job = jobs_.find(process.job_number);
       process.kind == wire::ProcessKind::driver && process.hung_up && job != nullptr && !job->ended)

@@ -36,6 +36,7 @@
 #include "troupe/runtime/agent/owners.hpp"
 #include "troupe/runtime/agent/prefault_policy.hpp"
 #include "troupe/runtime/agent/programs.hpp"
+#include "troupe/runtime/agent/proxies.hpp"
 #include "troupe/runtime/agent/quota_wait.hpp"
 #include "troupe/runtime/agent/reference_table.hpp"
 #include "troupe/runtime/agent/remote.hpp"
@@ -72,11 +73,11 @@ struct NodeOptions : os::NodeOffer {
 class Node final : private Outgoing,
                    private ReferenceTable::Out,
                    private ActorHost::Out,
-                   private RemoteTable::Out,
                    private Network::Handler,
                    private Transfers::Out,
                    private ReplicaHost::Store,
                    private Leases::Processes,
+                   private Proxies::Rings,
                    private FolderCopies::Store,
                    private Programs::Out {
  public:
@@ -145,23 +146,6 @@ class Node final : private Outgoing,
     std::vector<ProcessIndex> orphans;
     std::string why;
   };
-  /// A channel between a local process and a proxy process. This agent is its other side.
-  struct ProxyChannel {
-    ProcessIndex process, proxy_process;
-    NodeId node;
-    ProcessIndex holder;         ///< index of `node` when this was opened: holder of carried refs
-    std::uint32_t slot = 0;      ///< in this agent's doorbell
-    std::uint32_t its_slot = 0;  ///< in the process's doorbell
-    ring::Channel channel;
-    std::uint64_t pushed = 0;  ///< frames that arrived from the node
-    struct Ending {
-      std::string reason;
-      std::uint64_t started = 0;
-    };
-    std::optional<Ending> ending;  ///< PeerDied, due when all that arrived has entered the ring
-  };
-  using ProxyKey = std::pair<ProcessIndex, ProcessIndex>;
-  using ProxyChannels = std::map<ProxyKey, ProxyChannel>;
   /// The ring behind a slot of this agent's doorbell: a process's, or that of a proxy channel. No
   /// process: the slot is free.
   struct Slot {
@@ -376,6 +360,7 @@ class Node final : private Outgoing,
   void on_silent(NodeId node, bool silent) override;
   void on_can_send(NodeId node) override;
   void exit_now(const std::string& why) override;
+  void halt_actors();
   void serve_network(bool network, bool transfers, bool at_door, bool from_launcher);
   void tell_pace(Time now);
 
@@ -391,52 +376,17 @@ class Node final : private Outgoing,
   void ask_logs(const NodeLogs::Asker& asker, const wire::LogQuestion& question);
   void on_peer_inquire(NodeId from, const wire::PeerInquire& message);
 
-  // processes of other nodes (node_remote.cpp)
-  void drain_proxy(ProxyChannel& proxy, bool to_the_end = false);
-  void carry(ProxyChannel& proxy, const wire::CallMessage& message, BlobView frame);
-  void carry(ProxyChannel& proxy, std::uint64_t call, std::vector<wire::OwnedRef> refs,
-             BlobView frame);
-  static bool is_as_named(const wire::PeerFrame& frame, BlobView payload);
-  void drop_unread(ProxyChannel& proxy);
-  void drop_written_since(ProxyKey key);
-  void finish_proxy(ProxyChannels::iterator proxy, bool at_once = false);
-  void note_entered(ProxyChannel& proxy);
-  void on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload);
-  void resume_stalled(NodeId node);
-  void release_answers();
-  void halt_actors();
-  // RemoteTable::Out
-  void send(NodeId to, const wire::PeerMessage& message) override;
-  bool is_alive(ProcessIndex process) override;
-  bool hosts(ProcessIndex worker, ActorId actor, std::uint64_t incarnation) override;
-  void open_proxy(ProcessIndex process, ProcessIndex proxy_process, NodeId node) override;
-  void read(ProcessIndex process) override;
-  void close_proxy(ProcessIndex process, ProcessIndex proxy_process, const std::string& reason,
-                   std::uint64_t started) override;
-  std::uint64_t started(ProcessIndex process, ProcessIndex proxy_process) override;
-  void granted(ProcessIndex process, LeaseKey key, LeaseId lease, ProcessIndex worker,
-               const std::vector<std::int32_t>& gpus) override {
-    leasing_.granted(process, key, lease, worker, gpus);
-  }
-  void reclaim(ProcessIndex process, LeaseId lease) override { leasing_.reclaim(process, lease); }
-  void spill_failed(ProcessIndex process, LeaseKey key, const wire::ResourceDemand& demand,
-                    std::uint32_t count, NodeId node) override {
-    leasing_.spill_failed(process, key, demand, count, node, steady_now());
-  }
-  void gave_back(NodeId node, const wire::ResourceDemand& demand) override {
-    leasing_.gave_back(node, demand, steady_now());
-  }
-  void request(ProcessIndex proxy_process, LeaseKey key, const wire::ResourceDemand& demand,
-               std::uint32_t backlog, JobId job) override {
-    leasing_.request(proxy_process, key, demand, backlog, job, steady_now());
-  }
-  void returned(LeaseId lease) override { leases_.returned(lease, steady_now()); }
-  void owner_died(ProcessIndex proxy_process) override {
-    leases_.owner_died(proxy_process, steady_now());
-  }
-  // Outgoing, Transfers::Out and Programs::Out
+  // Outgoing, Proxies::Rings, Transfers::Out and Programs::Out
   void send(NodeId to, const wire::PeerMessage& message, BlobView payload) override;
   bool can_send(NodeId to) const override { return network_->can_send(to); }
+  bool is_alive(ProcessIndex process) override { return find(process) != nullptr; }
+  void read_ring(ProcessIndex process) override;
+  void break_off(ProcessIndex process, const std::string& why) override;
+  std::optional<Proxies::Opened> open_channel(ProcessIndex index, ProcessIndex proxy_process,
+                                              ProcessIndex holder) override;
+  void close_channel(ProcessIndex process, std::uint32_t slot, std::uint32_t its_slot) override;
+  bool may_serve() override { return network_->may_serve(steady_now()); }
+  void drop(NodeId node, const std::string& why) override { network_->drop(node, why); }
   std::optional<Transfers::Held> find(ObjectId object) override;
   void done(ObjectId object, NodeId from, const wire::Location& location) override;
   void failed(ObjectId object, NodeId from, const Error& error) override;
@@ -504,14 +454,11 @@ class Node final : private Outgoing,
   NamedSpawns named_spawns_;
   Claims claims_{*this};
   Authority authority_{claims_};
-  RemoteTable remote_{*this, [this] { return next_process_++; }};
+  Proxies proxies_{id_, {references_, remote_, owners_, actors_, leases_, leasing_, *this, *this}};
+  RemoteTable remote_{proxies_, [this] { return next_process_++; }};
   Owners owners_{id_, references_, remote_};
   std::map<ProcessIndex, std::unique_ptr<Process>> processes_;
-  ProxyChannels proxies_;
-  ProxyChannels closed_;        ///< until the process has read that they are: see Arrived
-  std::set<ProxyKey> stalled_;  ///< whose frames may not leave now
-  bool holds_answers_ = false;  ///< some of those hold answers of actors: see release_answers()
-  bool halts_actors_ = false;   ///< see halt_actors()
+  bool halts_actors_ = false;  ///< see halt_actors()
   SleepClock sleep_;
   std::vector<Slot> slots_;                ///< by slot of this agent's doorbell; 0 is not used
   std::map<ProcessIndex, bool> starting_;  ///< workers that do not serve yet → dedicated

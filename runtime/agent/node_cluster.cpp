@@ -10,6 +10,7 @@
 
 #include <unistd.h>
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
@@ -79,7 +80,7 @@ void Node::serve_network(bool network, bool transfers, bool at_door, bool from_l
   if (transfers || transfers_->next_deadline() <= now) transfers_->poll(now);
   programs_->poll(now);
   halt_actors();
-  release_answers();
+  proxies_.release_answers();
   while (at_door) {
     auto visitor = local_listener_->accept();
     if (!visitor) break;
@@ -113,6 +114,25 @@ void Node::leave_if_drained(Time now) {
   });
   const bool is_empty = leases_.lease_count() == 0 && actors_.hosted() == 0 && !has_driver;
   if (draining_.is_over(is_empty, now)) end_with_cluster("the node was drained");
+}
+
+/// Stops the node's actors (SIGSTOP) while this node may have been declared dead, and lets them go
+/// on (SIGCONT) when it may serve again. Other lives of these actors may run elsewhere, so these
+/// must not serve callers of this node either. If control does not take the node back in time, they
+/// end with it. The word on the doorbell says until when actors may answer: an actor stops itself
+/// then if this process does not run (client/actor_lease_timer.hpp).
+void Node::halt_actors() {
+  const bool halt = !network_->may_serve(steady_now());
+  const Duration until = halt ? Duration{} : sleep_.up_at(network_->serves_until());
+  bell_.say(wire::actor_lease_word(Time(until)));
+  if (!halt && !halts_actors_) return;
+  halts_actors_ = halt;
+  for (const auto& [index, process] : processes_) {
+    if (process->pid <= 0 || process->halted == halt) continue;
+    if (halt && !actors_.hosts(index)) continue;
+    process->halted = halt;
+    os::send_signal(process->pid, halt ? SIGSTOP : SIGCONT);
+  }
 }
 
 // --- control
@@ -191,9 +211,9 @@ void Node::on_peer(NodeId from, wire::Decoded<wire::PeerMessage>& decoded) {
   const Time now = steady_now();
   wire::PeerMessage& message = decoded.message;
   if (const auto* frame = std::get_if<wire::PeerFrame>(&message))
-    return on_frame(from, *frame, decoded.payload);
+    return proxies_.on_frame(from, *frame, decoded.payload);
   if (remote_.on_message(from, message)) {
-    if (std::holds_alternative<wire::PeerCredit>(message)) resume_stalled(from);
+    if (std::holds_alternative<wire::PeerCredit>(message)) proxies_.resume(from);
     return;
   }
   if (const auto* hold = std::get_if<wire::PeerHold>(&message))
@@ -256,7 +276,7 @@ void Node::on_silent(NodeId node, bool silent) {
 
 void Node::on_can_send(NodeId node) {
   inquiries_.send_owed(node);
-  resume_stalled(node);
+  proxies_.resume(node);
 }
 
 /// Tells control with Leaving that this node has ended its workers and goes, so that control need

@@ -59,6 +59,44 @@ void Node::connect(Process& a, Process& b) {
             {memory->fd(), a.bell->memory_fd(), a.bell->event_fd()});
 }
 
+std::optional<Proxies::Opened> Node::open_channel(ProcessIndex index, ProcessIndex proxy_process,
+                                                  ProcessIndex holder) {
+  Process* process = find(index);
+  if (process == nullptr) return std::nullopt;
+  auto memory = ring::ChannelMemory::create();
+  if (!memory) {
+    break_off(*process, memory.error().message());
+    return std::nullopt;
+  }
+  Proxies::Opened ends;
+  ends.slot = take_slot();
+  slots_[ends.slot] = {index, proxy_process};
+  wire::Channel channel;
+  channel.peer = proxy_process;
+  channel.side = 1;
+  channel.my_slot = ends.its_slot = process->slots.take();
+  channel.peer_slot = ends.slot;
+  channel.remote = true;
+  channel.holder = holder;
+  send_with(*process, channel, {memory->fd(), bell_.memory_fd(), bell_.event_fd()});
+  ends.channel = ring::Channel(std::move(*memory), 0, process->bell, channel.my_slot);
+  ends.channel.close_fd();
+  return ends;
+}
+
+void Node::close_channel(ProcessIndex process, std::uint32_t slot, std::uint32_t its_slot) {
+  if (Process* living = find(process)) living->slots.give_back(its_slot);
+  slots_[slot] = {};
+}
+
+void Node::break_off(ProcessIndex process, const std::string& why) {
+  if (Process* living = find(process)) break_off(*living, why);
+}
+
+void Node::read_ring(ProcessIndex process) {
+  if (Process* living = find(process)) drain_ring(*living);
+}
+
 // --- receiving
 
 void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
@@ -85,7 +123,7 @@ void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
           [&](wire::Hold& m) { on_hold(from, m); },
           [&](wire::Arrived& m) {
             undo(from.index, in_flight_refs_.arrived(from.index, m.peer, m.frames));
-            drop_written_since({from.index, m.peer});
+            proxies_.drop_written_since({from.index, m.peer});
           },
           [&](wire::CallSite& m) { on_call_site(from, m); },
           [&](wire::Await& m) { references_.await(m.object, from.index, m.fetch); },

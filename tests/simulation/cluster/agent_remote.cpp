@@ -1,5 +1,5 @@
 /// The simulated agent's traffic with control and other nodes, and its actors. It stands for
-/// agent/node_cluster.cpp, node_remote.cpp and the actors' part of node_messages.cpp.
+/// agent/node_cluster.cpp, proxies.cpp and the actors' part of node_messages.cpp.
 #include "tests/simulation/cluster/agent.hpp"
 #include "tests/simulation/cluster/cluster.hpp"
 #include "tests/simulation/cluster/said.hpp"
