@@ -34,7 +34,7 @@ header() {
   { printf '/// %s\n#pragma once\n' "${comment:-Purpose.}"; printf '%s\n' "$@"; } >"$file"
 }
 
-for check in layout includes cores seams text mutants standard; do clean $check; done
+for check in layout includes cores seams parts text mutants standard; do clean $check; done
 
 mkdir runtime/agent
 for offence in 'blocks:poll(&entry, 1, 0);' 'blocks:std::this_thread::yield();' 'blocks:  ::nanosleep(&time, nullptr);' \
@@ -45,6 +45,21 @@ for offence in 'blocks:poll(&entry, 1, 0);' 'blocks:std::this_thread::yield();' 
 done
 echo 'void f() { network.poll(now); kill(actor); open("/proc/self/fd/" + n); }  // poll(&entry, 1, 0)' >runtime/agent/a.cpp
 clean seams
+rm -r runtime/agent
+
+mkdir runtime/agent
+header runtime/agent/b.hpp 'class B {};'
+header runtime/agent/a.hpp '#include "troupe/runtime/agent/b.hpp"' 'class A final : public B::Out {' '  struct Below {' '  };' \
+  '  int one_ = 1;' '};'
+clean parts
+echo '#include "troupe/runtime/agent/a.hpp"' >runtime/agent/b.cpp
+expect parts ': a circle of units: '
+rm runtime/agent/b.cpp
+sed -i 's/ B::Out {/ B {/' runtime/agent/a.hpp
+expect parts '^runtime/agent/a.hpp:[0-9]*: the base class B is no interface'
+sed -i 's/ B {/ B::Out {/; /one_/d' runtime/agent/a.hpp
+for letter in a b c d e f g h i j k l m n o p; do echo "  int ${letter}_ = 0;"; done >>runtime/agent/a.hpp
+expect parts 'a part with 16 members'
 rm -r runtime/agent
 
 mkdir stray && expect layout '^stray:1: does not belong' && rmdir stray
