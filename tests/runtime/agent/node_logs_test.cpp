@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-namespace troupe::agent {
+namespace troupe::agent::node_logs_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -233,4 +233,4 @@ TEST(NodeLogs, LeavesTheZygotesOutputWhenHalfOfTheDescriptorsAreTaken) {
 }
 
 }  // namespace
-}  // namespace troupe::agent
+}  // namespace troupe::agent::node_logs_test
