@@ -216,11 +216,11 @@ void Node::loop() {
     replica_host_.carry_out(steady_now());
     if (LocationQuery& places = replica_host_.places(); places.next_deadline() != Time::max())
       places.carry_out(steady_now());
-    answer_quota();
-    serve_memory();
+    extents_.answer_quota(steady_now());
+    extents_.serve(steady_now());
     guard_memory();
     send_notices();
-    tell_memory();
+    extents_.tell();
     const bool again = (!has_unread() && (settle() || !frees_.empty())) ||
                        named_spawns_.pending() || lineage_cache_.pending() ||
                        replica_host_.replicas().pending() || !readers_.empty() ||
@@ -274,11 +274,10 @@ Time Node::next_deadline() const {
   if (control_)
     if (const auto deadline = control_->next_deadline()) until = std::min(until, *deadline);
   until = std::min({until, prefault_.next_deadline(), actors_.next_deadline()});
-  if (spiller_) until = std::min(until, spiller_->next_deadline());
+  until = std::min(until, extents_.next_deadline());
   until = std::min(until, folder_copies_.next_deadline());
   until = std::min(
       {until, replica_host_.replicas().next_deadline(), replica_host_.places().next_deadline()});
-  if (!try_quota_again_.empty()) until = std::min(until, try_quota_again_.front().due);
   if (leases_.lease_count() != 0) until = std::min(until, next_guard_);
   if (local_listener_ && local_listener_->opens_at() > steady_now())
     until = std::min(until, local_listener_->opens_at());
@@ -298,7 +297,7 @@ void Node::poll_once(Time until) {
   const std::size_t network = set.add(network_ ? network_->fd() : -1);
   const std::size_t transfers = set.add(transfers_ ? transfers_->fd() : -1);
   set.add(programs_ ? programs_->fd() : -1);
-  const std::size_t spill = set.add(spiller_ ? spiller_->fd() : -1);
+  const std::size_t spill = set.add(extents_.fd());
   const std::size_t copies = set.add(folder_copies_.fd());
   const bool is_open = local_listener_ && local_listener_->opens_at() <= steady_now();
   const std::size_t door = set.add(is_open ? local_listener_->fd() : -1);
@@ -323,7 +322,7 @@ void Node::poll_once(Time until) {
   prepare_memory(ready == 0 && left > Duration(0));
   if (network_)
     serve_network(set.ready(network), set.ready(transfers), set.ready(door), set.ready(launcher));
-  spill_ready_ = set.ready(spill);
+  extents_.note_ready(set.ready(spill));
   folder_copies_.note_ready(set.ready(copies));
   if (logs_ && (set.ready(logs) || logs_->next_deadline() <= steady_now()))
     logs_->serve(steady_now());
@@ -500,7 +499,7 @@ void Node::bury(Process& process) {
   replica_host_.replicas().process_died(index);
   replica_host_.places().process_died(index);
   if (logs_) logs_->forget(index);
-  forget_asks(process);
+  extents_.forget(index, process.store_index);
   if (process.store_index != 0) host_->process_died(process.store_index);
   if (process.slot != 0) slots_[process.slot] = {};
   processes_.erase(index);

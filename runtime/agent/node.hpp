@@ -11,7 +11,6 @@
 /// ready, it settles the reference counts, unless the ring of an ending process is still unread.
 #pragma once
 
-#include "troupe/objectstore/spiller.hpp"
 #include "troupe/runtime/agent/actors.hpp"
 #include "troupe/runtime/agent/authority.hpp"
 #include "troupe/runtime/agent/cluster_link.hpp"
@@ -19,6 +18,7 @@
 #include "troupe/runtime/agent/doorbell_slots.hpp"
 #include "troupe/runtime/agent/draining.hpp"
 #include "troupe/runtime/agent/ending_workers.hpp"
+#include "troupe/runtime/agent/extents.hpp"
 #include "troupe/runtime/agent/folder_copies.hpp"
 #include "troupe/runtime/agent/in_flight_refs.hpp"
 #include "troupe/runtime/agent/inquiries.hpp"
@@ -37,7 +37,6 @@
 #include "troupe/runtime/agent/prefault_policy.hpp"
 #include "troupe/runtime/agent/programs.hpp"
 #include "troupe/runtime/agent/proxies.hpp"
-#include "troupe/runtime/agent/quota_wait.hpp"
 #include "troupe/runtime/agent/reference_table.hpp"
 #include "troupe/runtime/agent/remote.hpp"
 #include "troupe/runtime/agent/replica_host.hpp"
@@ -78,7 +77,7 @@ class Node final : private Outgoing,
                    private ReplicaHost::Store,
                    private Leases::Processes,
                    private Proxies::Rings,
-                   private FolderCopies::Store,
+                   private Extents::Out,
                    private Programs::Out {
  public:
   /// A private node. Errors: out_of_memory when shared memory cannot be had.
@@ -126,7 +125,6 @@ class Node final : private Outgoing,
     std::string reason;                           ///< why it is doomed
     std::map<ProcessIndex, std::uint32_t> peers;  ///< with a channel to it → slot in its doorbell
     std::vector<std::uint32_t> sites;  ///< its number of a call site, less 1 → that of accounting_
-    QuotaWait at_quota;                ///< its wait for memory beyond its job's quota
   };
   /// The zygote of a job, which forks its workers.
   struct Zygote {
@@ -199,30 +197,6 @@ class Node final : private Outgoing,
   Time next_deadline() const;
   void break_off(Process& process, const std::string& why);
 
-  /// Receives the answers of the spiller.
-  struct Spills final : objectstore::Spiller::Out {
-    explicit Spills(Node& n) : node(n) {}
-    void granted(std::uint64_t ask, objectstore::ExtentGrant grant) override;
-    void try_again(std::uint64_t ask) override { node.try_again_.push_back(ask); }
-    void located(std::uint64_t ask, const objectstore::Location& at) override;
-    void refused(std::uint64_t ask, const Error& error) override;
-    void memory_pressure() override { node.memory_pressure_ = true; }
-    Node& node;
-  };
-  /// A request to the spiller that has no answer yet:
-  /// - extent: memory for `process`, or for transfers if that is kSelf;
-  /// - place: where an object lies now, for `process`;
-  /// - pull: an object that `node` wants and that is on disk;
-  /// - copy: the same for an object of which a copy is written to a shared folder;
-  /// - room: memory for bytes that are read from such a copy.
-  struct Asked {
-    enum class What : std::uint8_t { extent, place, pull, copy, room } what = What::extent;
-    ProcessIndex process;
-    std::uint64_t request = 0;  ///< extent, place: the number that `process` gave its request
-    NodeId node;                ///< pull
-    wire::PullRequest pull;
-    ObjectId object;  ///< copy, room
-  };
   /// Receives the answers of the logs.
   struct Logs final : NodeLogs::Out {
     explicit Logs(Node& n) : node(n) {}
@@ -243,32 +217,15 @@ class Node final : private Outgoing,
 
   // memory (node_memory.cpp)
   void open_spiller();
-  void need_extent(Process& from, const wire::NeedExtent& message);
-  bool exceeds_quota(Process& from, const wire::NeedExtent& message);
-  void answer_quota();
-  void where_is(Process& from, const wire::WhereIs& message);
-  void may_spill(const wire::Location& at) override;
-  bool restores_first(NodeId from, const wire::PeerMessage& message);
-  bool is_on_disk(const wire::Location& at) const override;
-  std::uint64_t ask(Asked asked);
-  std::optional<Asked> take_ask(std::uint64_t number);
-  void forget_asks(const Process& process);
-  void forget_pulls(NodeId node);
-  void give_extent(ProcessIndex process, std::uint64_t request,
-                   Result<objectstore::ExtentGrant> grant);
-  void take_extent(Result<objectstore::ExtentGrant> grant);
-  void add_extent(objectstore::ExtentGrant grant);
-  void serve_memory();
-  void tell_memory();
   void guard_memory();
   std::uint64_t memory_of(const Process& process) const;
   void open_copies();
   bool look_in_folders(ProcessIndex owner, ObjectId object,
                        std::optional<std::uint64_t> bytes) override;
-  // FolderCopies::Store, with may_spill()
-  std::optional<objectstore::Location> where(const objectstore::Location& name) override;
-  void bring_back(ObjectId object, const objectstore::Location& name, Time now) override;
-  bool need_room(ObjectId object, std::uint64_t bytes, Time now) override;
+  bool is_on_disk(const wire::Location& at) const override;
+  void press() override;
+  void memory_answer(const std::optional<Error>& why) override;
+  void restored(NodeId from, const wire::PullRequest& request) override;
 
   // whether a message may have an effect (node_door.cpp)
   bool may_say(Process& from, const wire::NodeMessage& message);
@@ -295,6 +252,8 @@ class Node final : private Outgoing,
   void send(Process& to, const wire::NodeMessage& message, BlobView payload = {});
   void send(ProcessIndex to, const wire::NodeMessage& message, BlobView payload) override;
   void send_with(Process& to, const wire::NodeMessage& message, std::vector<int> descriptors);
+  void send_with(ProcessIndex to, const wire::NodeMessage& message,
+                 std::vector<int> descriptors) override;
   void refuse(Process& to, const std::string& why);
   void connect(Process& a, Process& b);
   void carry_out_deferred();
@@ -390,7 +349,9 @@ class Node final : private Outgoing,
   std::optional<Transfers::Held> find(ObjectId object) override;
   void done(ObjectId object, NodeId from, const wire::Location& location) override;
   void failed(ObjectId object, NodeId from, const Error& error) override;
-  void short_of_memory(std::uint64_t bytes) override;
+  void short_of_memory(std::uint64_t bytes) override {
+    extents_.short_of_memory(bytes, steady_now());
+  }
   void pull_copy(NodeId from, ObjectId copy, std::uint64_t bytes) override;
 
   // ReferenceTable::Out
@@ -431,18 +392,10 @@ class Node final : private Outgoing,
   NodeId id_;
   ring::Doorbell bell_;
   std::unique_ptr<objectstore::Host> host_;
-  Spills spills_{*this};
-  std::unique_ptr<objectstore::Spiller> spiller_;  ///< null: no folder to spill to
-  std::map<std::uint64_t, Asked> asked_;
-  std::uint64_t last_ask_ = 0;
-  std::vector<std::uint64_t> try_again_;  ///< of asked_: to be asked anew, after the notices
-  bool spill_ready_ = false;              ///< the spiller's descriptor is ready
+  Extents extents_{{options_.name, environment_, *host_, references_, accounting_, prefault_,
+                    folder_copies_, replica_host_, *this, *this}};
   MemoryGuard guard_;
   Time next_guard_{};
-  bool memory_pressure_ = false;         ///< MemoryPressure is due, after the notices
-  bool asks_for_transfers_ = false;      ///< a request of short_of_memory() has no answer yet
-  bool memory_came_ = false;             ///< transfers are to be told of that answer
-  std::optional<Error> memory_refused_;  ///< the answer, if it is an error
   scheduling::LeaseTable leases_;
   ReferenceTable references_{*this};
   Leases leasing_;
@@ -491,12 +444,6 @@ class Node final : private Outgoing,
     std::uint64_t bytes = 0;
   };
   ObjectAccounting accounting_;
-  struct TryAgain {
-    ProcessIndex process;
-    std::uint64_t request = 0;
-    Time due{};
-  };
-  std::deque<TryAgain> try_quota_again_;
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>, Made> made_;
   struct ReaderRequest {
     ProcessIndex process;
@@ -519,7 +466,7 @@ class Node final : private Outgoing,
   std::unique_ptr<NodeLogs> logs_;  ///< null: workers have the agent's output, and no file
 
   ReplicaHost replica_host_;
-  FolderCopies folder_copies_{{options_.name, *host_, references_, owners_, *this}};
+  FolderCopies folder_copies_{{options_.name, *host_, references_, owners_, extents_}};
 };
 
 }  // namespace troupe::agent

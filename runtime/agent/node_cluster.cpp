@@ -54,7 +54,7 @@ void Node::join(os::AgentConfig config) {
   const std::uint64_t arena = host_->stats().arena;
   transfers.plan.all_bytes = std::min(transfers.plan.all_bytes, arena / 2);
   transfers.plan.node_bytes = std::min(transfers.plan.node_bytes, arena / 4);
-  if (spiller_) transfers.plan.patience = std::chrono::seconds(20);
+  if (extents_.spiller() != nullptr) transfers.plan.patience = std::chrono::seconds(20);
   transfers_ = Transfers::open(*host_, *this, transfers).value();
   ProgramsOptions programs;
   programs.cache = cache_folder();
@@ -236,7 +236,8 @@ void Node::on_peer(NodeId from, wire::Decoded<wire::PeerMessage>& decoded) {
   if (const auto* answer = std::get_if<wire::PeerAnswer>(&message))
     return inquiries_.on_answer(from, *answer, decoded.payload);
   if (programs_->on_message(from, message, decoded.payload, now)) return;
-  if (!restores_first(from, message)) transfers_->on_message(from, message, decoded.payload, now);
+  if (!extents_.restores_first(from, message, now))
+    transfers_->on_message(from, message, decoded.payload, now);
 }
 
 void Node::on_peer_reset(NodeId node, const std::string& why) {
@@ -258,7 +259,7 @@ void Node::node_gone(NodeId node, const std::string& why, bool for_ever) {
   owners_.node_lost(node, info);
   replica_host_
       .forget_name_questions();  // the dead node may have named an object since: the answers are stale
-  forget_pulls(node);
+  extents_.forget_pulls(node);
   replica_host_.places().node_died(node);
   transfers_->node_died(node, for_ever, now);
   inquiries_.end(node, Error(info.code, info.message, Outcome::unknown));
@@ -334,14 +335,14 @@ std::optional<Transfers::Held> Node::find(ObjectId object) {
   const wire::Value* value = references_.value_of(replica_host_.served(object));
   if (value == nullptr || value->kind != wire::Value::Kind::shared) return std::nullopt;
   const bool own = !references_.owner_of(object);
-  if (!spiller_) return Transfers::Held{value->location, value->location, own};
-  const auto at = spiller_->where(wire::store_location(value->location));
+  if (extents_.spiller() == nullptr) return Transfers::Held{value->location, value->location, own};
+  const auto at = extents_.where(wire::store_location(value->location));
   if (!at) return std::nullopt;
   return Transfers::Held{wire::wire_location(*at), value->location, own};
 }
 
 void Node::done(ObjectId object, NodeId from, const wire::Location& location) {
-  may_spill(location);
+  extents_.may_spill(location);
   references_.pulled(
       replica_host_.replicas().pulled(object, from) ? wire::original_of(object) : object, location);
 }

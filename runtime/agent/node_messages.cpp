@@ -39,6 +39,11 @@ void Node::send_with(Process& to, const wire::NodeMessage& message, std::vector<
   if (to.bell) to.bell->ring(wire::kSocketSlot);
 }
 
+void Node::send_with(ProcessIndex to, const wire::NodeMessage& message,
+                     std::vector<int> descriptors) {
+  if (Process* process = find(to)) send_with(*process, message, std::move(descriptors));
+}
+
 void Node::refuse(Process& to, const std::string& why) {
   (void)to.socket.send(writer_.encode(wire::NodeMessage(wire::Shutdown{why})), {});
   break_off(to, why);
@@ -250,8 +255,11 @@ void Node::store_attached(Process& from) {
 
 void Node::on_store(Process& from, wire::NodeMessage& message) {
   std::visit(Cases{[&](wire::StoreAttached&) { store_attached(from); },
-                   [&](wire::NeedExtent& m) { need_extent(from, m); },
-                   [&](wire::WhereIs& m) { where_is(from, m); },
+                   [&](wire::NeedExtent& m) {
+                     extents_.need({from.index, from.store_index, from.job, from.job_number}, m,
+                                   steady_now());
+                   },
+                   [&](wire::WhereIs& m) { extents_.where_is(from.index, m, steady_now()); },
                    [&](wire::GiveBack& m) {
                      (void)host_->release_extent(from.store_index, objectstore::ExtentId{m.extent});
                    },
@@ -270,7 +278,7 @@ void Node::on_store(Process& from, wire::NodeMessage& message) {
                                 from.told_pid, done.error().what());
                      else {
                        adopted(m, from);
-                       may_spill(m.location);
+                       extents_.may_spill(m.location);
                      }
                    },
                    [&](wire::Free& m) { free(m.location); },
@@ -363,8 +371,8 @@ void Node::carry_out_deferred() {
       accounting_.freed(known.mapped().job, known.mapped().site, known.mapped().bytes,
                         steady_now());
     const objectstore::Location at = wire::store_location(location);
-    if (spiller_)
-      (void)spiller_->free(at);
+    if (objectstore::Spiller* spiller = extents_.spiller())
+      (void)spiller->free(at);
     else
       (void)host_->free(at);
   }

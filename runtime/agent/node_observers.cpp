@@ -100,7 +100,9 @@ void Node::describe_place(const wire::Location& location, wire::MemoryObject& ro
   if (const auto made = made_.find({location.segment, location.slot, location.generation});
       made != made_.end())
     row.site = accounting_.text_of(made->second.site);
-  const auto seen = spiller_ ? spiller_->look(wire::store_location(location)) : std::nullopt;
+  const objectstore::Spiller* spiller = extents_.spiller();
+  const auto seen =
+      spiller != nullptr ? spiller->look(wire::store_location(location)) : std::nullopt;
   if (!seen) return;
   row.state = seen->on_disk ? wire::MemoryObject::State::disk : wire::MemoryObject::State::memory;
   row.pins = seen->pins;
@@ -121,9 +123,10 @@ wire::MemoryReport Node::memory_report() {
   report.object_bytes = store.object_bytes;
   report.objects = store.objects;
   report.waiting_objects = store.waiting;
-  report.spills = spiller_ != nullptr;
-  if (spiller_) {
-    const objectstore::SpillerStats spill = spiller_->stats();
+  const objectstore::Spiller* spiller = extents_.spiller();
+  report.spills = spiller != nullptr;
+  if (spiller != nullptr) {
+    const objectstore::SpillerStats spill = spiller->stats();
     report.spilled = spill.spilled;
     report.spilled_bytes = spill.spilled_bytes;
     report.disk_bytes = spill.disk.bytes;
@@ -201,8 +204,9 @@ wire::MemoryReport Node::memory_report() {
     }
     rows.add(std::move(row));
   });
-  if (spiller_)  // objects that processes passed to each other without the reference table
-    spiller_->each([&](const objectstore::Spiller::Seen& seen) {
+  if (spiller !=
+      nullptr)  // objects that processes passed to each other without the reference table
+    spiller->each([&](const objectstore::Spiller::Seen& seen) {
       const objectstore::Location& at = seen.name;
       if (named.count({at.process, at.slot, at.generation}) != 0 || !rows.takes(at.length)) return;
       wire::MemoryObject row;
