@@ -3,7 +3,7 @@
 ///
 ///     extents.need(asker, message, now);             // → GiveExtent
 ///     extents.where_is(process, message, now);       // → NowAt
-///     if (extents.restores_first(node, message, now)) …;   // the pull goes on when it is in memory
+///     if (extents.restores_first(node, message, now)) …;   // the pull goes on when it can
 ///     extents.serve(now);                            // each pass; sooner at next_deadline()
 ///     extents.tell();                                // each pass, after the store's notices
 ///

@@ -67,8 +67,8 @@ class FolderCopies {
   }
   /// Writes the copy: the PeerReady with which the owner would answer a PeerAwait, and the bytes.
   void write(ObjectId object, Time now);
-  /// Ends a copy that failed; it is tried again. Logs the first failure only, until a copy succeeds,
-  /// and none of an object that was freed meanwhile.
+  /// Ends a copy that failed; it is tried again. Logs the first failure only, until a copy
+  /// succeeds, and none of an object that was freed meanwhile.
   void write_failed(ObjectId object, const Error& why, Time now);
 
   // --- of nodes that are gone, and of this one when its own bytes have gone bad

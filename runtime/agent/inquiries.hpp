@@ -1,7 +1,7 @@
 /// Questions of observers and drivers that this node has passed on to control or to another node,
 /// and answers that it owes to other nodes. A plain state machine of the agent.
 ///
-///     const std::uint64_t number = inquiries.note(process, request, node, now);  // then ask `node`
+///     const auto number = inquiries.note(process, request, node, now);  // then ask `node`
 ///     inquiries.on_answer(node, message, payload);  // passed on to the process, in pieces
 ///     inquiries.owe(node, request, bytes);          // sent as the network takes it
 ///

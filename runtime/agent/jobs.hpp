@@ -3,10 +3,10 @@
 /// the agent.
 ///
 ///     Job& job = jobs.add(driver, hello, self, now_ns);      // a driver of this node
-///     jobs.start(job, epoch);                                // → StartJob; on_reply() answers
-///     if (jobs.wants_worker(job, dedicated)) …;              // else it starts when the program is here
+///     jobs.start(job, epoch);                                // → StartJob; JobReply answers
+///     if (jobs.wants_worker(job, dedicated)) …;              // else it starts with the program
 ///     jobs.driver_ended(job, finished, why, now);            // → FinishJob or DriverDied
-///     jobs.end(job);                                         // control's JobEnded, or end_late()
+///     jobs.end(job);                                         // at JobEnded, or when it is late()
 ///
 /// Invariants: JOBS-1 A job has one number at this node as long as its record lives, and no other
 /// job ever has that number. JOBS-2 A worker starts when the program is here, or its start fails;
@@ -64,8 +64,8 @@ class Jobs {
   const Job* find(JobId id) const { return const_cast<Jobs*>(this)->find(id); }
   const Table& all() const noexcept { return jobs_; }
   Table& all() noexcept { return jobs_; }
-  /// Returns whether a job of which nothing runs here may be forgotten. `is_wanted`: a lease request
-  /// names it.
+  /// Returns whether a job of which nothing runs here may be forgotten. `is_wanted`: a lease
+  /// request names it.
   static bool is_over(const Job& job, bool is_wanted) {
     return job.ended || (job.state == Job::State::unknown && !is_wanted);
   }
@@ -86,8 +86,8 @@ class Jobs {
   void registered(Epoch epoch);
 
   // --- programs
-  /// Notes that a worker of the job is to start. Returns true if it can start now. Else it waits for
-  /// the program, which control is asked for if it is unknown.
+  /// Notes that a worker of the job is to start. Returns true if it can start now. Else it waits
+  /// for the program, which control is asked for if it is unknown.
   bool wants_worker(Job& job, bool dedicated);
   /// Returns the job whose record control sends, if the job asked for it.
   Job* asked_for(const control::JobInfo& info);

@@ -249,16 +249,16 @@ void Node::on_node_dead(NodeId node, const std::string& why) {
   node_gone(node, why, true);
 }
 
-/// Ends everything with a node that is dead (`for_ever`) or was lost for now. While Owners tells the
-/// reference table of it, peer_await() and pull() look for copies.
+/// Ends everything with a node that is dead (`for_ever`) or was lost for now. While Owners tells
+/// the reference table of it, peer_await() and pull() look for copies.
 void Node::node_gone(NodeId node, const std::string& why, bool for_ever) {
   const Time now = steady_now();
   ErrorInfo info;
   info.code = Code::unavailable;
   info.message = (for_ever ? "the node is dead: " : "the node is out of reach: ") + why;
   owners_.node_lost(node, info);
-  replica_host_
-      .forget_name_questions();  // the dead node may have named an object since: the answers are stale
+  // The dead node may have named an object since: the answers are stale.
+  replica_host_.forget_name_questions();
   extents_.forget_pulls(node);
   replica_host_.places().node_died(node);
   transfers_->node_died(node, for_ever, now);
@@ -266,8 +266,8 @@ void Node::node_gone(NodeId node, const std::string& why, bool for_ever) {
   inquiries_.forget(node);
   programs_->node_died(node, now);
   remote_.node_died(node, for_ever ? why : os::describe_out_of_reach(why), for_ever);
-  replica_host_.replicas().node_died(node,
-                                     now);  // last: it may ask the node again, under its new index
+  // Last: it may ask the node again, under its new index.
+  replica_host_.replicas().node_died(node, now);
   if (!for_ever) actors_.out_of_reach(node);
 }
 

@@ -5,10 +5,10 @@
 ///     owners.take_value(owners.index_of(from), by, answer, payload); // at the node that asked
 ///     owners.node_lost(node, error);                                 // → references.node_died()
 ///
-/// Invariants: OWNER-1 A ref that leaves this node is named with its owner. An owner out of reach is
-/// named for an object with copies only, since the receiver finds these by the owner's id. OWNER-2 No
-/// location in memory is in a value that leaves. OWNER-3 Each ref inside a value that comes is
-/// imported before the value is given to the reference table.
+/// Invariants: OWNER-1 A ref that leaves this node is named with its owner. An owner out of reach
+/// is named for an object with copies only, since the receiver finds these by the owner's id.
+/// OWNER-2 No location in memory is in a value that leaves. OWNER-3 Each ref inside a value that
+/// comes is imported before the value is given to the reference table.
 #pragma once
 
 #include "troupe/runtime/agent/reference_table.hpp"

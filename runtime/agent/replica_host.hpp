@@ -7,12 +7,12 @@
 ///     if (host.on_message(from, message, now)) …;     // a message about replicas or places
 ///     host.carry_out(now);                            // each pass
 ///
-/// Invariants: KEEPING-1 A replica that serves an object's bytes is held once for each such use; its
-/// memory is not freed in between. KEEPING-2 A replica serves one object four times at most: a reader
-/// that asks again has found the bytes bad. KEEPING-3 A search without a replica goes on in the shared
-/// folders, or ends in an error. KEEPING-4 A process is a holder of an object that it found by name
-/// before it is told. KEEPING-5 Control's answer about a name is dropped when any node was lost after
-/// the question.
+/// Invariants: KEEPING-1 A replica that serves an object's bytes is held once for each such use;
+/// its memory is not freed in between. KEEPING-2 A replica serves one object four times at most: a
+/// reader that asks again has found the bytes bad. KEEPING-3 A search without a replica goes on in
+/// the shared folders, or ends in an error. KEEPING-4 A process is a holder of an object that it
+/// found by name before it is told. KEEPING-5 Control's answer about a name is dropped when any
+/// node was lost after the question.
 #pragma once
 
 #include "troupe/runtime/agent/cluster_link.hpp"
