@@ -433,6 +433,12 @@ bool ActorHost::hosts(ProcessIndex worker, ActorId actor, std::uint64_t incarnat
          at->second.spec->id == actor;
 }
 
+ActorId ActorHost::actor_on(ProcessIndex worker) const {
+  const auto life = by_worker_.find(worker);
+  const auto at = life == by_worker_.end() ? lives_.end() : lives_.find(life->second);
+  return at == lives_.end() ? ActorId{} : at->second.spec->id;
+}
+
 const scheduling::ResourceDemand* ActorHost::demand_of(ActorId actor) const {
   const auto at = spawning_of_.find(actor);
   return at == spawning_of_.end() ? nullptr : &spawning_.at(at->second).message.spec.demand;

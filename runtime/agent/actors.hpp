@@ -131,6 +131,8 @@ class ActorHost {
   bool hosts(ProcessIndex worker, ActorId actor, std::uint64_t life) const;
   /// Returns whether that process is an actor, or runs the constructor of one.
   bool hosts(ProcessIndex worker) const { return by_worker_.count(worker) != 0; }
+  /// Returns the actor that lives in the worker, or begins there; zero: none.
+  ActorId actor_on(ProcessIndex worker) const;
   /// Returns whether the actor was made by a process of this node and is not known to be dead.
   bool was_made_here(ActorId actor) const { return made_.count(actor) != 0; }
   /// Returns what an actor that was made here and has not lived yet asks for; nullptr: another one.

@@ -116,6 +116,7 @@ constexpr Table<wire::NodeMessage> node_table() {
   rows<M, w::RequestLease>(t, kProgram);
   rows<M, w::LeaseReturned>(t, kProgram, Own::lease);
   rows<M, w::Blocked, w::Unblocked, w::Pace>(t, kWorker);
+  rows<M, w::GiveRows>(t, kProgram);  // RowQuestions knows whether it was asked
   // Objects.
   rows<M, w::Promote, w::Fulfil, w::Rebuilt>(t, kProgram, Own::value);
   rows<M, w::Hold>(t, kProgram, Own::count);
@@ -134,7 +135,7 @@ constexpr Table<wire::NodeMessage> node_table() {
   rows<M, w::Welcome, w::Channel, w::PeerDied, w::LeaseGranted, w::LeaseRefused, w::LeaseReclaim,
        w::Ready, w::StartActor, w::ActorUpdate, w::FoundActor, w::GiveExtent, w::ExtentSealed,
        w::GiveReader, w::Recycle, w::Nodes, w::StoreTables, w::Forget, w::Answer, w::MemoryPressure,
-       w::NowAt, w::Replicated, w::NamedObject, w::Located, w::Explained>(t, kNobody);
+       w::NowAt, w::Replicated, w::NamedObject, w::Located, w::Explained, w::AskRows>(t, kNobody);
   return t;
 }
 

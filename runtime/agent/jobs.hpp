@@ -61,6 +61,7 @@ class Jobs {
   Job& of(JobId id);
   Job* find(JobNumber number);
   Job* find(JobId id);
+  const Job* find(JobNumber number) const { return const_cast<Jobs*>(this)->find(number); }
   const Job* find(JobId id) const { return const_cast<Jobs*>(this)->find(id); }
   const Table& all() const noexcept { return jobs_; }
   Table& all() noexcept { return jobs_; }

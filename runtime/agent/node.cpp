@@ -282,6 +282,7 @@ Time Node::next_deadline() const {
   if (local_listener_ && local_listener_->opens_at() > steady_now())
     until = std::min(until, local_listener_->opens_at());
   if (logs_) until = std::min(until, logs_->next_deadline());
+  until = std::min(until, rows_.next_deadline());
   if (network_) {
     until =
         std::min({until, draining_.next_deadline(), network_->next_deadline(),
@@ -423,6 +424,7 @@ void Node::on_timer() {
   if (const auto deadline = leases_.next_deadline(); deadline && *deadline <= now)
     leases_.on_timer(now);
   if (inquiries_.next_deadline() <= now) inquiries_.expire(now);
+  if (rows_.next_deadline() <= now) rows_.on_timer(now);
   actors_.on_tick(now);
   for (const JobId late : jobs_.late(now)) end_job(late, "its driver has ended");
   for (const ProcessIndex late : ending_workers_.take_late(now)) kill_worker(late);
@@ -499,6 +501,7 @@ void Node::bury(Process& process) {
   replica_host_.replicas().process_died(index);
   replica_host_.places().process_died(index);
   if (logs_) logs_->forget(index);
+  rows_.process_died(index);
   extents_.forget(index, process.store_index);
   if (process.store_index != 0) host_->process_died(process.store_index);
   if (process.slot != 0) slots_[process.slot] = {};

@@ -31,6 +31,7 @@
 #include "troupe/runtime/agent/network.hpp"
 #include "troupe/runtime/agent/node_logs.hpp"
 #include "troupe/runtime/agent/object_accounting.hpp"
+#include "troupe/runtime/agent/observe_questions.hpp"
 #include "troupe/runtime/agent/options.hpp"
 #include "troupe/runtime/agent/outgoing.hpp"
 #include "troupe/runtime/agent/owners.hpp"
@@ -43,6 +44,7 @@
 #include "troupe/runtime/agent/transfers.hpp"
 #include "troupe/runtime/base/sleep_clock.hpp"
 #include "troupe/runtime/base/wait.hpp"
+#include "troupe/runtime/observe/answer_bytes.hpp"
 #include "troupe/runtime/os/launch.hpp"
 #include "troupe/runtime/os/local_listener.hpp"
 #include "troupe/runtime/os/local_socket.hpp"
@@ -204,6 +206,23 @@ class Node final : private Outgoing,
     bool may_write(JobId job) override;
     Node& node;
   };
+  /// Asks processes and nodes for rows of lists, and answers (node_rows.cpp).
+  struct Rows final : ObserveQuestions::Out {
+    explicit Rows(Node& n) : node(n) {}
+    std::string node_name() override;
+    std::vector<ObserveQuestions::ProcessSource> processes() override;
+    std::vector<ObserveQuestions::NodeSource> other_nodes() override;
+    void ask_process(ProcessIndex process, const wire::AskRows& question) override;
+    void ask_node(NodeId node, const wire::PeerInquire& question) override;
+    void add_own(const observe::Query& query, observe::Selection& selection) override;
+    void answer(const ObserveQuestions::Asker& asker, Blob bytes) override;
+    void refuse(const ObserveQuestions::Asker& asker, const Error& why) override;
+    std::string name_of(const Process& process) const;
+    observe::Surroundings surroundings_of(const Process& process) const;
+    void add_processes(observe::Selection& selection) const;
+    void add_waits(observe::Selection& selection) const;
+    Node& node;
+  };
   /// Tells Authority what is known to belong to another process.
   struct Claims final : Authority::Facts {
     explicit Claims(const Node& n) : node(n) {}
@@ -332,6 +351,7 @@ class Node final : private Outgoing,
   void on_inquire(Process& from, const wire::Inquire& message, BlobView payload);
   void on_inquire_memory(Process& from, const wire::Inquire& message);
   void on_inquire_logs(Process& from, const wire::Inquire& message);
+  void on_inquire_rows(Process& from, const wire::Inquire& message);
   void ask_logs(const NodeLogs::Asker& asker, const wire::LogQuestion& question);
   void on_peer_inquire(NodeId from, const wire::PeerInquire& message);
 
@@ -463,6 +483,8 @@ class Node final : private Outgoing,
   ClusterLink cluster_{id_, leases_};
   Inquiries inquiries_{*this};
   Logs logs_out_{*this};
+  Rows rows_out_{*this};
+  ObserveQuestions rows_{rows_out_};
   std::unique_ptr<NodeLogs> logs_;  ///< null: workers have the agent's output, and no file
 
   ReplicaHost replica_host_;

@@ -233,8 +233,11 @@ void Node::on_peer(NodeId from, wire::Decoded<wire::PeerMessage>& decoded) {
   if (replica_host_.on_message(from, message, now)) return;
   if (const auto* inquire = std::get_if<wire::PeerInquire>(&message))
     return on_peer_inquire(from, *inquire);
-  if (const auto* answer = std::get_if<wire::PeerAnswer>(&message))
-    return inquiries_.on_answer(from, *answer, decoded.payload);
+  if (const auto* answer = std::get_if<wire::PeerAnswer>(&message)) {
+    if (!rows_.node_answered(from, *answer, decoded.payload))
+      inquiries_.on_answer(from, *answer, decoded.payload);
+    return;
+  }
   if (programs_->on_message(from, message, decoded.payload, now)) return;
   if (!extents_.restores_first(from, message, now))
     transfers_->on_message(from, message, decoded.payload, now);
@@ -264,6 +267,7 @@ void Node::node_gone(NodeId node, const std::string& why, bool for_ever) {
   transfers_->node_died(node, for_ever, now);
   inquiries_.end(node, Error(info.code, info.message, Outcome::unknown));
   inquiries_.forget(node);
+  rows_.node_died(node, info.message);
   programs_->node_died(node, now);
   remote_.node_died(node, for_ever ? why : os::describe_out_of_reach(why), for_ever);
   // Last: it may ask the node again, under its new index.

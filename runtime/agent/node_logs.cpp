@@ -117,6 +117,11 @@ std::string NodeLogs::name_of(const Source& source) const {
   return name.empty() ? "worker" : name;
 }
 
+std::string NodeLogs::shown_name(ProcessIndex worker) const {
+  const auto at = names_.find(worker);
+  return at == names_.end() ? std::string() : at->second.name();
+}
+
 void NodeLogs::ended(ProcessIndex worker, JobNumber number) {
   looks_again_ = true;  // its pipes may be closed already
   const auto is_own = [&](const Source& one) { return one.worker == worker && one.worker != 0; };

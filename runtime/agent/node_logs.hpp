@@ -83,6 +83,8 @@ class NodeLogs {
 
   void ask(const Question& question, Time now);
   void forget(ProcessIndex process);
+  /// Returns what the worker says that it runs; empty: nothing yet.
+  std::string shown_name(ProcessIndex worker) const;
 
   int fd() const noexcept { return events_.get(); }
   void serve(Time now);

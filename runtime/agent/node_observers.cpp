@@ -258,6 +258,14 @@ void Node::on_inquire_logs(Process& from, const wire::Inquire& message) {
   network_->send(message.node, wire::PeerInquire{number, true, message.logs});
 }
 
+/// Answers a question about rows of all nodes, which only an observer may ask.
+void Node::on_inquire_rows(Process& from, const wire::Inquire& message) {
+  if (from.speaks_as == Talker::observer)
+    return rows_.ask({from.index, {}, message.request}, message.rows, steady_now());
+  inquiries_.refuse(from.index, message.request,
+                    Error(Code::invalid_argument, account_of(from, "for a list of the cluster")));
+}
+
 void Node::ask_logs(const NodeLogs::Asker& asker, const wire::LogQuestion& question) {
   if (!logs_)
     return logs_out_.answer_logs(asker, {.begin = question.after, .complete = true, .text = {}});
@@ -284,6 +292,7 @@ bool Node::Logs::may_write(JobId id) {
 
 /// Answers another agent, which asks for one of its observers or drivers.
 void Node::on_peer_inquire(NodeId from, const wire::PeerInquire& message) {
+  if (message.rows) return rows_.ask({{}, from, message.request}, *message.rows, steady_now());
   if (message.about_logs) return ask_logs({{}, from, message.request}, message.logs);
   inquiries_.owe(from, message.request, wire::encode(memory_report()));
 }
@@ -301,6 +310,7 @@ void Node::on_inquire(Process& from, const wire::Inquire& message, BlobView payl
   };
   if (message.about == wire::Inquire::About::memory) return on_inquire_memory(from, message);
   if (message.about == wire::Inquire::About::logs) return on_inquire_logs(from, message);
+  if (message.about == wire::Inquire::About::rows) return on_inquire_rows(from, message);
   if (!network_) return refuse(Code::unavailable, "a private node has no control to ask");
   auto decoded = control::decode_to_control(payload);
   if (!decoded) return refuse(Code::invalid_argument, decoded.error().message());

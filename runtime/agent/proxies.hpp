@@ -85,6 +85,14 @@ class Proxies final : public RemoteTable::Out {
     if (const auto at = proxies_.find(key); at != proxies_.end()) drain(at->second);
   }
   void on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload);
+  /// Returns the proxy processes to which the process has a channel.
+  std::vector<ProcessIndex> of(ProcessIndex process) const {
+    std::vector<ProcessIndex> others;
+    for (auto at = proxies_.lower_bound({process, kSelf});
+         at != proxies_.end() && at->first.first == process; ++at)
+      others.push_back(at->first.second);
+    return others;
+  }
   /// Goes on with proxies of the node whose frames could not leave.
   void resume(NodeId node);
   /// Sends the answers of actors that drain() held back, once control has answered again and has

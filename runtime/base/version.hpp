@@ -15,6 +15,6 @@ TROUPE_API std::string_view version() noexcept;
 
 /// The version of the wire protocol, checked when a peer joins. Independent of the library's
 /// version. It grows when an older peer could not read the messages.
-inline constexpr std::uint32_t kProtocolVersion = 3;
+inline constexpr std::uint32_t kProtocolVersion = 4;
 
 }  // namespace troupe

@@ -33,9 +33,11 @@ struct CommandLine {
   PlanRequest plan_request;
   CheckpointRequest checkpoint_request;
   LogsRequest logs_request;
+  ListRequest list_request;
   StudyRequest study_request;
   bool head = false, all = false, verbose = false;
-  std::string name;            ///< of an object or node
+  std::string name;            ///< of an object or node; an id
+  std::string kind;            ///< of rows
   std::string within = "10m";  ///< of a drain
   std::function<Exit()> verb;
   bool starts = false;  ///< the verb starts a cluster
@@ -48,6 +50,10 @@ struct CommandLine {
   void add_up();
   void add_start();
   void add_others();
+  void add_lists();
+  void add_leak_after(CLI::App& verb);
+  CLI::App* add_rows(CLI::App& to, const char* kind, const char* what, const char* example,
+                     std::function<Exit()> plain);
   void add_doctor();
   void add_train();
   void add_checkpoint();
@@ -154,23 +160,7 @@ void CommandLine::add_others() {
     if (command.front().rfind('-', 0) == 0) throw CLI::ExtrasError(command);
     verb = [this, command] { return run_program(request, command); };
   });
-  sub = add(app, "list", "what is in a cluster", "troupe list actors --json", nullptr);
-  sub->require_subcommand(1);
-  add_target(*add(*sub, "nodes", "processes that stand for machines", "troupe list nodes",
-                  [this] { return list(request, Table::nodes); }));
-  add_target(*add(*sub, "actors", "actors, dead ones for a while too", "troupe list actors",
-                  [this] { return list(request, Table::actors); }));
-  add_target(*add(*sub, "jobs", "drivers and what became of them", "troupe list jobs --json",
-                  [this] { return list(request, Table::jobs); }));
-  add_target(*add(*sub, "names", "objects that stay when their program has ended",
-                  "troupe list names", [this] { return list(request, Table::names); }));
-  CLI::App* objects =
-      add(*sub, "objects", "what is kept, the largest first", "troupe list objects --limit 20",
-          [this] { return list_objects(request, limit, leak_after); });
-  add_target(*objects);
-  objects->add_option("--limit", limit, "how many at most")
-      ->check(CLI::Range(1u, 1u << 20))
-      ->capture_default_str();
+  add_lists();
   CLI::App* forgets =
       add(app, "forget", "let go of an object's name: it is freed with its last ref",
           "troupe forget weights", [this] { return forget(request, name); });
@@ -205,12 +195,80 @@ void CommandLine::add_others() {
       add(app, "memory", "what the memory of each node is used for, and what may leak",
           "troupe memory --leak-after 30", [this] { return memory(request, leak_after); });
   add_target(*used);
-  for (CLI::App* each : {objects, used})
-    each->add_option("--leak-after", leak_after,
-                     "seconds without use after which an object that only silent processes hold "
-                     "is suspect")
-        ->check(CLI::Range(0.0, 1e6))
-        ->capture_default_str();
+  add_leak_after(*used);
+}
+
+void CommandLine::add_leak_after(CLI::App& sub) {
+  sub.add_option("--leak-after", leak_after,
+                 "seconds without use after which an object that only silent processes hold is "
+                 "suspect")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+}
+
+/// Adds a list whose rows can be chosen. `plain`: what it does when none of the options is given;
+/// empty: the same.
+CLI::App* CommandLine::add_rows(CLI::App& to, const char* list, const char* what,
+                                const char* example, std::function<Exit()> plain) {
+  CLI::App* sub = add(to, list, what, example, nullptr);
+  add_target(*sub);
+  observe::Question& q = list_request.question;
+  const auto* where = sub->add_option(
+      "--where", q.where, "rows to show, like 'state = running and since > 10s'; see README");
+  const auto* sort = sub->add_option("--sort", q.sort, "FIELD, FIELD:asc or FIELD:desc");
+  const auto* after = sub->add_option("--after", q.after, "go on behind an earlier page");
+  const bool keeps_limit = std::string_view(list) == "objects";  // its plain form has one, too
+  const auto* most = sub->add_option("--limit", limit, "how many at most")
+                         ->check(CLI::Range(1U, keeps_limit ? 1U << 20 : observe::kMaxRows))
+                         ->capture_default_str();
+  sub->callback([=, this] {
+    const bool chosen = where->count() + sort->count() + after->count() > 0;
+    if (plain && !chosen && (keeps_limit || most->count() == 0)) {
+      verb = plain;
+      return;
+    }
+    list_request.question.kind = observe::parse_row_kind(list).value();
+    list_request.question.limit = limit;
+    list_request.address = request.address;
+    list_request.json = request.json;
+    verb = [this] { return list_rows(list_request); };
+  });
+  return sub;
+}
+
+void CommandLine::add_lists() {
+  CLI::App* sub = add(app, "list", "what is in a cluster",
+                      "troupe list tasks --where 'state = running and since > 10s'", nullptr);
+  sub->require_subcommand(1);
+  add_rows(*sub, "tasks", "tasks that have not ended, and why they wait",
+           "troupe list tasks --where 'state = running' --sort since --limit 20", nullptr);
+  add_rows(*sub, "functions", "how many tasks of each function wait and run",
+           "troupe list functions --sort waiting", nullptr);
+  add_rows(*sub, "processes", "drivers, workers and actors, their memory and CPU time",
+           "troupe list processes --sort anonymous", nullptr);
+  add_rows(*sub, "nodes", "processes that stand for machines", "troupe list nodes",
+           [this] { return list(request, Table::nodes); });
+  add_rows(*sub, "actors", "actors, dead ones for a while too",
+           "troupe list actors --where 'state != alive'",
+           [this] { return list(request, Table::actors); });
+  add_rows(*sub, "jobs", "drivers and what became of them", "troupe list jobs --json",
+           [this] { return list(request, Table::jobs); });
+  add_target(*add(*sub, "names", "objects that stay when their program has ended",
+                  "troupe list names", [this] { return list(request, Table::names); }));
+  CLI::App* objects =
+      add_rows(*sub, "objects", "what is kept, the largest first", "troupe list objects --limit 20",
+               [this] { return list_objects(request, limit, leak_after); });
+  add_leak_after(*objects);
+  CLI::App* got = add(app, "get", "all that is known about one row of a list",
+                      "troupe get actor 3f2a", [this] { return get(request, kind, name); });
+  add_target(*got);
+  got->add_option("KIND", kind, "task, process, node, actor, job or object")->required();
+  got->add_option("ID", name, "as a list prints it, or its only beginning or end")->required();
+  CLI::App* explained =
+      add(app, "explain", "why something waits; without an ID, what waits in the cluster",
+          "troupe explain 3f2a", [this] { return explain(request, name); });
+  add_target(*explained);
+  explained->add_option("ID", name, "of a task, actor, object or process");
 }
 
 void CommandLine::add_doctor() {

@@ -3,6 +3,7 @@
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/base/memory_file.hpp"
 #include "troupe/runtime/base/version.hpp"
+#include "troupe/runtime/observe/answer_bytes.hpp"
 #include "troupe/runtime/os/local_listener.hpp"
 
 #include <poll.h>
@@ -147,6 +148,16 @@ Result<wire::LogBatch> Observer::logs(NodeId node, const wire::LogQuestion& aske
   auto bytes = ask(question, {}, steady_now() + limit);
   if (!bytes) return bytes.error();
   return wire::decode_log_batch(*bytes);
+}
+
+Result<observe::Answer> Observer::rows(const observe::Question& asked, Duration limit) {
+  wire::Inquire question;
+  question.about = wire::Inquire::About::rows;
+  question.rows = {static_cast<std::uint8_t>(asked.kind), asked.limit, asked.where, asked.sort,
+                   asked.after};
+  auto bytes = ask(question, {}, steady_now() + limit);
+  if (!bytes) return bytes.error();
+  return observe::decode_answer(*bytes);
 }
 
 Result<wire::MemoryReport> Observer::memory(NodeId node, Duration limit) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "troupe/runtime/control/messages.hpp"
+#include "troupe/runtime/observe/answer.hpp"
 #include "troupe/runtime/os/local_socket.hpp"
 #include "troupe/runtime/wire/log_batch.hpp"
 #include "troupe/runtime/wire/memory.hpp"
@@ -33,6 +34,9 @@ class Observer {
   /// Returns what the memory of a node is used for. Zero: the node of this door. Error: Unavailable
   /// when that node cannot be reached.
   Result<wire::MemoryReport> memory(NodeId node, Duration limit = std::chrono::seconds(5));
+  /// Returns rows of all nodes. Rows that agents and processes know alone: tasks, functions,
+  /// processes, reasons, waits.
+  Result<observe::Answer> rows(const observe::Question& question, Duration limit);
   /// Drains a node, which leaves within this time. Returns when control has recorded it.
   Result<void> drain(NodeId node, Duration within, Duration limit = std::chrono::seconds(5));
   const std::string& node_name() const noexcept { return node_name_; }

@@ -279,6 +279,16 @@ wire::MemoryReport Asked::memory(NodeId node) {
   return std::move(*report);
 }
 
+Result<wire::MemoryReport> Asked::memory(NodeId node, Duration limit) {
+  return observer_.memory(node, limit);
+}
+
+observe::Answer Asked::rows(const observe::Question& question) {
+  auto answer = observer_.rows(question, std::chrono::seconds(2));
+  if (!answer) raise(named(target, answer.error()));
+  return std::move(*answer);
+}
+
 void Asked::drain(NodeId node, Duration within) {
   if (const auto done = observer_.drain(node, within); !done) raise(named(target, done.error()));
 }
@@ -341,6 +351,8 @@ Exit status(const Request& request, bool verbose) {
     return job.state == control::JobState::running;
   });
   const os::ClusterFile& file = asked.target.file;
+  const observe::Answer waiting = asked.rows(
+      {.kind = observe::RowKind::reasons, .where = {}, .sort = {}, .limit = 20, .after = {}});
   if (request.json) {
     print({{"cluster", file.cluster.str()},
            {"file", asked.target.path},
@@ -349,19 +361,22 @@ Exit status(const Request& request, bool verbose) {
            {"through", asked.node_name()},
            {"nodes", json_rows(nodes)},
            {"actors", json_rows(actors)},
-           {"jobs", json_rows(jobs)}});
+           {"jobs", json_rows(jobs)},
+           {"waiting", waiting_rows(waiting)}});
     return Exit::ok;
   }
   std::printf("cluster %s, troupe %s, control at %s, asked through %s\n%s",
               file.cluster.str().substr(0, 8).c_str(), file.version.c_str(),
               file.control_door.c_str(), asked.node_name().c_str(), text_of(nodes).c_str());
   if (!verbose) {
-    std::printf("%zu actor%s, %td running job%s\n%s", actors.size(), actors.size() == 1 ? "" : "s",
-                running, running == 1 ? "" : "s", troubles_of(actors).c_str());
+    std::printf("%zu actor%s, %td running job%s\n%s%s", actors.size(),
+                actors.size() == 1 ? "" : "s", running, running == 1 ? "" : "s",
+                waiting_text(waiting).c_str(), troubles_of(actors).c_str());
     return Exit::ok;
   }
   const Names names = names_of(nodes);
-  std::printf("\n%s\n%s", text_of(actors, names).c_str(), text_of(jobs, names).c_str());
+  std::printf("%s\n%s\n%s", waiting_text(waiting).c_str(), text_of(actors, names).c_str(),
+              text_of(jobs, names).c_str());
   return Exit::ok;
 }
 

@@ -8,7 +8,9 @@
 #include "troupe/runtime/cli/cli.hpp"
 #include "troupe/runtime/cli/observer.hpp"
 
+#include "troupe/runtime/base/json.hpp"
 #include "troupe/runtime/base/result.hpp"
+#include "troupe/runtime/observe/question.hpp"
 #include "troupe/runtime/observe/table.hpp"
 #include "troupe/runtime/os/cluster_file.hpp"
 
@@ -61,6 +63,11 @@ struct LogsRequest : Request {
   std::int64_t pid = 0;
   std::int64_t tail = -1;  ///< the last so many lines; -1: all
   bool follow = false, time = false, only_errors = false, raw = false;
+};
+
+/// The options of `list` that choose rows.
+struct ListRequest : Request {
+  observe::Question question;
 };
 
 /// An error with the exit code of the command.
@@ -128,6 +135,14 @@ Exit list(const Request& request, Table table);
 Exit memory(const Request& request, double leak_after);
 /// Shows the objects of each node, the largest first; at most `limit`.
 Exit list_objects(const Request& request, std::uint32_t limit, double leak_after);
+/// Shows rows of the cluster as a table, or as the one document of a list. Throws Failure (usage) for
+/// a question that does not parse.
+Exit list_rows(const ListRequest& request);
+/// Shows the row with this id, or the only one whose id begins or ends so. `kind`: like actors, or
+/// actor.
+Exit get(const Request& request, const std::string& kind, const std::string& id);
+/// Says why the thing with this id waits; empty: what waits in the cluster, and why.
+Exit explain(const Request& request, const std::string& id);
 /// Removes an object's name, so that the object is freed with its last ref. Returns failed when
 /// there is no such name.
 Exit forget(const Request& request, const std::string& name);
@@ -178,6 +193,8 @@ class Asked {
   explicit Asked(const Request& request);
   control::ListReply list(control::ListRequest::What what);
   wire::MemoryReport memory(NodeId node);
+  Result<wire::MemoryReport> memory(NodeId node, Duration limit);
+  observe::Answer rows(const observe::Question& question);
   void drain(NodeId node, Duration within);
   Result<wire::LogBatch> logs(NodeId node, const wire::LogQuestion& question);
   std::optional<control::ObjectName> forget(const std::string& name);
@@ -209,6 +226,10 @@ using observe::unique_part;
 
 /// Returns why the object looks like a leak; empty: it does not. `after`: nanoseconds.
 std::string suspicion(const wire::MemoryObject& object, std::uint64_t after);
+
+/// Returns how many tasks wait for each reason, as lines for people, and as the rows of a document.
+std::string waiting_text(const observe::Answer& reasons);
+Json waiting_rows(const observe::Answer& reasons);
 
 /// Returns a table of the named objects.
 std::string text_of_names(const std::vector<control::ObjectName>& objects,

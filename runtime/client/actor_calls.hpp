@@ -128,6 +128,17 @@ class ActorCalls {
   /// looks at kMostLooked.
   std::optional<Place> place_of(const detail::ObjectEntry& result) const;
   static constexpr std::size_t kMostLooked = 1 << 16;
+  /// Calls look_at(Place) with at most `most` calls that have not ended.
+  template <class F>
+  void each(std::size_t most, F look_at) const {
+    for (const auto& [actor, peer] : peers_) {
+      std::size_t before = 0;
+      for (; before < peer.in_flight.size() && most > 0; ++before, --most)
+        look_at(Place{peer.in_flight[before].get(), peer.state, true, before});
+      for (std::size_t i = 0; i < peer.queue.size() && most > 0; ++i, ++before, --most)
+        look_at(Place{peer.queue[i].get(), peer.state, false, before});
+    }
+  }
   std::size_t live() const noexcept { return live_; }
 
  private:

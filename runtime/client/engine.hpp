@@ -27,6 +27,7 @@
 #include "troupe/runtime/client/suspended_runs.hpp"
 #include "troupe/runtime/client/tasks.hpp"
 #include "troupe/runtime/client/values.hpp"
+#include "troupe/runtime/client/waiting_threads.hpp"
 #include "troupe/runtime/client/wakeup_coalescer.hpp"
 #include "troupe/runtime/engine/engine.hpp"
 #include "troupe/runtime/os/library_threads.hpp"
@@ -543,6 +544,11 @@ class ClientEngine final : public detail::Engine,
   std::map<std::pair<bool, std::uint64_t>, std::shared_ptr<const Error>> reader_answers_;
   TaskManager tasks_{*this};
   ActorCalls actors_{*this};
+  WaitingThreads waiting_threads_;
+  struct Reports;                     ///< of questions about this process (engine_reports.cpp)
+  std::shared_ptr<Reports> reports_;  ///< null before the first question
+  void ask_reports(const wire::AskRows& question, BlobView surroundings);
+  Time step_reports(Time now);
   Lineage lineage_;
   std::vector<detail::ObjectHandle> outliving_;  ///< objects whose calls tell_calls() must tell
   bool tells_calls_ = false;

@@ -53,6 +53,7 @@ Time ClientEngine::drain(Time now) {
     next_tick_ = std::min(next_tick_, next_look_);
   }
   next_tick_ = std::min(next_tick_, lack_.next_look());
+  if (reports_) next_tick_ = std::min(next_tick_, step_reports(now));
   drop_spent();
   collect_released();
   // While more calls wait, a caller may have to be woken for a wake-up that was put off.
@@ -399,6 +400,7 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
               at->second = std::move(m.why);
               io_loop_->notify();
             },
+            [&](wire::AskRows& m) { ask_reports(m, payload); },
             [&](wire::Nodes& m) {
               const auto at = node_lists_.find(m.request);
               if (at == node_lists_.end()) {

@@ -102,6 +102,7 @@ void TaskManager::sent(std::unique_ptr<Task> owned, ProcessIndex worker,
 
 void TaskManager::submit(std::unique_ptr<Task>&& owned, const LazyTime& now) {
   Task* task = owned.get();
+  task->since_ms = now.milliseconds();
   if (task->waiting != 0) {
     ++pools_[lease_key(*task)].tasks;
     take_over(*owned.release());
@@ -143,6 +144,7 @@ void TaskManager::argument_ready(Task& task, Time now) {
     ++pool.tasks;
     claim_.gone(task);  // the task now belongs to another node
   }
+  task.since_ms = milliseconds_of(now);
   if (goes_to_waiter(task)) return;
   pool.ready.push_back(task);
   ++queued_;
@@ -257,6 +259,20 @@ ProcessIndex TaskManager::worker_of(const Task& task) const {
   return lease.in_flight.take(at);
 }
 
+TaskManager::Place TaskManager::find(const Task& task) const {
+  using At = Place::At;
+  if (task.waiting != 0) return {};
+  if (const auto pool = pools_.find(lease_key(task));
+      pool != pools_.end() && pool->second.ready.holds(task))
+    return {.at = At::ready};
+  const auto lease = leases_.find(worker_of(task));
+  if (lease == leases_.end()) return {.at = At::here};
+  return {.at = At::worker,
+          .worker = lease->first,
+          .is_oldest = lease->second->in_flight[0] == &task,
+          .since = lease->second->since};
+}
+
 std::unique_ptr<Task> TaskManager::ended(ProcessIndex worker, std::uint64_t sequence, Duration ran,
                                          Time now) {
   Lease* const on = lease_on(worker);
@@ -304,6 +320,7 @@ void TaskManager::postponed(ProcessIndex worker, std::uint64_t sequence, std::ui
   Task* task = in_flight(worker, sequence);
   TROUPE_ASSERT(task != nullptr, "a task that is not in flight is postponed");
   task->waiting = waiting;
+  task->since_ms = milliseconds_of(now);
   ++task->attempt;
   Lease& lease = *leases_.at(worker);
   leave(lease, sequence, now);
@@ -684,6 +701,7 @@ void TaskManager::unname(const Task& task) noexcept {
 
 std::unique_ptr<Task> TaskManager::take(Task& task, Pool& pool) {
   --pool.tasks;
+  walk_.leaves(task);
   if (task.previous != nullptr) task.previous->next = task.next;
   if (task.next != nullptr) task.next->previous = task.previous;
   if (first_ == &task) first_ = task.next;

@@ -34,6 +34,7 @@
 #include "troupe/runtime/client/ready_queue.hpp"
 #include "troupe/runtime/client/runtime_estimate.hpp"
 #include "troupe/runtime/engine/engine.hpp"
+#include "troupe/runtime/observe/list_walk.hpp"
 
 #include <map>
 #include <memory>
@@ -60,8 +61,9 @@ struct Task final : FromFreeList<Task> {
   std::uint32_t key = 0;          ///< scheduling class: a LeaseKey in half the room
   std::int32_t retries_left = 3;  ///< -1: without limit
   std::uint32_t attempt = 1;
-  std::uint16_t waiting = 0;            ///< arguments that are not ready
-  std::uint8_t killed : 5 = 0;          ///< workers that died while they ran it
+  std::uint32_t since_ms = 0;   ///< when it began to wait, of LazyTime::milliseconds(); 0: unknown
+  std::uint16_t waiting = 0;    ///< arguments that are not ready
+  std::uint8_t killed : 5 = 0;  ///< workers that died while they ran it
   bool may_have_run : 1 = false;        ///< an earlier or parallel attempt may have begun
   bool had_second_attempt : 1 = false;  ///< at most one second attempt: it must not get one itself
   bool light : 1 = false;               ///< sent as a plain call, with one result and no options
@@ -194,6 +196,24 @@ class TaskManager {
   void each(F look_at) const {
     for (const Task* task = first_; task != nullptr; task = task->next) look_at(*task);
   }
+  /// Begins a walk over the live tasks that goes on while tasks come and go. There is one at a time:
+  /// another begin ends the one before.
+  void begin_walk() { walk_.begin(first_, nullptr); }
+  bool walks() const noexcept { return !walk_.done(); }
+  /// Calls look_at with at most `most` tasks of the walk.
+  template <class F>
+  void walk(std::size_t most, F look_at) {
+    walk_.step(most, look_at);
+  }
+  /// Where a live task is. arguments: some are not ready. ready: it waits for a lease. worker: it was
+  /// sent. here: it runs in this process.
+  struct Place {
+    enum class At : std::uint8_t { arguments, ready, worker, here } at = At::arguments;
+    ProcessIndex worker;     ///< worker
+    bool is_oldest = false;  ///< worker: no earlier task of this process is there
+    Time since{};            ///< worker: its last progress
+  };
+  Place find(const Task& task) const;
   /// Returns the worker that has the task in flight; 0: none. Linear in the leases.
   ProcessIndex worker_of(const Task& task) const;
   std::size_t live() const noexcept { return live_count_; }
@@ -262,6 +282,7 @@ class TaskManager {
   std::map<ProcessIndex, std::unique_ptr<Lease>> leases_;  ///< by worker
   Lease* lately_ = nullptr;                                ///< cache of lease_on()
   Task* first_ = nullptr;
+  observe::ListWalk<Task> walk_;
   std::size_t live_count_ = 0;
   std::size_t queued_ = 0;
   Claim claim_;

@@ -12,13 +12,6 @@ const Entry& end_of_way(const Entry& entry) {
   return *at;
 }
 
-const Entry* missing_argument(const detail::Call& call) {
-  for (const auto& argument : call.arguments)
-    if (argument.object)
-      if (const Entry* blocker = blocker_of(entry_of(argument.object))) return blocker;
-  return nullptr;
-}
-
 std::string calls_before(std::size_t before) {
   return before == 1 ? "1 earlier call" : std::to_string(before) + " earlier calls";
 }
@@ -53,6 +46,13 @@ WaitPath of_call(const ActorCalls::Place& place, std::string name) {
 }
 
 }  // namespace
+
+const Entry* missing_argument(const detail::Call& call) {
+  for (const auto& argument : call.arguments)
+    if (argument.object)
+      if (const Entry* blocker = blocker_of(entry_of(argument.object))) return blocker;
+  return nullptr;
+}
 
 WaitPath wait_path(const Entry& entry, const TaskManager& tasks, const ActorCalls& actors,
                    const std::function<bool(ProcessIndex, const Task&)>& is_unbegun) {

@@ -27,6 +27,9 @@ struct WaitPath {
 /// The most calls that a path follows.
 inline constexpr std::size_t kMostSteps = 1000;
 
+/// Returns the first object that the call waits for; nullptr: there is none. Under the engine's lock.
+const Entry* missing_argument(const detail::Call& call);
+
 /// Follows the entry to the call at the head of its path. `is_unbegun`: whether that worker is
 /// known not to have begun the task. Under the engine's lock.
 WaitPath wait_path(const Entry& entry, const TaskManager& tasks, const ActorCalls& actors,

@@ -11,6 +11,7 @@ namespace {
 
 /// The order of a list for which nobody has named one.
 std::string_view default_sort(RowKind kind) noexcept {
+  if (kind == RowKind::reasons) return "tasks";
   return kind == RowKind::nodes ? "name" : kind == RowKind::functions ? "function" : "";
 }
 
@@ -98,7 +99,9 @@ Result<Query> Query::parse(const Question& question) {
     query.sort_ = *sort;
   }
   if (question.after.empty()) return query;
-  // AS_OF:VALUE:ID
+  // AS_OF:VALUE:ID, or AS_OF for the first page
+  query.as_of_ = number_in<std::int64_t>(question.after);
+  if (query.as_of_) return query;
   const Error bad(Code::invalid_argument,
                   "the list cannot go on: 'after' is no text of an earlier answer; ask without it");
   const std::string_view after = question.after;

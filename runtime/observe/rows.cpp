@@ -95,6 +95,25 @@ constexpr Column kObjects[] = {{"id", "id", text, Show::id, "OBJECT"},
                                {"unused_ns", "unused", time, Show::age, "UNUSED"},
                                {"site", "site", text, Show::plain, "LINE"}};
 
+constexpr Column kReasons[] = {{"reason", "reason", text, Show::plain, "REASON"},
+                               {"state", "state", text, Show::plain, "STATE"},
+                               {"tasks", "tasks", number, Show::plain, "TASKS"}};
+// The members of Fact; wait_rows.cpp writes and reads them.
+constexpr Column kWaits[] = {{"id", "id", text, Show::hidden, {}},
+                             {"thing", "thing", text, Show::plain, "THING"},
+                             {"of", "of", text, Show::plain, "OF"},
+                             {"owner", "owner", text, Show::plain, "OWNER"},
+                             {"state", "state", text, Show::plain, "STATE"},
+                             {"since_ns", "since", time, Show::age, "SINCE"},
+                             {"waits_for", "waits_for", text, Show::plain, "WAITS FOR"},
+                             {"any", "any", text, Show::hidden, {}},
+                             {"name", "name", text, Show::plain, "NAME"},
+                             {"actor", "actor", text, Show::hidden, {}},
+                             {"place", "place", text, Show::hidden, {}},
+                             {"needs", "needs", text, Show::hidden, {}},
+                             {"why", "why", text, Show::plain, "WHY"},
+                             {"count", "count", number, Show::plain, "COUNT"}};
+
 bool is_form(FieldKind kind, const Cell& cell) {
   if (std::holds_alternative<std::monostate>(cell)) return true;
   const bool is_text = std::holds_alternative<std::string>(cell);
@@ -119,6 +138,8 @@ std::string_view name_of(RowKind kind) noexcept {
     case RowKind::actors: return "actors";
     case RowKind::jobs: return "jobs";
     case RowKind::objects: return "objects";
+    case RowKind::reasons: return "reasons";
+    case RowKind::waits: return "waits";
   }
   return "?";
 }
@@ -133,6 +154,11 @@ Result<RowKind> parse_row_kind(std::string_view name) {
                "'" + visible_text(name, 40) + "' is no kind of list; the kinds are " + kinds);
 }
 
+std::optional<RowKind> row_kind_of(std::uint8_t number) noexcept {
+  if (number >= kAllRowKinds) return std::nullopt;
+  return static_cast<RowKind>(number);
+}
+
 std::span<const Column> columns_of(RowKind kind) noexcept {
   switch (kind) {
     case RowKind::tasks: return kTasks;
@@ -142,16 +168,18 @@ std::span<const Column> columns_of(RowKind kind) noexcept {
     case RowKind::actors: return kActors;
     case RowKind::jobs: return kJobs;
     case RowKind::objects: return kObjects;
+    case RowKind::reasons: return kReasons;
+    case RowKind::waits: return kWaits;
   }
   return {};
 }
 
 std::span<const WhereField> fields_of(RowKind kind) {
   static const auto kFields = [] {
-    std::array<std::vector<WhereField>, std::size(kRowKinds)> all;
-    for (const RowKind each : kRowKinds)
-      for (const Column& column : columns_of(each))
-        all[static_cast<std::size_t>(each)].push_back({std::string(column.field), column.kind});
+    std::array<std::vector<WhereField>, kAllRowKinds> all;
+    for (std::size_t each = 0; each < kAllRowKinds; ++each)
+      for (const Column& column : columns_of(static_cast<RowKind>(each)))
+        all.at(each).push_back({std::string(column.field), column.kind});
     return all;
   }();
   return kFields.at(static_cast<std::size_t>(kind));

@@ -19,13 +19,29 @@
 
 namespace troupe::observe {
 
-enum class RowKind : std::uint8_t { tasks, functions, processes, nodes, actors, jobs, objects };
+/// reasons: how many tasks wait, and why. waits: what one owner knows about a thing that waits or is
+/// waited for, from which WaitGraph is made (wait_rows.hpp). Nobody lists these two by name.
+enum class RowKind : std::uint8_t {
+  tasks,
+  functions,
+  processes,
+  nodes,
+  actors,
+  jobs,
+  objects,
+  reasons,
+  waits
+};
+inline constexpr std::size_t kAllRowKinds = 9;
+/// The kinds that people list.
 inline constexpr RowKind kRowKinds[] = {RowKind::tasks,  RowKind::functions, RowKind::processes,
                                         RowKind::nodes,  RowKind::actors,    RowKind::jobs,
                                         RowKind::objects};
 std::string_view name_of(RowKind kind) noexcept;
 /// Errors: invalid_argument that names the kinds.
 Result<RowKind> parse_row_kind(std::string_view name);
+/// Returns the kind of this number; nullopt: there is none.
+std::optional<RowKind> row_kind_of(std::uint8_t number) noexcept;
 
 /// How a table shows a column. hidden: in the document alone. id: the part by which ids differ.
 /// name: a short name of a type or function.
@@ -59,9 +75,9 @@ std::optional<std::string> problem_of(RowKind kind, const Row& row);
 
 inline constexpr std::size_t kMaxIdBytes = 256;
 inline constexpr std::size_t kMaxTextBytes = 64 * 1024;  ///< of a cell
-/// Rows of functions are counts: those of one function are added up.
+/// Rows of functions and reasons are counts: those of one function are added up.
 constexpr bool adds_up(RowKind kind) noexcept {
-  return kind == RowKind::functions;
+  return kind == RowKind::functions || kind == RowKind::reasons;
 }
 
 }  // namespace troupe::observe

@@ -474,6 +474,18 @@ std::vector<LeaseTable::Busy> LeaseTable::busy() const {
   return busy;
 }
 
+bool LeaseTable::is_blocked(WorkerId worker) const {
+  const auto at = workers_.find(worker);
+  if (at == workers_.end()) return false;
+  const auto lease = leases_.find(at->second.lease);
+  return lease != leases_.end() && lease->second.blocked;
+}
+
+bool LeaseTable::is_impossible(OwnerId owner, LeaseKey key) const {
+  const Request* request = waiting_.find({owner, key});
+  return request != nullptr && decide(*request).kind == Decision::Kind::infeasible;
+}
+
 std::vector<LeaseKey> LeaseTable::keys_of(OwnerId owner) const {
   std::vector<LeaseKey> keys;
   for (auto at = waiting_.all().lower_bound({owner, LeaseKey{}});

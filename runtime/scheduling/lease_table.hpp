@@ -236,6 +236,10 @@ class LeaseTable {
     bool dedicated = false;
   };
   std::vector<Busy> busy() const;
+  /// Returns whether all threads of the worker wait for others.
+  bool is_blocked(WorkerId worker) const;
+  /// Returns whether no node of the cluster could ever grant this request.
+  bool is_impossible(OwnerId owner, LeaseKey key) const;
   std::size_t waiting() const { return waiting_.wanted(); }
   /// The number of requests that other agents have sent here so far. A sender counts its request
   /// as taken on this node until the next report that it gets.

@@ -107,6 +107,9 @@ struct NodeMessage {
     # Why a wait lasts.
     explain @61 :Explain;
     explained @62 :Explained;
+    # Rows of lists.
+    askRows @63 :AskRows;
+    giveRows @64 :GiveRows;
   }
 }
 
@@ -628,11 +631,38 @@ struct Inquire {
   mostBytes @5 :UInt32;     # of the answer; at most 1 MiB
   waitMs @6 :UInt32;        # how long the answer may wait for lines; at most 10000
   untilComplete @7 :Bool;   # answered at once when no line can follow
+  # about 3 asks for rows of all nodes, without payload:
+  rows @8 :ListQuestion;
+}
+
+struct ListQuestion {
+  # Which rows of a list are asked for; runtime/observe/question.hpp.
+  kind @0 :UInt8;     # 0 tasks, 1 functions, 2 processes, 3 nodes, 4 actors, 5 jobs, 6 objects, 7 reasons, 8 waits
+  limit @1 :UInt32;
+  where @2 :Text;
+  sort @3 :Text;
+  after @4 :Text;
+}
+
+struct AskRows {
+  # Agent -> driver or worker, answered by GiveRows with the same request number: asks for rows that only the receiver
+  # knows. The payload says what the agent knows about the receiver's surroundings (runtime/observe/answer_bytes.hpp).
+  request @0 :UInt64;
+  rows @1 :ListQuestion;
+}
+
+struct GiveRows {
+  # Driver or worker -> agent, answers AskRows. The payload is a piece of an answer (runtime/observe/answer_bytes.hpp).
+  # The pieces come in order.
+  request @0 :UInt64;
+  offsetBytes @1 :UInt64;
+  wholeBytes @2 :UInt64;
+  why @3 :Text;       # not empty: the sender has no answer, and there is no payload
 }
 
 struct Answer {
   # Agent -> process, answers Inquire. The payload is a piece of the answer: control's answer, a MemoryReport of
-  # memory.capnp, or a LogBatch (wire/log_batch.hpp). The pieces come in order. With an error there is no payload.
+  # memory.capnp, a LogBatch (wire/log_batch.hpp) or rows (observe/answer_bytes.hpp). The pieces come in order. With an error there is no payload.
   request @0 :UInt64;
   offsetBytes @1 :UInt64;
   wholeBytes @2 :UInt64;

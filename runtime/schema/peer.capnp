@@ -25,6 +25,7 @@ using import "value.capnp".Value;
 using import "value.capnp".ErrorEntry;
 using import "value.capnp".ResourceDemand;
 using import "node.capnp".CreateActor;
+using import "node.capnp".ListQuestion;
 
 struct PeerMessage {
   union {
@@ -280,6 +281,7 @@ struct PeerInquire {
   mostBytes @4 :UInt32;
   waitMs @5 :UInt32;
   untilComplete @6 :Bool;
+  rows @7 :ListQuestion;  # present: an observer asks for rows of the receiver's node instead
 }
 
 struct PeerAnswer {

@@ -51,6 +51,21 @@ void read(capnp::List<std::int32_t>::Reader in, std::vector<std::int32_t>& gpus)
   for (unsigned i = 0; i < in.size(); ++i) gpus[i] = in[i];
 }
 
+void write(schema::ListQuestion::Builder out, const ListQuestion& m) {
+  out.setKind(m.kind);
+  out.setLimit(m.limit);
+  if (!m.where.empty()) out.setWhere(CutText(m.where));
+  if (!m.sort.empty()) out.setSort(CutText(m.sort));
+  if (!m.after.empty()) out.setAfter(CutText(m.after));
+}
+void read(schema::ListQuestion::Reader in, ListQuestion& m) {
+  m.kind = in.getKind();
+  m.limit = in.getLimit();
+  m.where = read_text(in.getWhere(), "where");
+  m.sort = read_text(in.getSort(), "sort");
+  m.after = read_text(in.getAfter(), "after");
+}
+
 void write(schema::Location::Builder out, const Location& location) {
   out.setSegment(location.segment);
   out.setSlot(location.slot);

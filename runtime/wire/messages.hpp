@@ -596,24 +596,47 @@ struct LogQuestion {
   std::uint32_t wait_ms = 0;    ///< how long the answer may wait for lines; at most kMaxLogWait
   bool until_complete = false;  ///< answered at once when no line can follow
 };
+/// Which rows of a list are asked for. observe/question.hpp gives the members their meaning.
+struct ListQuestion {
+  std::uint8_t kind = 0;  ///< an observe::RowKind
+  std::uint32_t limit = 0;
+  std::string where, sort, after;
+};
 /// Process -> agent: a question, answered by one or more Answer. With About::control the payload is
 /// an encoded control::ToControl, which may change key-values and draining and nothing else. With
 /// About::memory it asks for the MemoryReport of a node, and with About::logs for the next piece of
-/// a job's log on a node, both without payload. A driver may ask for the log of its own job.
+/// a job's log on a node, both without payload. A driver may ask for the log of its own job. With
+/// About::rows an observer asks for rows of all nodes, without payload.
 struct Inquire {
-  enum class About : std::uint8_t { control = 0, memory = 1, logs = 2 };
+  enum class About : std::uint8_t { control = 0, memory = 1, logs = 2, rows = 3 };
   std::uint64_t request = 0;
   About about = About::control;
   NodeId node;  ///< memory, logs: whose; zero: the agent's own
   LogQuestion logs{};
+  ListQuestion rows{};
 };
 /// Agent -> process, answers Inquire. The payload is a piece of an encoded control::FromControl,
-/// MemoryReport or LogBatch. With an error there is no payload: control or the node cannot be reached.
+/// MemoryReport, LogBatch or observe::Answer. With an error there is no payload: control or the node
+/// cannot be reached.
 struct Answer {
   std::uint64_t request = 0;
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;  ///< of the whole answer
   std::shared_ptr<const ErrorInfo> error;
+};
+/// Agent -> driver or worker: asks for rows that only the receiver knows. Answered by GiveRows. The
+/// payload is an observe::Surroundings.
+struct AskRows {
+  std::uint64_t request = 0;
+  ListQuestion rows{};
+};
+/// Driver or worker -> agent, answers AskRows, once or in pieces. The payload is a piece of an encoded
+/// observe::Answer. With a reason there is none.
+struct GiveRows {
+  std::uint64_t request = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;  ///< of the whole answer
+  std::string why;          ///< not empty: the sender has no answer
 };
 /// Agent -> process: end yourself now. Driver -> agent: the job is finished. Worker -> agent,
 /// before StoreAttached: it cannot start.
@@ -630,7 +653,7 @@ using NodeMessage =
                  StoreTables, StoreAttached, Adopt, Unpinned, Forget, Inquire, Answer,
                  MemoryPressure, GiveBack, WhereIs, NowAt, Rebuild, Rebuilt, Lineage, KeptCall,
                  MadeBy, ForgetCall, Pace, CallSite, Arrived, Replicate, Replicated, NameObject,
-                 NamedObject, Locate, Located, Explain, Explained>;
+                 NamedObject, Locate, Located, Explain, Explained, AskRows, GiveRows>;
 
 /// Calls `f(id, position, made)` for every id that a kept call names. The position is that of an
 /// argument, or kMaxArguments + the position of a ref among all refs inside the arguments. `made`

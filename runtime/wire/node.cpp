@@ -520,14 +520,38 @@ void write(schema::Inquire::Builder out, const Inquire& m) {
   out.setAbout(static_cast<std::uint8_t>(m.about));
   if (m.node) internal::write(out.initNode(), m.node);
   internal::write_log_question(out, m.logs);
+  if (m.about == Inquire::About::rows) internal::write(out.initRows(), m.rows);
 }
 void read(schema::Inquire::Reader in, Inquire& m) {
   m.request = in.getRequest();
-  if (in.getAbout() > static_cast<std::uint8_t>(Inquire::About::logs))
+  if (in.getAbout() > static_cast<std::uint8_t>(Inquire::About::rows))
     internal::refuse("about", "is unknown");
   m.about = static_cast<Inquire::About>(in.getAbout());
   if (in.hasNode()) internal::read(in.getNode(), m.node);
   internal::read_log_question(in, m.logs);
+  if (in.hasRows()) internal::read(in.getRows(), m.rows);
+}
+
+void write(schema::AskRows::Builder out, const AskRows& m) {
+  out.setRequest(m.request);
+  internal::write(out.initRows(), m.rows);
+}
+void read(schema::AskRows::Reader in, AskRows& m) {
+  m.request = in.getRequest();
+  internal::read(in.getRows(), m.rows);
+}
+
+void write(schema::GiveRows::Builder out, const GiveRows& m) {
+  out.setRequest(m.request);
+  out.setOffsetBytes(m.offset);
+  out.setWholeBytes(m.bytes);
+  out.setWhy(internal::CutText(m.why));
+}
+void read(schema::GiveRows::Reader in, GiveRows& m) {
+  m.request = in.getRequest();
+  m.offset = in.getOffsetBytes();
+  m.bytes = in.getWholeBytes();
+  m.why = internal::read_text(in.getWhy(), "why");
 }
 
 void write(schema::Answer::Builder out, const Answer& m) {
@@ -827,6 +851,8 @@ struct WriteNode {
   void operator()(const Located& m) { write(out.initLocated(), m); }
   void operator()(const Explain& m) { write(out.initExplain(), m); }
   void operator()(const Explained& m) { write(out.initExplained(), m); }
+  void operator()(const AskRows& m) { write(out.initAskRows(), m); }
+  void operator()(const GiveRows& m) { write(out.initGiveRows(), m); }
 };
 
 }  // namespace
@@ -905,6 +931,8 @@ void read(schema::NodeMessage::Reader in, NodeMessage& message, std::size_t payl
     case Kind::LOCATED: return read(in.getLocated(), message.emplace<Located>());
     case Kind::EXPLAIN: return read(in.getExplain(), message.emplace<Explain>());
     case Kind::EXPLAINED: return read(in.getExplained(), message.emplace<Explained>());
+    case Kind::ASK_ROWS: return read(in.getAskRows(), message.emplace<AskRows>());
+    case Kind::GIVE_ROWS: return read(in.getGiveRows(), message.emplace<GiveRows>());
   }
   unsupported(static_cast<unsigned>(in.which()));
 }

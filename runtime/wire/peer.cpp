@@ -156,11 +156,13 @@ void write(schema::PeerInquire::Builder out, const PeerInquire& m) {
   out.setRequest(m.request);
   out.setAboutLogs(m.about_logs);
   internal::write_log_question(out, m.logs);
+  if (m.rows) internal::write(out.initRows(), *m.rows);
 }
 void read(schema::PeerInquire::Reader in, PeerInquire& m) {
   m.request = in.getRequest();
   m.about_logs = in.getAboutLogs();
   internal::read_log_question(in, m.logs);
+  if (in.hasRows()) internal::read(in.getRows(), m.rows.emplace());
 }
 
 void write(schema::PeerAnswer::Builder out, const PeerAnswer& m) {

@@ -278,14 +278,16 @@ struct ProgramData {
   std::shared_ptr<const ErrorInfo> error;  ///< set: the file cannot be read
 };
 
-/// Asks for the receiver's MemoryReport, or for a piece of a job's log there. Answered by
-/// PeerAnswer.
+/// Asks for the receiver's MemoryReport, for a piece of a job's log there, or for rows of its node.
+/// Answered by PeerAnswer.
 struct PeerInquire {
   std::uint64_t request = 0;
   bool about_logs = false;
   LogQuestion logs{};
+  std::optional<ListQuestion> rows{};
 };
-/// Answers PeerInquire. The payload is a piece of a MemoryReport or LogBatch. With an error there is none.
+/// Answers PeerInquire. The payload is a piece of a MemoryReport, LogBatch or observe::Answer. With an
+/// error there is none.
 struct PeerAnswer {
   std::uint64_t request = 0;
   std::uint64_t offset = 0;

@@ -76,6 +76,9 @@ void read_log_question(const Reader& in, LogQuestion& m) {
   bounded(m.wait_ms, kMaxLogWait, "waitMs");
 }
 
+void write(schema::ListQuestion::Builder out, const ListQuestion& m);
+void read(schema::ListQuestion::Reader in, ListQuestion& m);
+
 using Ids = capnp::List<schema::Id>;
 template <class Tag>
 void write_ids(Ids::Builder out, const std::vector<Id<Tag>>& ids) {

@@ -45,6 +45,7 @@ constexpr Row kRows[] = {
     {"Forget", ""},          {"Answer", ""},         {"MemoryPressure", ""},
     {"NowAt", ""},           {"Replicated", ""},     {"NamedObject", ""},
     {"Located", ""},         {"Explain", "dw"},      {"Explained", ""},
+    {"AskRows", ""},         {"GiveRows", "dw"},
 };
 // Questions for control.
 constexpr Row kQuestions[] = {

@@ -184,6 +184,34 @@ TEST_F(HostileDriver, ReadsNoLogOfAnotherJob) {
   EXPECT_EQ(answer->error->code, Code::invalid_argument) << answer->error->message;
 }
 
+TEST_F(HostileDriver, MayNotAskForListsOfTheCluster) {
+  begin();
+  auto hostile = driver();
+  ASSERT_TRUE(hostile->is_welcome());
+  wire::Inquire question;
+  question.request = 1;
+  question.about = wire::Inquire::About::rows;
+  question.rows.limit = 10;
+  hostile->say(question);
+  const auto answer = hostile->hear<wire::Answer>();
+  ASSERT_TRUE(answer && answer->error);
+  EXPECT_EQ(answer->error->code, Code::invalid_argument) << answer->error->message;
+}
+
+TEST_F(HostileDriver, AnswersThatNobodyAskedForAreDropped) {
+  begin();
+  auto hostile = driver();
+  ASSERT_TRUE(hostile->is_welcome());
+  for (const std::uint64_t request :
+       {std::uint64_t{0}, std::uint64_t{1} << 61, ~std::uint64_t{0}}) {
+    wire::GiveRows rows;
+    rows.request = request;
+    rows.bytes = ~std::uint64_t{0};
+    hostile->say(rows);
+  }
+  EXPECT_EQ(ask({"list", "nodes"})[0]["state"], "alive");
+}
+
 TEST_F(HostileDriver, KillsNoActorOfAnotherJob) {
   begin();
   Child keeper({paths::command(), "run", paths::cli_program(), "hold"});

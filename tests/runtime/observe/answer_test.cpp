@@ -334,6 +334,14 @@ TEST(ListWalk, RandomChangesBetweenStepsNeitherRepeatNorHideAnElement) {
   }
 }
 
+TEST(Question, ATimeAloneIsTheFirstPageAsOfThatTime) {
+  const Query first = parsed({.kind = RowKind::tasks, .after = "17"});
+  EXPECT_EQ(first.as_of(99), 17);
+  EXPECT_FALSE(first.was_shown({Cell(), "a"}));
+  EXPECT_EQ(parsed({.kind = RowKind::tasks}).as_of(99), 99);
+  EXPECT_FALSE(Query::parse({.kind = RowKind::tasks, .after = "17:"}).ok());
+}
+
 }  // namespace
 }  // namespace answer_test
 }  // namespace troupe::observe

@@ -307,7 +307,7 @@ TEST(Bounds, AQuestionAboutALogHasBounds) {
   EXPECT_TRUE(ask(kMaxLogBatch, kMaxLogWait, 2));
   expect_refused(ask(kMaxLogBatch + 1, 0, 2), Code::invalid_argument, "mostBytes");
   expect_refused(ask(0, kMaxLogWait + 1, 2), Code::invalid_argument, "waitMs");
-  expect_refused(ask(0, 0, 3), Code::invalid_argument, "about");
+  expect_refused(ask(0, 0, 4), Code::invalid_argument, "about");
   const auto peer = [](std::uint32_t most, std::uint32_t wait_ms) {
     return decode_peer(frame_with<schema::PeerMessage>([&](schema::PeerMessage::Builder m) {
       auto inquire = m.initInquire();
@@ -317,6 +317,37 @@ TEST(Bounds, AQuestionAboutALogHasBounds) {
   };
   expect_refused(peer(kMaxLogBatch + 1, 0), Code::invalid_argument, "mostBytes");
   expect_refused(peer(0, kMaxLogWait + 1), Code::invalid_argument, "waitMs");
+}
+
+TEST(Bounds, AQuestionAboutRowsHasBounds) {
+  const std::string fits(kMaxText, 'x'), too_long(kMaxText + 1, 'x');
+  const auto fill = [](schema::ListQuestion::Builder rows, int member, const std::string& text) {
+    if (member == 0) rows.setWhere(text.c_str());
+    if (member == 1) rows.setSort(text.c_str());
+    if (member == 2) rows.setAfter(text.c_str());
+  };
+  const char* const names[] = {"where", "sort", "after"};
+  for (int member = 0; member < 3; ++member) {
+    const auto inquire = [&](const std::string& text) {
+      return decode_node(node_with(
+          [&](schema::NodeMessage::Builder m) { fill(m.initInquire().initRows(), member, text); }));
+    };
+    const auto ask = [&](const std::string& text) {
+      return decode_node(node_with(
+          [&](schema::NodeMessage::Builder m) { fill(m.initAskRows().initRows(), member, text); }));
+    };
+    const auto peer = [&](const std::string& text) {
+      return decode_peer(frame_with<schema::PeerMessage>(
+          [&](schema::PeerMessage::Builder m) { fill(m.initInquire().initRows(), member, text); }));
+    };
+    EXPECT_TRUE(inquire(fits) && ask(fits) && peer(fits));
+    expect_refused(inquire(too_long), Code::invalid_argument, names[member]);
+    expect_refused(ask(too_long), Code::invalid_argument, names[member]);
+    expect_refused(peer(too_long), Code::invalid_argument, names[member]);
+  }
+  refuses_node(
+      node_with([&](schema::NodeMessage::Builder m) { m.initGiveRows().setWhy(too_long.c_str()); }),
+      "why");
 }
 
 }  // namespace

@@ -58,13 +58,17 @@ void repair(F&, LogQuestion& question) {
   question.wait_ms %= kMaxLogWait + 1;
 }
 template <class F>
+void repair(F&, Inquire& inquire) {
+  if (inquire.about != Inquire::About::rows) inquire.rows = {};
+}
+template <class F>
 void repair(F& filler, PullRefused& refused) {
   while (!refused.error) filler.fill(refused.error);
 }
 
 /// Returns the last value of an enumeration.
 constexpr Inquire::About last_of(Inquire::About) {
-  return Inquire::About::logs;
+  return Inquire::About::rows;
 }
 constexpr NameObject::Verb last_of(NameObject::Verb) {
   return NameObject::Verb::forget;

@@ -332,8 +332,22 @@ void each(F& f, LogQuestion& m) {
   f("until_complete", m.until_complete);
 }
 template <class F>
+void each(F& f, ListQuestion& m) {
+  f("kind", m.kind), f("limit", m.limit), f("where", m.where), f("sort", m.sort);
+  f("after", m.after);
+}
+template <class F>
 void each(F& f, Inquire& m) {
   f("request", m.request), f("about", m.about), f("node", m.node), f("logs", m.logs);
+  f("rows", m.rows);
+}
+template <class F>
+void each(F& f, AskRows& m) {
+  f("request", m.request), f("rows", m.rows);
+}
+template <class F>
+void each(F& f, GiveRows& m) {
+  f("request", m.request), f("offset", m.offset), f("bytes", m.bytes), f("why", m.why);
 }
 template <class F>
 void each(F& f, Answer& m) {
@@ -392,6 +406,7 @@ void each(F& f, PeerCredit& m) {
 template <class F>
 void each(F& f, PeerInquire& m) {
   f("request", m.request), f("about_logs", m.about_logs), f("logs", m.logs);
+  f("rows", m.rows);
 }
 template <class F>
 void each(F& f, PeerAnswer& m) {

@@ -1,4 +1,5 @@
 // The program that the command line's tests run on clusters.
+#include "plants.hpp"
 #include "says.hpp"
 #include "soak.hpp"
 #include "troupe/train/train.hpp"
@@ -347,6 +348,7 @@ int main(int argc, char** argv) {
     if (verb == "crowd") return crowd(ctx, std::stoi(argv[2]), std::stoi(argv[3]));
     if (verb == "soak") return soak::run(ctx, std::stoul(argv[2]), std::stod(argv[3]));
     if (const auto said = says::run(ctx, {argv + 1, argv + argc})) return *said;
+    if (const auto planted = plants::run(ctx, {argv + 1, argv + argc})) return *planted;
     if (verb == "exit") return argc > 2 ? std::stoi(argv[2]) : 7;
     throw std::runtime_error("no such verb: " + verb);
   });

@@ -1,0 +1,307 @@
+/// The verbs `troupe list` and `troupe get`: rows of agents and processes, and rows of control.
+#include "troupe/runtime/base/visible_text.hpp"
+#include "troupe/runtime/base/wall_clock.hpp"
+#include "troupe/runtime/cli/internal/print.hpp"
+#include "troupe/runtime/cli/verbs.hpp"
+#include "troupe/runtime/observe/answer.hpp"
+#include "troupe/runtime/observe/document.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <utility>
+
+namespace troupe::cli {
+namespace {
+
+using observe::Answer;
+using observe::Query;
+using observe::Row;
+using observe::RowKind;
+using What = control::ListRequest::What;
+
+/// Names of nodes by id.
+using NodeNames = std::map<NodeId, std::string>;
+
+/// Fills in a row's values by the names of their fields. An empty text is no value.
+class RowMaker {
+ public:
+  RowMaker(RowKind kind, std::string id)
+      : kind_(kind), row_(observe::make_row(kind, std::move(id))) {}
+  RowMaker& text(std::string_view field, std::string value) {
+    if (!value.empty()) cell(field) = std::move(value);
+    return *this;
+  }
+  RowMaker& count(std::string_view field, std::uint64_t value) {
+    cell(field) = static_cast<std::int64_t>(std::min<std::uint64_t>(value, INT64_MAX));
+    return *this;
+  }
+  RowMaker& amount(std::string_view field, scheduling::Amount value) {
+    cell(field) = static_cast<double>(value) / static_cast<double>(scheduling::kUnit);
+    return *this;
+  }
+  RowMaker& flag(std::string_view field, bool value) {
+    cell(field) = value;
+    return *this;
+  }
+  Row take() { return std::move(row_); }
+
+ private:
+  observe::Cell& cell(std::string_view field) {
+    return row_.cells[observe::column_of(kind_, field)];
+  }
+  const RowKind kind_;
+  Row row_;
+};
+
+std::string name_in(const NodeNames& names, NodeId node) {
+  if (!node) return {};
+  const auto at = names.find(node);
+  return at != names.end() ? at->second : node.str();
+}
+
+template <class Value>
+std::string pairs_text(const std::vector<std::pair<std::string, Value>>& pairs) {
+  std::string text;
+  for (const auto& [name, value] : pairs) {
+    text += (text.empty() ? "" : ",") + name + "=";
+    if constexpr (std::is_same_v<Value, std::string>)
+      text += value;
+    else
+      text += observe::number_text(static_cast<double>(value) / scheduling::kUnit);
+  }
+  return text;
+}
+
+Row row_of(const control::ClusterRow& node) {
+  const auto& total = node.description.resources;
+  const auto& free = node.report.view.free;
+  std::vector<std::pair<std::string, std::string>> labels(node.description.labels.begin(),
+                                                          node.description.labels.end());
+  return RowMaker(RowKind::nodes, node.description.id.str())
+      .text("name", node.description.name)
+      .text("state", node.suspect    ? "suspect"
+                     : node.draining ? "draining"
+                     : node.avoided  ? "slow"
+                                     : "alive")
+      .amount("cpus", total.cpus)
+      .amount("cpus_used", total.cpus - free.cpus)
+      .amount("gpus", total.gpus)
+      .amount("gpus_used", total.gpus - free.gpus)
+      .count("store", node.report.store_capacity)
+      .count("store_used", node.report.store_used)
+      .count("workers", node.report.workers)
+      .text("resources", pairs_text(total.custom))
+      .text("labels", pairs_text(labels))
+      .text("why", node.slow)
+      .take();
+}
+
+Row row_of(const control::ActorRow& actor, const NodeNames& names) {
+  return RowMaker(RowKind::actors, actor.actor.str())
+      .text("class", actor.class_name)
+      .text("name", actor.name)
+      .text("namespace", actor.name_space)
+      .text("state", std::string(name_of(actor.state)))
+      .text("node", name_in(names, actor.node))
+      .count("restarts", actor.restarts)
+      .text("job", actor.job ? actor.job.str() : "")
+      .flag("detached", actor.detached)
+      .text("why", actor.why)
+      .take();
+}
+
+Row row_of(const control::JobRecord& job, const NodeNames& names, std::int64_t as_of) {
+  RowMaker row(RowKind::jobs, job.id.str());
+  row.text("name", job.name)
+      .text("state", std::string(name_of(job.state)))
+      .text("node", name_in(names, job.node))
+      .text("program", job.program)
+      .text("why", job.why);
+  if (job.started_ns > 0) row.count("started", static_cast<std::uint64_t>(job.started_ns));
+  if (job.ended_ns > 0) row.count("ended", static_cast<std::uint64_t>(job.ended_ns));
+  const std::int64_t since = job.ended_ns > 0 ? job.ended_ns : job.started_ns;
+  if (since > 0 && since <= as_of) row.count("since", static_cast<std::uint64_t>(as_of - since));
+  return row.take();
+}
+
+/// Objects that only their holder can name have no id: they get a place on the list.
+Row row_of(const wire::MemoryObject& object, const std::string& node, std::size_t place,
+           const NodeNames& names) {
+  const std::string id =
+      object.id ? object.id.str() : "unnamed-" + node + "-" + std::to_string(place);
+  RowMaker row(RowKind::objects, id);
+  row.count("bytes", object.bytes)
+      .text("state", std::string(name_of(object.state)))
+      .text("node", node)
+      .text("owner", name_in(names, object.owner))
+      .text("maker", object.maker_pid == 0 ? "" : node + "/" + std::to_string(object.maker_pid))
+      .text("job", object.job ? object.job.str() : "")
+      .count("held", static_cast<std::uint64_t>(std::max<std::int64_t>(object.held, 0)))
+      .count("pins", object.pins)
+      .text("site", object.site);
+  if (object.age_ns != 0) row.count("since", object.age_ns).count("unused", object.unused_ns);
+  return row.take();
+}
+
+void offer(observe::Selection& selection, Row row) {
+  const auto read = [&row](std::size_t column) { return observe::value_of(row.cells[column]); };
+  if (selection.wants([&row] { return row.id; }, read)) selection.keep(std::move(row));
+}
+
+NodeNames names_in(const control::ListReply& reply) {
+  NodeNames names;
+  for (const auto& node : reply.nodes) names[node.description.id] = node.description.name;
+  return names;
+}
+
+/// Adds the objects of all nodes; a node without an answer is listed as such.
+void add_objects(Asked& asked, const NodeNames& names, observe::Selection& selection,
+                 observe::Merge& merge) {
+  const Time until = steady_now() + std::chrono::milliseconds(1500);
+  for (const auto& [id, name] : names) {
+    const Duration left = std::max<Duration>(until - steady_now(), std::chrono::milliseconds(1));
+    auto report = asked.memory(id, left);
+    if (!report) {
+      merge.add_unanswered(name, 0, report.error().message());
+      continue;
+    }
+    std::size_t place = 0;
+    for (const wire::MemoryObject& object : report->rows)
+      offer(selection, row_of(object, name, ++place, names));
+    if (report->rows_in_all > report->rows.size())
+      merge.add_unanswered(name, 0,
+                           "it tells of its " + std::to_string(report->rows.size()) +
+                               " largest objects of " + std::to_string(report->rows_in_all));
+  }
+}
+
+bool is_of_control(RowKind kind) {
+  return kind == RowKind::nodes || kind == RowKind::actors || kind == RowKind::jobs ||
+         kind == RowKind::objects;
+}
+
+/// Asks whoever has rows of the kind, and returns a page of them.
+Answer answer_to(Asked& asked, const observe::Question& question, const Query& query) {
+  const std::int64_t now = unix_nanoseconds();
+  observe::Merge merge(query, observe::Merge::Place::verb);
+  if (!is_of_control(query.kind())) {
+    merge.add(asked.rows(question));
+    return merge.take(now);
+  }
+  const control::ListReply nodes = asked.list(What::nodes);
+  const NodeNames names = names_in(nodes);
+  observe::Selection selection(query);
+  if (query.kind() == RowKind::nodes)
+    for (const auto& node : nodes.nodes) offer(selection, row_of(node));
+  if (query.kind() == RowKind::actors)
+    for (const auto& actor : asked.list(What::actors).actors)
+      offer(selection, row_of(actor, names));
+  if (query.kind() == RowKind::jobs)
+    for (const auto& job : asked.list(What::jobs).jobs)
+      offer(selection, row_of(job, names, query.as_of(now)));
+  if (query.kind() == RowKind::objects) add_objects(asked, names, selection, merge);
+  merge.add(selection.take());
+  return merge.take(now);
+}
+
+Query parsed(const observe::Question& question) {
+  auto query = Query::parse(question);
+  if (!query) throw Failure{Exit::usage, query.error()};
+  return std::move(*query);
+}
+
+/// Returns the rows among which a part of an id may find one.
+Answer candidates(Asked& asked, RowKind kind, const std::string& part) {
+  observe::Question question{
+      .kind = kind, .where = {}, .sort = {}, .limit = observe::kMaxRows, .after = {}};
+  if (kind != RowKind::processes)
+    question.where = std::string(observe::fields_of(kind)[0].name) + " ~ '" + part + "'";
+  return answer_to(asked, question, parsed(question));
+}
+
+std::string cell_text(const observe::Column& column, const observe::Cell& cell) {
+  const FieldValue value = observe::value_of(cell);
+  if (const auto* words = std::get_if<std::string_view>(&value)) return std::string(*words);
+  const auto* number = std::get_if<double>(&value);
+  if (number == nullptr) return "-";
+  const auto whole = static_cast<std::uint64_t>(std::clamp(*number, 0.0, 9e18));
+  if (column.kind == FieldKind::time) return age_text(whole);
+  if (column.kind == FieldKind::bytes) return size_text(whole);
+  return observe::number_text(*number);
+}
+
+}  // namespace
+
+Json waiting_rows(const Answer& reasons) {
+  return *observe::document_of(RowKind::reasons, reasons, 0).find("rows");
+}
+
+std::string waiting_text(const Answer& reasons) {
+  const std::size_t tasks_at = observe::column_of(RowKind::reasons, "tasks");
+  std::string text;
+  std::int64_t all = 0;
+  for (const Row& row : reasons.rows) {
+    const auto* tasks = std::get_if<std::int64_t>(&row.cells[tasks_at]);
+    const std::int64_t count = tasks == nullptr ? 0 : *tasks;
+    all += count;
+    text += "  " + std::to_string(count) + ": " + visible_text(row.id, 300) + "\n";
+  }
+  for (const observe::Unanswered& source : reasons.unanswered)
+    text += "  no answer of " + visible_text(source.node, 80) +
+            (source.pid == 0 ? "" : "/" + std::to_string(source.pid)) + "\n";
+  if (text.empty()) return text;
+  return std::to_string(all) + (all == 1 ? " task waits" : " tasks wait") + "\n" + text;
+}
+
+Exit list_rows(const ListRequest& request) {
+  observe::Question question = request.question;
+  (void)parsed(question);
+  // All sources tell of one time, and so do later pages.
+  if (question.after.empty()) question.after = std::to_string(unix_nanoseconds());
+  const Query query = parsed(question);
+  Asked asked(request);
+  const Answer answer = answer_to(asked, question, query);
+  if (request.json)
+    print(observe::document_of(query.kind(), answer, query.as_of(unix_nanoseconds())));
+  else
+    std::printf("%s", observe::text_of(query.kind(), answer).c_str());
+  return Exit::ok;
+}
+
+Exit get(const Request& request, const std::string& kind_name, const std::string& part) {
+  std::string plural = kind_name;
+  if (plural == "process") plural = "processes";
+  if (!plural.empty() && plural.back() != 's') plural += 's';
+  const auto kind = observe::parse_row_kind(plural);
+  if (!kind) throw Failure{Exit::usage, kind.error()};
+  const bool is_plain = std::all_of(part.begin(), part.end(), [](unsigned char c) {
+    return std::isprint(c) != 0 && c != '\'' && c != '"';
+  });
+  if (!is_plain || part.empty() || part.size() > observe::kMaxIdBytes)
+    throw Failure{Exit::usage, Error(Code::invalid_argument,
+                                     "the id is no text that a list prints: 'troupe list " +
+                                         plural + "' prints them")};
+  Asked asked(request);
+  Answer answer = candidates(asked, *kind, part);
+  std::vector<std::string> ids;
+  for (const Row& row : answer.rows) ids.push_back(row.id);
+  const auto id = observe::id_meant(part, ids, plural);
+  if (!id) throw Failure{Exit::usage, id.error()};
+  std::erase_if(answer.rows, [&](const Row& row) { return row.id != *id; });
+  answer.total = answer.matched = 1;
+  answer.next.clear();
+  if (request.json) {
+    print(observe::document_of(*kind, answer, unix_nanoseconds()));
+    return Exit::ok;
+  }
+  std::vector<std::vector<std::string>> table{{"FIELD", "VALUE"}};
+  const auto columns = observe::columns_of(*kind);
+  for (std::size_t i = 0; i < columns.size(); ++i)
+    table.push_back(
+        {std::string(columns[i].field), cell_text(columns[i], answer.rows.front().cells[i])});
+  std::printf("%s", observe::table_text(table).c_str());
+  return Exit::ok;
+}
+
+}  // namespace troupe::cli

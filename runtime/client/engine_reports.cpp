@@ -1,0 +1,43 @@
+/// Questions of the agent about what this process knows alone.
+#include "troupe/runtime/base/wall_clock.hpp"
+#include "troupe/runtime/client/engine.hpp"
+#include "troupe/runtime/client/task_report.hpp"
+
+namespace troupe::client {
+
+struct ClientEngine::Reports final : TaskReport::Out {
+  explicit Reports(ClientEngine& e) : engine(e) {}
+  void give(const wire::GiveRows& message, BlobView piece) override {
+    engine.tell_agent(message, piece);
+  }
+  bool has_room() override { return engine.agent_.waiting() == 0; }
+  Begun has_begun(ProcessIndex worker, const Task& task) override {
+    const Peer* peer = engine.peer_of(worker);
+    if (peer == nullptr || peer->remote) return Begun::unknown;
+    return engine.may_come_back(worker, task.sequence) ? Begun::no : Begun::yes;
+  }
+  void each_awaited(const std::function<void(const detail::ObjectHandle&)>& look_at) override {
+    const bool is_busy = engine.serving_ || !engine.incoming_.empty() || !engine.resumable_.empty();
+    if (is_busy) return;
+    for (const Resume* resume : engine.resumes_)
+      if (resume->on_executor) look_at(resume->object);
+  }
+  ClientEngine& engine;
+  TaskReport report{*this,
+                    engine.job_,
+                    engine.tasks_,
+                    engine.actors_,
+                    engine.waiting_threads_,
+                    unix_nanoseconds() - steady_now().time_since_epoch().count()};
+};
+
+void ClientEngine::ask_reports(const wire::AskRows& question, BlobView surroundings) {
+  if (!reports_) reports_ = std::make_shared<Reports>(*this);
+  reports_->report.ask(question, surroundings);
+}
+
+Time ClientEngine::step_reports(Time now) {
+  return reports_->report.step(now);
+}
+
+}  // namespace troupe::client

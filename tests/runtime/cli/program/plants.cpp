@@ -1,0 +1,76 @@
+#include "plants.hpp"
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <thread>
+#include <utility>
+
+namespace plants {
+namespace {
+
+/// Runs until the file is there.
+int until_file(const std::string& file) {
+  while (!std::filesystem::exists(file)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  return 1;
+}
+int next_link(int before) {
+  return before + 1;
+}
+int on_a_gpu(int x) {
+  return x;
+}
+
+/// An actor that waits for a value of its friend.
+struct Friend {
+  troupe::Ref<int> awaited;
+  void know(troupe::Ref<int> ref) { awaited = std::move(ref); }
+  troupe::Task<int> wait_for(troupe::Ref<int> ref) { co_return co_await ref; }
+  /// Waits for what it knows when the gate opens.
+  troupe::Task<int> wait_behind(troupe::Ref<int> gate) {
+    const int open = co_await gate;
+    co_return open + co_await awaited;
+  }
+};
+
+int tell_and_wait(troupe::Context& ctx, const std::string& what, const std::string& file) {
+  std::cout << what << std::endl;
+  return ctx.get(ctx.with({.cpus = 0.0}).submit<until_file>(file)) - 1;
+}
+
+/// `running` tasks that fill the cluster, `queued` more, a chain of `links` behind the first, and one
+/// for a GPU that nobody has. Each runs until the file is there.
+int tasks(troupe::Context& ctx, int running, int queued, int links, const std::string& file) {
+  std::vector<troupe::Ref<int>> all;
+  for (int i = 0; i < running + queued; ++i) all.push_back(ctx.submit<until_file>(file));
+  troupe::Ref<int> last = all.front();
+  for (int i = 0; i < links; ++i) last = ctx.submit<next_link>(last);
+  const auto never = ctx.with({.gpus = 1}).submit<on_a_gpu>(1);
+  std::cout << "planted" << std::endl;
+  for (auto& one : all) ctx.get(one);
+  return ctx.get(last) - 1 - links;
+}
+
+/// Two actors whose methods wait for each other for ever.
+int friends(troupe::Context& ctx, const std::string& file) {
+  const auto a = ctx.spawn<Friend>(), b = ctx.spawn<Friend>();
+  const auto gate = ctx.submit<until_file>(file + "-gate");
+  const auto of_a = a.call<&Friend::wait_behind>(gate);
+  const auto of_b = b.call<&Friend::wait_for>(of_a);
+  ctx.get(a.call<&Friend::know>(of_b));
+  std::ofstream(file + "-gate") << "open";
+  return tell_and_wait(ctx, "planted", file);
+}
+
+}  // namespace
+
+std::optional<int> run(troupe::Context& ctx, const std::vector<std::string>& arguments) {
+  const std::string verb = arguments.empty() ? "" : arguments[0];
+  const auto number = [&](std::size_t i) { return std::stoi(arguments.at(i)); };
+  if (verb == "plant_tasks") return tasks(ctx, number(1), number(2), number(3), arguments.at(4));
+  if (verb == "plant_friends") return friends(ctx, arguments.at(1));
+  return std::nullopt;
+}
+
+}  // namespace plants
