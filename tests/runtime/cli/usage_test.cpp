@@ -103,7 +103,7 @@ TEST_F(Cli, BadUsageEndsWithTwoAndNamesWhatIsWrong) {
       {{"up", "--colour", "red"}, "--colour"},
       {{"start"}, "--head"},
       {{"status", "--address"}, "--address"},
-      {{"list"}, "known are nodes, actors, jobs, names, objects"},
+      {{"list"}, "known are tasks, functions, processes, nodes, actors, jobs, names, objects"},
       {{"list", "cats"}, "cats"},
       {{"run"}, "PROGRAM"},
       {{"doctor"}, "--salvage"},
