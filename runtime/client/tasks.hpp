@@ -49,7 +49,7 @@ struct Spec;
 
 /// One attempt of a task. A million may wait at once, so it must stay small.
 struct Task final : FromFreeList<Task> {
-  detail::Call call;
+  [[no_unique_address]] detail::Call call;  // the members behind it use the room at its end
   detail::SmallVector<detail::ObjectHandle, 1> results;
   std::unique_ptr<const detail::Request> request;  ///< null: defaults
   /// In flight: the number of the call on the worker's channel. Ready: the place in Pool::ready.
