@@ -27,7 +27,8 @@ Error wrapped(Code code, std::string why, const Error& error) {
   info.outcome = Outcome::executed;
   info.message = "train: " + std::move(why);
   info.origin = error.where();
-  info.remote_stack = error.remote_stack();
+  info.remote_stack = error.info().remote_stack;
+  info.last_lines = error.info().last_lines;
   const bool plain = error.code() == Code::task_failed && !error.info().type.empty();
   info.type = plain ? error.info().type : type_of(error);
   // The new error stands for the user's exception itself, so only the exception's cause follows.

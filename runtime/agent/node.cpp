@@ -282,7 +282,7 @@ Time Node::next_deadline() const {
   if (local_listener_ && local_listener_->opens_at() > steady_now())
     until = std::min(until, local_listener_->opens_at());
   if (logs_) until = std::min(until, logs_->next_deadline());
-  until = std::min(until, rows_.next_deadline());
+  until = std::min({until, rows_.next_deadline(), stacks_.next_deadline()});
   if (network_) {
     until =
         std::min({until, draining_.next_deadline(), network_->next_deadline(),
@@ -304,6 +304,7 @@ void Node::poll_once(Time until) {
   const std::size_t door = set.add(is_open ? local_listener_->fd() : -1);
   const std::size_t launcher = set.add(launcher_ ? launcher_.fd() : -1);
   const std::size_t logs = set.add(logs_ ? logs_->fd() : -1);
+  set.add(stacks_.fd());
   for (const EndingZygote& ending : ending_zygotes_) set.add(ending.handle.get());
   const std::size_t first_zygote = set.size();
   for (const auto& [number, zygote] : zygotes_)
@@ -327,6 +328,7 @@ void Node::poll_once(Time until) {
   folder_copies_.note_ready(set.ready(copies));
   if (logs_ && (set.ready(logs) || logs_->next_deadline() <= steady_now()))
     logs_->serve(steady_now());
+  if (stacks_.fd() >= 0) stacks_.serve(steady_now());
   if (!ending_zygotes_.empty()) reap_zygotes();
   for (auto& [number, zygote] : zygotes_)
     if (zygote.due <= steady_now()) zygote_gone(zygote);
@@ -475,6 +477,8 @@ void Node::bury(Process& process) {
   info.code = Code::worker_died;
   info.message = process.reason;
   info.origin.node = options_.name;
+  info.remote_stack = process.stack;
+  info.last_lines = process.last_lines;
   const Error reason(std::move(info));
   std::set<ProcessIndex> peers;
   for (const auto& [peer, slot] : process.peers) {
@@ -482,10 +486,13 @@ void Node::bury(Process& process) {
     const auto at = processes_.find(peer);
     if (at == processes_.end() || peer == index) continue;
     Process& other = *at->second;
-    if (find(peer) != nullptr) send(other, wire::PeerDied{index, process.reason});
+    if (find(peer) != nullptr) {
+      send(other, wire::PeerDied{index, process.reason, wire::PeerDied::kUnknown, process.stack,
+                                 process.last_lines});
+    }
     other.slots.give_back(other.peers.extract(index).mapped());  // also if `other` is doomed
   }
-  remote_.process_died(index, process.reason);
+  remote_.process_died(index, {process.reason, process.stack, process.last_lines});
   actors_.worker_died(index, reason);
   leases_.worker_died(index, now);
   leases_.owner_died(index, now);

@@ -36,11 +36,13 @@
 #include "troupe/runtime/agent/outgoing.hpp"
 #include "troupe/runtime/agent/owners.hpp"
 #include "troupe/runtime/agent/prefault_policy.hpp"
+#include "troupe/runtime/agent/process_pages.hpp"
 #include "troupe/runtime/agent/programs.hpp"
 #include "troupe/runtime/agent/proxies.hpp"
 #include "troupe/runtime/agent/reference_table.hpp"
 #include "troupe/runtime/agent/remote.hpp"
 #include "troupe/runtime/agent/replica_host.hpp"
+#include "troupe/runtime/agent/stack_asks.hpp"
 #include "troupe/runtime/agent/transfers.hpp"
 #include "troupe/runtime/base/sleep_clock.hpp"
 #include "troupe/runtime/base/wait.hpp"
@@ -125,6 +127,7 @@ class Node final : private Outgoing,
     Talker speaks_as = Talker::stranger;
     std::uint64_t objections = 0;                 ///< messages of it that Authority has refused
     std::string reason;                           ///< why it is doomed
+    std::string stack, last_lines;                ///< that it left: see Death
     std::map<ProcessIndex, std::uint32_t> peers;  ///< with a channel to it → slot in its doorbell
     std::vector<std::uint32_t> sites;  ///< its number of a call site, less 1 → that of accounting_
   };
@@ -204,6 +207,13 @@ class Node final : private Outgoing,
     explicit Logs(Node& n) : node(n) {}
     void answer_logs(const NodeLogs::Asker& asker, const wire::LogBatch& batch) override;
     bool may_write(JobId job) override;
+    std::string name_of(ProcessIndex worker) override { return node.pages_.name(worker); }
+    Node& node;
+  };
+  /// Receives the stacks of processes.
+  struct Stacks final : StackAsks::Out {
+    explicit Stacks(Node& n) : node(n) {}
+    void answer_stacks(const StackAsks::Asker& asker, const std::string& text) override;
     Node& node;
   };
   /// Asks processes and nodes for rows of lists, and answers (node_rows.cpp).
@@ -353,6 +363,8 @@ class Node final : private Outgoing,
   void on_inquire_logs(Process& from, const wire::Inquire& message);
   void on_inquire_rows(Process& from, const wire::Inquire& message);
   void ask_logs(const NodeLogs::Asker& asker, const wire::LogQuestion& question);
+  void on_inquire_stacks(Process& from, const wire::Inquire& message);
+  void ask_stacks(const StackAsks::Asker& asker, const wire::StackQuestion& question);
   void on_peer_inquire(NodeId from, const wire::PeerInquire& message);
 
   // Outgoing, Proxies::Rings, Transfers::Out and Programs::Out
@@ -482,6 +494,9 @@ class Node final : private Outgoing,
   std::unique_ptr<Programs> programs_;
   ClusterLink cluster_{id_, leases_};
   Inquiries inquiries_{*this};
+  ProcessPages pages_;
+  Stacks stacks_out_{*this};
+  StackAsks stacks_{stacks_out_};
   Logs logs_out_{*this};
   Rows rows_out_{*this};
   ObserveQuestions rows_{rows_out_};

@@ -85,9 +85,6 @@ bool NodeLogs::add_source(Fd pipe, Source source) {
 os::OutputEnds NodeLogs::add_worker(ProcessIndex worker, JobNumber number, JobId job) {
   os::OutputEnds ends = add(worker, number, job);
   if (!ends) return ends;
-  auto name = os::NamePage::create(ends.name);
-  if (!name) return {};
-  names_[worker] = std::move(*name);
   for (const auto& [id, source] : sources_)  // the program may have replaced the zygote's
     if (source.worker == 0 && source.number == number)
       (source.is_error ? ends.instead_of_err : ends.instead_of_out) =
@@ -112,34 +109,30 @@ void NodeLogs::zygote_started(JobNumber number, pid_t pid) {
 
 std::string NodeLogs::name_of(const Source& source) const {
   if (source.worker == 0) return "program";
-  const auto at = names_.find(source.worker);
-  const std::string name = at != names_.end() ? field_of(at->second.name()) : "";
+  const std::string name = field_of(out_.name_of(source.worker));
   return name.empty() ? "worker" : name;
 }
 
-std::string NodeLogs::shown_name(ProcessIndex worker) const {
-  const auto at = names_.find(worker);
-  return at == names_.end() ? std::string() : at->second.name();
-}
-
-void NodeLogs::ended(ProcessIndex worker, JobNumber number) {
+std::string NodeLogs::ended(ProcessIndex worker, JobNumber number) {
   looks_again_ = true;  // its pipes may be closed already
   const auto is_own = [&](const Source& one) { return one.worker == worker && one.worker != 0; };
   const bool has_own = std::any_of(sources_.begin(), sources_.end(),
                                    [&](const auto& one) { return is_own(one.second); });
   if (has_own) end_sources(is_own);
-  names_.erase(worker);
-  if (has_own) return;
+  const auto node = last_of_worker_.extract(worker);
+  const std::string last(node ? node.mapped().text() : "");
+  if (has_own) return last;
   for (auto& [id, source] : sources_)  // it wrote to those of its zygote
     if (source.worker == 0 && source.number == number && valve_ == Valve::open &&
         writer_.has_room())
       (void)read(id, source, kAtOnce);
+  return last;
 }
 
 std::string NodeLogs::zygote_ended(JobNumber number) {
   end_sources([&](const Source& one) { return one.worker == 0 && one.number == number; });
   const auto last = last_of_zygote_.extract(number);
-  return last ? last.mapped() : "";
+  return last ? std::string(last.mapped().text()) : "";
 }
 
 void NodeLogs::job_over(JobNumber number) {
@@ -208,14 +201,12 @@ void NodeLogs::keep(std::uint64_t id, const Source& source, std::string_view byt
   record.is_error = source.is_error;
   record.name = name;
   wire::write_record_head(record, head);
-  std::string* last = nullptr;
-  if (source.worker == 0) last = &last_of_zygote_[source.number];
+  LastLines& last =
+      source.worker == 0 ? last_of_zygote_[source.number] : last_of_worker_[source.worker];
   const auto take = [&](std::string_view line) {
     ++lines.count;
     if (valve_ != Valve::dropping) lines.bytes.append(head).append(line).append(1, '\n');
-    if (last == nullptr) return;
-    last->append(line.substr(0, kMostLast)).append(1, '\n');
-    if (last->size() > 2 * kMostLast) last->erase(0, last->size() - kMostLast);
+    last.add(line);
   };
   if (ends)
     reader_.end(id, take);

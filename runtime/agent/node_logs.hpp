@@ -11,11 +11,11 @@
 /// lines are read and counted instead, until the writer has room again.
 #pragma once
 
+#include "troupe/runtime/agent/last_lines.hpp"
 #include "troupe/runtime/agent/log_reader.hpp"
 #include "troupe/runtime/agent/log_writer.hpp"
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/base/ids.hpp"
-#include "troupe/runtime/os/name_page.hpp"
 #include "troupe/runtime/os/output_pipes.hpp"
 #include "troupe/runtime/wire/log_batch.hpp"
 
@@ -33,7 +33,6 @@ class NodeLogs {
  public:
   static constexpr Duration kPatience = std::chrono::seconds(5);
   static constexpr std::size_t kMostQuestions = 4096;
-  static constexpr std::size_t kMostLast = 4096;  ///< bytes of a zygote's last lines
 
   /// Who gets an answer: a process of this node, or another node.
   struct Asker {
@@ -55,6 +54,8 @@ class NodeLogs {
     virtual void answer_logs(const Asker& asker, const wire::LogBatch& batch) = 0;
     /// Returns whether a process of the job may write more here, beside detached actors.
     virtual bool may_write(JobId job) = 0;
+    /// Returns the name of what the worker runs; empty: unknown.
+    virtual std::string name_of(ProcessIndex worker) = 0;
   };
   struct Options {
     std::string node;
@@ -70,8 +71,9 @@ class NodeLogs {
   os::OutputEnds add_zygote(JobNumber number, JobId job);
   void forked(ProcessIndex worker, pid_t pid);
   void zygote_started(JobNumber number, pid_t pid);
-  /// The process has ended: its pipes are read until they are empty, and closed.
-  void ended(ProcessIndex worker, JobNumber number);
+  /// The process has ended: its pipes are read until they are empty, and closed. Returns its last
+  /// lines; empty if it wrote none, or wrote to the pipes of its zygote.
+  std::string ended(ProcessIndex worker, JobNumber number);
   /// Returns the last lines of the zygote, for an error; empty if it wrote none.
   std::string zygote_ended(JobNumber number);
   /// Nothing of the job runs here any more.
@@ -83,8 +85,6 @@ class NodeLogs {
 
   void ask(const Question& question, Time now);
   void forget(ProcessIndex process);
-  /// Returns what the worker says that it runs; empty: nothing yet.
-  std::string shown_name(ProcessIndex worker) const;
 
   int fd() const noexcept { return events_.get(); }
   void serve(Time now);
@@ -130,9 +130,9 @@ class NodeLogs {
   enum class Valve { open, waiting, dropping } valve_ = Valve::open;
   Time drops_at_ = Time::max();
   bool looks_again_ = false;
-  std::map<std::string, std::uint64_t> dropped_;     ///< lines of each job
-  std::map<JobNumber, std::string> last_of_zygote_;  ///< lines
-  std::map<ProcessIndex, os::NamePage> names_;
+  std::map<std::string, std::uint64_t> dropped_;  ///< lines of each job
+  std::map<JobNumber, LastLines> last_of_zygote_;
+  std::map<ProcessIndex, LastLines> last_of_worker_;
 };
 
 }  // namespace troupe::agent

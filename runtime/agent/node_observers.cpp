@@ -290,10 +290,65 @@ bool Node::Logs::may_write(JobId id) {
   });
 }
 
+// --- stacks
+
+/// Answers an observer's question for the stacks of processes of this node, or asks another one.
+void Node::on_inquire_stacks(Process& from, const wire::Inquire& message) {
+  if (from.speaks_as != Talker::observer)
+    return inquiries_.refuse(
+        from.index, message.request,
+        Error(Code::invalid_argument, account_of(from, "for the stacks of processes")));
+  if (!message.node || message.node == id_)
+    return ask_stacks({from.index, {}, message.request}, message.stacks);
+  if (!cluster_.knows(message.node))
+    return inquiries_.refuse(from.index, message.request,
+                             Error(Code::unavailable, "the node is not in the cluster"));
+  const std::uint64_t number =
+      inquiries_.note(from.index, message.request, message.node, steady_now());
+  network_->send(message.node, wire::PeerInquire{number, false, {}, {}, true, message.stacks});
+}
+
+void Node::ask_stacks(const StackAsks::Asker& asker, const wire::StackQuestion& question) {
+  const auto refuse = [&](const Error& why) {
+    if (asker.node)
+      return network_->send(asker.node, wire::PeerAnswer{asker.request, 0, 0, why.shared_info()});
+    inquiries_.refuse(asker.process, asker.request, why);
+  };
+  std::vector<StackAsks::Target> targets;
+  for (const auto& [index, process] : processes_) {
+    const pid_t pid = process->pid > 0 ? process->pid : static_cast<pid_t>(process->told_pid);
+    const bool is_meant = question.pid != 0 ? pid == question.pid
+                          : question.actor  ? actors_.actor_on(index) == question.actor
+                                            : process->job == question.job && process->job;
+    if (!is_meant || pid <= 0 || process->doomed) continue;
+    if (process->kind == wire::ProcessKind::observer) continue;
+    const std::string name = pages_.name(index);
+    targets.push_back(
+        {std::string(process->kind == wire::ProcessKind::driver ? "driver" : "worker") + " " +
+             options_.name + "/" + std::to_string(pid) + (name.empty() ? "" : ", last: " + name),
+         pid});
+  }
+  if (targets.empty() && question.job)
+    return stacks_out_.answer_stacks(asker, options_.name + " runs no process of the job now\n");
+  if (targets.empty())
+    return refuse(Error(Code::unavailable,
+                        "the node has no such process now: it has ended, so see 'troupe logs'"));
+  if (!stacks_.ask(asker, std::move(targets), steady_now()))
+    refuse(Error(Code::overloaded, "too many questions for stacks wait at the node: ask again"));
+}
+
+void Node::Stacks::answer_stacks(const StackAsks::Asker& asker, const std::string& text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  if (asker.node)
+    return node.inquiries_.owe(asker.node, asker.request, Blob(bytes.begin(), bytes.end()));
+  node.inquiries_.answer(asker.process, asker.request, bytes);
+}
+
 /// Answers another agent, which asks for one of its observers or drivers.
 void Node::on_peer_inquire(NodeId from, const wire::PeerInquire& message) {
   if (message.rows) return rows_.ask({{}, from, message.request}, *message.rows, steady_now());
   if (message.about_logs) return ask_logs({{}, from, message.request}, message.logs);
+  if (message.about_stacks) return ask_stacks({{}, from, message.request}, message.stacks);
   inquiries_.owe(from, message.request, wire::encode(memory_report()));
 }
 
@@ -311,6 +366,7 @@ void Node::on_inquire(Process& from, const wire::Inquire& message, BlobView payl
   if (message.about == wire::Inquire::About::memory) return on_inquire_memory(from, message);
   if (message.about == wire::Inquire::About::logs) return on_inquire_logs(from, message);
   if (message.about == wire::Inquire::About::rows) return on_inquire_rows(from, message);
+  if (message.about == wire::Inquire::About::stacks) return on_inquire_stacks(from, message);
   if (!network_) return refuse(Code::unavailable, "a private node has no control to ask");
   auto decoded = control::decode_to_control(payload);
   if (!decoded) return refuse(Code::invalid_argument, decoded.error().message());

@@ -109,7 +109,7 @@ void Node::Rows::add_processes(observe::Selection& selection) const {
                              : is_worker                            ? "worker"
                              : process->speaks_as == Talker::driver ? "driver"
                                                                     : "observer";
-    const std::string runs = is_worker && node.logs_ ? node.logs_->shown_name(index) : "";
+    const std::string runs = is_worker ? node.pages_.name(index) : "";
     offer(selection, process_row(kind, static_cast<pid_t>(process->told_pid), node.options_.name,
                                  process->job ? process->job.str() : "", runs));
   }
@@ -139,7 +139,7 @@ void Node::Rows::add_waits(observe::Selection& selection) const {
     Fact fact;
     fact.thing = {Thing::Kind::worker, name_of(*process), here};
     fact.place = alias(here, index);
-    fact.name = node.logs_ ? node.logs_->shown_name(index) : "";
+    fact.name = node.pages_.name(index);
     fact.state = Fact::State::runs;
     if (node.leases_.is_blocked(index)) {
       fact.state = Fact::State::blocked;

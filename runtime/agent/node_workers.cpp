@@ -176,9 +176,11 @@ void Node::start_worker(bool dedicated, JobNumber number) {
   // The link keeps the request until the zygote has come up.
   os::OutputEnds output =
       logs_ ? logs_->add_worker(process->index, job.number, job.id) : os::OutputEnds();
+  output.page = pages_.add(process->index);
   if (!(*started)->link.fork_worker(process->index.value, std::move(ends->second),
                                     std::move(output))) {
     if (logs_) logs_->ended(process->index, job.number);
+    pages_.ended(process->index);
     starting_.erase(process->index);
     return start_failed(dedicated, number, "the zygote is gone");
   }
@@ -292,7 +294,8 @@ void Node::worker_gone(ProcessIndex index, const std::string& reason) {
   const auto found = processes_.find(index);
   if (found == processes_.end()) return;
   Process& process = *found->second;
-  if (logs_) logs_->ended(index, process.job_number);
+  if (logs_) process.last_lines = logs_->ended(index, process.job_number);
+  process.stack = pages_.ended(index);
   const auto starting = starting_.find(index);
   if (starting != starting_.end()) {
     const bool dedicated = starting->second;

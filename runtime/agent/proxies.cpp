@@ -71,12 +71,12 @@ void Proxies::open_proxy(ProcessIndex process, ProcessIndex proxy_process, NodeI
 
 /// Frames that arrived for the process enter its ring first. Frames that it wrote and that were not
 /// carried are dropped.
-void Proxies::close_proxy(ProcessIndex process, ProcessIndex proxy_process,
-                          const std::string& reason, std::uint64_t started) {
+void Proxies::close_proxy(ProcessIndex process, ProcessIndex proxy_process, const Death& death,
+                          std::uint64_t started) {
   const auto at = proxies_.find({process, proxy_process});
   if (at == proxies_.end()) return;
   drop_unread(at->second);
-  at->second.ending = Proxy::Ending{reason, started};
+  at->second.ending = Proxy::Ending{death, started};
   finish(at);
 }
 
@@ -87,9 +87,11 @@ void Proxies::finish(Table::iterator at, bool at_once) {
   TROUPE_ASSERT(proxy.ending, "RemoteTable opens a proxy again only after it has closed it");
   if (is_alive(proxy.process)) {
     if (!proxy.ends.channel.flush() && !at_once) return;  // its slot rings when there is room
-    below_.out.send(
-        proxy.process,
-        wire::PeerDied{proxy.proxy_process, proxy.ending->reason, proxy.ending->started}, {});
+    const Death& death = proxy.ending->death;
+    below_.out.send(proxy.process,
+                    wire::PeerDied{proxy.proxy_process, death.reason, proxy.ending->started,
+                                   death.stack, death.last_lines},
+                    {});
   }
   below_.rings.close_channel(proxy.process, proxy.ends.slot, proxy.ends.its_slot);
   stalled_.erase(at->first);

@@ -16,6 +16,7 @@
 #pragma once
 
 #include "troupe/runtime/agent/actors.hpp"
+#include "troupe/runtime/agent/death.hpp"
 #include "troupe/runtime/agent/leases.hpp"
 #include "troupe/runtime/agent/outgoing.hpp"
 #include "troupe/runtime/agent/owners.hpp"
@@ -118,7 +119,7 @@ class Proxies final : public RemoteTable::Out {
   }
   void read(ProcessIndex process) override { below_.rings.read_ring(process); }
   void open_proxy(ProcessIndex process, ProcessIndex proxy_process, NodeId node) override;
-  void close_proxy(ProcessIndex process, ProcessIndex proxy_process, const std::string& reason,
+  void close_proxy(ProcessIndex process, ProcessIndex proxy_process, const Death& death,
                    std::uint64_t started) override;
   std::uint64_t started(ProcessIndex process, ProcessIndex proxy_process) override;
   void granted(ProcessIndex process, LeaseKey key, LeaseId lease, ProcessIndex worker,
@@ -145,7 +146,7 @@ class Proxies final : public RemoteTable::Out {
     Opened ends;
     std::uint64_t pushed = 0;  ///< frames that arrived from the node
     struct Ending {
-      std::string reason;
+      Death death;
       std::uint64_t started = 0;
     };
     std::optional<Ending> ending;  ///< PeerDied, due when all that arrived has entered the ring

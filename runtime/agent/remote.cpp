@@ -57,7 +57,7 @@ void RemoteTable::open(ProcessIndex process, ProcessIndex index) {
   out_.open_proxy(process, index, proxy_process.target.node);
 }
 
-void RemoteTable::close(ProcessIndex process, ProcessIndex index, const std::string& reason,
+void RemoteTable::close(ProcessIndex process, ProcessIndex index, const Death& death,
                         std::uint64_t started) {
   if (proxies_.count({process, index}) == 0) return;
   // Read first: a frame in there may ask for this same proxy, which must not open again while it
@@ -65,7 +65,7 @@ void RemoteTable::close(ProcessIndex process, ProcessIndex index, const std::str
   out_.read(process);
   if (proxies_.erase({process, index}) == 0) return;
   proxy_processes_.at(index).proxies.erase(process);
-  out_.close_proxy(process, index, reason, started);
+  out_.close_proxy(process, index, death, started);
 }
 
 ProcessIndex RemoteTable::connect(ProcessIndex process, NodeId node, ProcessIndex worker,
@@ -317,20 +317,21 @@ void RemoteTable::lease_lost(LeaseId lease) {
 
 /// Tells the nodes of a dead process's peers: first one PeerProcessGone for each proxy, with the
 /// calls that the process had begun, then one for each node (peer 0), which ends all the rest.
-void RemoteTable::process_died(ProcessIndex process, const std::string& reason) {
+void RemoteTable::process_died(ProcessIndex process, const Death& death) {
   std::set<NodeId> told;
   std::vector<ProcessIndex> touched;
   for (auto at = proxies_.lower_bound({process, ProcessIndex{}});
        at != proxies_.end() && at->first.first == process;) {
     const ProcessIndex index = at->first.second;
     ProxyProcess& proxy_process = proxy_processes_.at(index);
-    out_.send(proxy_process.target.node,
-              wire::PeerProcessGone{process, proxy_process.target.process,
-                                    out_.started(process, index), reason});
+    out_.send(
+        proxy_process.target.node,
+        wire::PeerProcessGone{process, proxy_process.target.process, out_.started(process, index),
+                              death.reason, death.stack, death.last_lines});
     told.insert(proxy_process.target.node);
     proxy_process.proxies.erase(process);
     at = proxies_.erase(at);
-    out_.close_proxy(process, index, reason, wire::PeerDied::kUnknown);
+    out_.close_proxy(process, index, death, wire::PeerDied::kUnknown);
     touched.push_back(index);
   }
   for (auto at = wanted_.lower_bound({process, 0, NodeId{}});
@@ -346,7 +347,9 @@ void RemoteTable::process_died(ProcessIndex process, const std::string& reason) 
       ++at;
     }
   }
-  for (const NodeId node : told) out_.send(node, wire::PeerProcessGone{process, 0, 0, reason});
+  for (const NodeId node : told)
+    out_.send(node,
+              wire::PeerProcessGone{process, 0, 0, death.reason, death.stack, death.last_lines});
   for (const ProcessIndex index : touched) forget_if_unused(index);
 }
 
@@ -354,18 +357,19 @@ void RemoteTable::on_gone(NodeId from, const wire::PeerProcessGone& message) {
   const auto named = by_target_.find({from, message.process});
   if (named == by_target_.end()) return;
   const ProcessIndex index = named->second;
-  if (message.peer == 0) return drop_proxy_process(index, message.reason);
+  const Death death{message.reason, message.stack, message.last_lines};
+  if (message.peer == 0) return drop_proxy_process(index, death);
   drop_taken_with(message.peer, index);
-  close(message.peer, index, message.reason, message.started);
+  close(message.peer, index, death, message.started);
   forget_if_unused(index);
 }
 
 /// Ends a proxy process whose process is dead, with its proxies and leases.
-void RemoteTable::drop_proxy_process(ProcessIndex index, const std::string& reason) {
+void RemoteTable::drop_proxy_process(ProcessIndex index, const Death& death) {
   drop_taken_with(0, index);
   // A loop over the first one, since close() reads the process, whose frames may open another.
   while (!proxy_processes_.at(index).proxies.empty())
-    close(*proxy_processes_.at(index).proxies.begin(), index, reason, wire::PeerDied::kUnknown);
+    close(*proxy_processes_.at(index).proxies.begin(), index, death, wire::PeerDied::kUnknown);
   for (auto at = given_.begin(); at != given_.end();)
     at = at->second == index ? given_.erase(at) : std::next(at);
   const Target target = proxy_processes_.at(index).target;
@@ -386,7 +390,7 @@ void RemoteTable::node_died(NodeId node, const std::string& why, bool for_ever) 
     gone.push_back(at->second);
   for (const ProcessIndex index : gone)
     if (is_proxy_process(index))
-      drop_proxy_process(index, why);  // may be gone: frames read for another can end it
+      drop_proxy_process(index, {why});  // may be gone: frames read for another can end it
   std::vector<std::pair<WantedKey, Wanted>> again;
   for (auto at = wanted_.begin(); at != wanted_.end();) {
     if (at->first.node == node) {

@@ -19,6 +19,7 @@
 /// way per direction of a proxy.
 #pragma once
 
+#include "troupe/runtime/agent/death.hpp"
 #include "troupe/runtime/agent/reference_table.hpp"
 #include "troupe/runtime/wire/peer.hpp"
 
@@ -46,8 +47,8 @@ class RemoteTable {
     virtual void open_proxy(ProcessIndex process, ProcessIndex proxy_process, NodeId node) = 0;
     /// Closes a proxy whose other side is dead. `started` is the number of calls of `process` that
     /// the other side had begun, or PeerDied::kUnknown.
-    virtual void close_proxy(ProcessIndex process, ProcessIndex proxy_process,
-                             const std::string& reason, std::uint64_t started) = 0;
+    virtual void close_proxy(ProcessIndex process, ProcessIndex proxy_process, const Death& death,
+                             std::uint64_t started) = 0;
     /// The number of calls of the proxy process that this local process has begun. Called before
     /// the proxy is closed.
     virtual std::uint64_t started(ProcessIndex process, ProcessIndex proxy_process) = 0;
@@ -112,7 +113,7 @@ class RemoteTable {
   /// Returns that process's proxy process.
   ProcessIndex connect(ProcessIndex process, NodeId node, ProcessIndex worker, ActorId actor,
                        std::uint64_t incarnation);
-  void process_died(ProcessIndex process, const std::string& reason);
+  void process_died(ProcessIndex process, const Death& death);
 
   // --- frames
   struct Target {
@@ -188,9 +189,9 @@ class RemoteTable {
 
   ProcessIndex proxy_process_for(NodeId node, ProcessIndex process);
   void open(ProcessIndex process, ProcessIndex proxy_process);
-  void close(ProcessIndex process, ProcessIndex proxy_process, const std::string& reason,
+  void close(ProcessIndex process, ProcessIndex proxy_process, const Death& death,
              std::uint64_t started);
-  void drop_proxy_process(ProcessIndex proxy_process, const std::string& reason);
+  void drop_proxy_process(ProcessIndex proxy_process, const Death& death);
   void forget_if_unused(ProcessIndex proxy_process);
   void drop_taken_with(ProcessIndex process, ProcessIndex worker);
   void on_request(NodeId from, const wire::PeerLeaseRequest& message);

@@ -1,13 +1,20 @@
 #include "troupe/runtime/base/error.hpp"
 
 #include "troupe/runtime/base/short_name.hpp"
+#include "troupe/runtime/base/stack_reader.hpp"
+#include "troupe/runtime/base/visible_text.hpp"
 
 #include <cxxabi.h>
+#include <algorithm>
+#include <atomic>
 #include <cstdlib>
+#include <mutex>
 #include <utility>
 
 namespace troupe {
 namespace {
+
+std::atomic<StackReader> g_stack_reader{nullptr};
 
 struct CodeText {
   std::string_view name;
@@ -72,7 +79,37 @@ std::string describe(const ErrorInfo& info) {
   return text;
 }
 
+/// Returns the text of the error, or of its first cause that has one.
+const std::string& first_text(const ErrorInfo& info, std::string ErrorInfo::* text) noexcept {
+  const ErrorInfo* one = &info;
+  while ((one->*text).empty() && one->cause) one = one->cause.get();
+  return one->*text;
+}
+
+/// Returns the lines with an indent, so that no control character reaches a terminal.
+std::string indented(std::string_view lines) {
+  std::string text;
+  while (!lines.empty()) {
+    const auto end = std::min(lines.find('\n'), lines.size());
+    text.append("\n    ").append(visible_text(lines.substr(0, end)));
+    lines.remove_prefix(std::min(end + 1, lines.size()));
+  }
+  return text;
+}
+
 }  // namespace
+
+/// What an Error shares with its copies beside its contents.
+struct Error::Texts {
+  explicit Texts(std::string text) : what(std::move(text)) {}
+  const std::string what;
+  mutable std::once_flag read;
+  mutable std::string stack;  ///< made readable at the first question
+};
+
+void set_stack_reader(StackReader reader) noexcept {
+  g_stack_reader.store(reader);
+}
 
 std::string_view name_of(Code code) noexcept {
   return text_of(code).name;
@@ -92,7 +129,7 @@ std::string_view name_of(Outcome outcome) noexcept {
 
 Error::Error(ErrorInfo info)
     : info_(std::make_shared<const ErrorInfo>(std::move(info))),
-      what_(std::make_shared<const std::string>(describe(*info_))) {}
+      texts_(std::make_shared<const Texts>(describe(*info_))) {}
 
 Error::Error(Code code, std::string message, Outcome outcome)
     : Error([&] {
@@ -104,6 +141,26 @@ Error::Error(Code code, std::string message, Outcome outcome)
       }()) {}
 
 Error::~Error() = default;
+
+const char* Error::what() const noexcept {
+  return texts_->what.c_str();
+}
+
+const std::string& Error::remote_stack() const noexcept {
+  const std::string& frames = first_text(*info_, &ErrorInfo::remote_stack);
+  const StackReader reader = g_stack_reader.load();
+  if (frames.empty() || reader == nullptr) return frames;
+  try {
+    std::call_once(texts_->read, [&] { texts_->stack = reader(frames); });
+    return texts_->stack;
+  } catch (...) {
+    return frames;
+  }
+}
+
+const std::string& Error::last_lines() const noexcept {
+  return first_text(*info_, &ErrorInfo::last_lines);
+}
 
 std::shared_ptr<const Error> Error::cause() const {
   if (!info_->cause) return nullptr;
@@ -149,6 +206,8 @@ std::string explain(const Error& error) {
   for (auto cause = error.cause(); cause; cause = cause->cause())
     text += "\n  caused by " + std::string(name_of(cause->code())) + ": " + cause->what();
   if (!error.remote_stack().empty()) text += "\n  remote stack:\n" + error.remote_stack();
+  if (!error.last_lines().empty())
+    text += "\n  last lines of the process:" + indented(error.last_lines());
   text += "\n  the work was " + std::string(name_of(error.outcome()));
   text += "\n  next: " + std::string(advice_for(error.code()));
   return text;

@@ -67,8 +67,9 @@ struct ErrorInfo {
   std::string message;  ///< what went wrong, and why
   Origin origin;
   std::string type;          ///< typeid name of the user's exception, if there was one
-  std::string remote_stack;  ///< frames of the throwing thread, one a line; may be empty
+  std::string remote_stack;  ///< frames of the throwing or crashed thread, one a line; may be empty
   std::shared_ptr<const ErrorInfo> cause;
+  std::string last_lines;  ///< that a dead process wrote, each with its newline; may be empty
 };
 
 class TROUPE_API Error : public std::exception {
@@ -79,14 +80,23 @@ class TROUPE_API Error : public std::exception {
 
   Code code() const noexcept { return info_->code; }
   /// The message with its place: `message [function, node, pid]`.
-  const char* what() const noexcept override { return what_->c_str(); }
+  const char* what() const noexcept override;
   const std::string& message() const noexcept { return info_->message; }
   const Origin& where() const noexcept { return info_->origin; }
   Outcome outcome() const noexcept { return info_->outcome; }
   bool maybe_executed() const noexcept { return info_->outcome != Outcome::not_executed; }
   /// The error that caused this one, or nullptr.
   std::shared_ptr<const Error> cause() const;
-  const std::string& remote_stack() const noexcept { return info_->remote_stack; }
+  /// The frames of the thread that threw or crashed, innermost first, one a line; those of the first
+  /// cause that has some, if this error has none. Empty: there are none. A frame of a crash reads
+  /// `#0 mix(int) at mix.cpp:12 (libmix.so+0x1234)`, or `#0 libmix.so+0x1234` where this host has
+  /// not the module with its debug information. The first call for a place of a crash blocks for at
+  /// most 4 s. Thread-safe. The text lives as long as the error.
+  const std::string& remote_stack() const noexcept;
+  /// The last lines, at most 20 and 4 KiB, that the dead process wrote to its output and error
+  /// output in a cluster of several nodes, those of the first cause that has some. They may have
+  /// control characters.
+  const std::string& last_lines() const noexcept;
   /// True when the user's exception was exactly a T (the type is compared by name across
   /// processes).
   template <class T>
@@ -97,8 +107,9 @@ class TROUPE_API Error : public std::exception {
   const std::shared_ptr<const ErrorInfo>& shared_info() const noexcept { return info_; }
 
  private:
+  struct Texts;
   std::shared_ptr<const ErrorInfo> info_;
-  std::shared_ptr<const std::string> what_;
+  std::shared_ptr<const Texts> texts_;
 };
 
 #define TROUPE_ERROR_CLASS(Name)         \

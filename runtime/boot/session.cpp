@@ -154,13 +154,14 @@ void enter(int& argc, char** argv) {
     const auto agent = static_cast<pid_t>(std::strtol(inherited.text.c_str(), nullptr, 10));
     if (getppid() == agent) os::die_with_parent(agent);
     os::Forked forked = os::run_zygote(std::move(inherited.socket));
-    client::run_worker(std::move(forked.socket), forked.token, std::move(forked.name));
+    client::run_worker(std::move(forked.socket), forked.token, std::move(forked.page));
   }
   if (inherited.role == os::Role::worker) {
     char* end = nullptr;
     os::die_with_parent(static_cast<pid_t>(std::strtol(inherited.text.c_str(), &end, 10)));
-    client::run_worker(std::move(inherited.socket),
-                       *end == ',' ? std::strtoull(end + 1, nullptr, 10) : 0);
+    const std::uint64_t token = *end == ',' ? std::strtoull(end + 1, &end, 10) : 0;
+    const long page = *end == ',' ? std::strtol(end + 1, nullptr, 10) : -1;
+    client::run_worker(std::move(inherited.socket), token, Fd(static_cast<int>(page)));
   }
   take_flags(argc, argv);
   if (g_flags.nodes != 0 && !g_flags.address.empty())

@@ -1,6 +1,7 @@
 #include "troupe/runtime/boot/take_role.hpp"
 
 #include "troupe/runtime/agent/agent.hpp"
+#include "troupe/runtime/base/stack_reader.hpp"
 #include "troupe/runtime/base/standard_descriptors.hpp"
 #include "troupe/runtime/control/server.hpp"
 #include "troupe/runtime/os/early_output.hpp"
@@ -9,6 +10,8 @@
 #include "troupe/runtime/os/process_title.hpp"
 #include "troupe/runtime/os/role.hpp"
 #include "troupe/runtime/os/signals.hpp"
+#include "troupe/runtime/os/stack_role.hpp"
+#include "troupe/runtime/os/stack_text.hpp"
 
 #include <csignal>
 #include <string>
@@ -18,8 +21,9 @@ namespace troupe::boot {
 namespace {
 
 /// Runs when the library is loaded, before any constructor of the user's program. It does not
-/// return in an agent or in control.
+/// return in an agent, in control or in a process that looks up stacks.
 __attribute__((constructor)) void take_role() {
+  set_stack_reader(&os::readable_stack);
   os::Inherited& mine = os::inherited();
   if (mine.role == os::Role::driver) return;
   fill_standard_descriptors();
@@ -30,6 +34,7 @@ __attribute__((constructor)) void take_role() {
     os::apply_signals(mine.signals);
     os::drop_early_output();
   }
+  if (mine.role == os::Role::stack) os::run_stack(std::move(mine.socket), mine.text);
   if (mine.role != os::Role::agent && mine.role != os::Role::control) return;
   os::ignore_group_signals();
   std::signal(SIGXFSZ, SIG_IGN);  // so that a write beyond the file size limit returns an error

@@ -36,7 +36,7 @@ struct CommandLine {
   ListRequest list_request;
   StudyRequest study_request;
   bool head = false, all = false, verbose = false;
-  std::string name;            ///< of an object or node; an id
+  std::string name;            ///< of an object, node, process, actor or job; an id
   std::string kind;            ///< of rows
   std::string within = "10m";  ///< of a drain
   std::function<Exit()> verb;
@@ -191,6 +191,12 @@ void CommandLine::add_others() {
   logged->add_option("--pid", r.pid, "of one process")->check(CLI::Range(1, 1 << 30));
   logged->add_flag("--stderr", r.only_errors, "of standard error alone");
   logged->add_flag("--raw", r.raw, "control characters as they are");
+  CLI::App* stacked = add(app, "stack", "where the threads of a process, an actor or a job are now",
+                          "troupe stack node-0/8185", [this] { return stack(request, name); });
+  stacked->add_option("--address", request.address,
+                      "file of the cluster; else TROUPE_ADDRESS, else the newest of this host");
+  stacked->add_option("PROCESS", name, "NODE/PID, or the id or name of an actor or a job")
+      ->required();
   CLI::App* used =
       add(app, "memory", "what the memory of each node is used for, and what may leak",
           "troupe memory --leak-after 30", [this] { return memory(request, leak_after); });

@@ -90,24 +90,6 @@ std::string time_text(std::int64_t time) {
   return text;
 }
 
-/// Returns the job that the text names: the newest one of that name, else one by a part of its id.
-/// An empty text: the newest job.
-const control::JobRecord& find_job(const control::ListReply& reply, const std::string& text) {
-  if (reply.jobs.empty()) refuse("the cluster has run no job: start one with 'troupe run PROGRAM'");
-  std::vector<const control::JobRecord*> named;
-  for (const auto& job : reply.jobs)
-    if (text.empty() || job.name == text) named.push_back(&job);
-  const auto newest = [](const auto* a, const auto* b) { return a->started_ns < b->started_ns; };
-  if (!named.empty()) return **std::max_element(named.begin(), named.end(), newest);
-  std::vector<std::string> ids;
-  for (const auto& job : reply.jobs) ids.push_back(job.id.str());
-  const auto id = observe::id_meant(text, ids, "jobs");
-  if (!id)
-    refuse("no job has the name '" + visible_text(text, 40) + "', and " + id.error().message());
-  return *std::find_if(reply.jobs.begin(), reply.jobs.end(),
-                       [&](const auto& job) { return job.id.str() == *id; });
-}
-
 /// The lines of one node that were read and not printed.
 struct Stream {
   NodeId node;
@@ -262,6 +244,22 @@ class Reader {
 };
 
 }  // namespace
+
+const control::JobRecord& find_job(const control::ListReply& reply, const std::string& text) {
+  if (reply.jobs.empty()) refuse("the cluster has run no job: start one with 'troupe run PROGRAM'");
+  std::vector<const control::JobRecord*> named;
+  for (const auto& job : reply.jobs)
+    if (text.empty() || job.name == text) named.push_back(&job);
+  const auto newest = [](const auto* a, const auto* b) { return a->started_ns < b->started_ns; };
+  if (!named.empty()) return **std::max_element(named.begin(), named.end(), newest);
+  std::vector<std::string> ids;
+  for (const auto& job : reply.jobs) ids.push_back(job.id.str());
+  const auto id = observe::id_meant(text, ids, "jobs");
+  if (!id)
+    refuse("no job has the name '" + visible_text(text, 40) + "', and " + id.error().message());
+  return *std::find_if(reply.jobs.begin(), reply.jobs.end(),
+                       [&](const auto& job) { return job.id.str() == *id; });
+}
 
 Exit logs(const LogsRequest& request) {
   return Reader(request).run();

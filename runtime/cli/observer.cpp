@@ -160,6 +160,17 @@ Result<observe::Answer> Observer::rows(const observe::Question& asked, Duration 
   return observe::decode_answer(*bytes);
 }
 
+Result<std::string> Observer::stacks(NodeId node, const wire::StackQuestion& asked,
+                                     Duration limit) {
+  wire::Inquire question;
+  question.about = wire::Inquire::About::stacks;
+  question.node = node;
+  question.stacks = asked;
+  auto bytes = ask(question, {}, steady_now() + limit);
+  if (!bytes) return bytes.error();
+  return std::string(reinterpret_cast<const char*>(bytes->data()), bytes->size());
+}
+
 Result<wire::MemoryReport> Observer::memory(NodeId node, Duration limit) {
   wire::Inquire question;
   question.about = wire::Inquire::About::memory;

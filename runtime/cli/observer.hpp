@@ -31,6 +31,9 @@ class Observer {
                                                     Duration limit = std::chrono::seconds(5));
   /// Returns a piece of a job's log on the node.
   Result<wire::LogBatch> logs(NodeId node, const wire::LogQuestion& question, Duration limit);
+  /// Returns a text with the stacks of processes of the node.
+  Result<std::string> stacks(NodeId node, const wire::StackQuestion& question,
+                             Duration limit = std::chrono::seconds(20));
   /// Returns what the memory of a node is used for. Zero: the node of this door. Error: Unavailable
   /// when that node cannot be reached.
   Result<wire::MemoryReport> memory(NodeId node, Duration limit = std::chrono::seconds(5));

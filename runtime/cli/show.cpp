@@ -297,6 +297,10 @@ Result<wire::LogBatch> Asked::logs(NodeId node, const wire::LogQuestion& questio
   return observer_.logs(node, question, std::chrono::seconds(2));
 }
 
+Result<std::string> Asked::stacks(NodeId node, const wire::StackQuestion& question) {
+  return observer_.stacks(node, question);
+}
+
 Exit list(const Request& request, Table table) {
   Asked asked(request);
   if (table == Table::nodes) {

@@ -150,6 +150,8 @@ Exit forget(const Request& request, const std::string& name);
 Exit plan_training(const PlanRequest& request);
 /// Prints the lines of a job.
 Exit logs(const LogsRequest& request);
+/// Prints the stacks of NODE/PID, of an actor's process, or of all processes of a job.
+Exit stack(const Request& request, const std::string& what);
 /// Drains the node of this name and waits until it has left, at most `within` and 10 s. Throws
 /// TimedOut (failed) then.
 Exit drain(const Request& request, const std::string& node, const std::string& within);
@@ -197,6 +199,7 @@ class Asked {
   observe::Answer rows(const observe::Question& question);
   void drain(NodeId node, Duration within);
   Result<wire::LogBatch> logs(NodeId node, const wire::LogQuestion& question);
+  Result<std::string> stacks(NodeId node, const wire::StackQuestion& question);
   std::optional<control::ObjectName> forget(const std::string& name);
   const std::string& node_name() const { return observer_.node_name(); }
   const Target target;
@@ -204,6 +207,10 @@ class Asked {
  private:
   Observer observer_;
 };
+
+/// Returns the job that the text names: the newest one of that name, else one by a part of its id.
+/// An empty text: the newest job. Throws Failure (usage) when there is none.
+const control::JobRecord& find_job(const control::ListReply& reply, const std::string& text);
 
 /// Returns the text that people see when a cluster is up. Each join token follows, between two more
 /// texts.

@@ -312,6 +312,8 @@ void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
   info.message =
       (is_lost ? "the process that ran it is " : "the process that ran it died: ") + message.reason;
   if (os::is_out_of_memory(message.reason)) info.code = Code::out_of_memory;
+  info.remote_stack = message.stack;
+  info.last_lines = message.last_lines;
   if (!peer.remote) info.origin.node = node_name_;
   const bool hosts_actor = actors_.has_worker(message.peer);
   if (hosts_actor) {

@@ -7,7 +7,8 @@
 #include "troupe/runtime/client/run_in_place.hpp"
 #include "troupe/runtime/client/worker_end.hpp"
 #include "troupe/runtime/engine/registry.hpp"
-#include "troupe/runtime/os/name_page.hpp"
+#include "troupe/runtime/os/live_stack.hpp"
+#include "troupe/runtime/os/process_page.hpp"
 #include "troupe/runtime/os/signals.hpp"
 #include "troupe/runtime/os/throw_stack.hpp"
 #include "troupe/runtime/scheduling/pace.hpp"
@@ -145,7 +146,7 @@ struct BadArgument {
 
 class Worker {
  public:
-  Worker(ClientEngine& engine, os::NamePage name) : engine_(engine), name_(std::move(name)) {
+  Worker(ClientEngine& engine, os::ProcessPage& page) : engine_(engine), page_(page) {
     engine_.runs_in_place(&in_place_);
   }
   ~Worker() { engine_.runs_in_place(nullptr); }
@@ -217,7 +218,7 @@ class Worker {
     last_key_ = key;
     last_ = callable;
     if (callable->kind != detail::CallableKind::method)  // an actor has the name of its class
-      name_.show(callable->kind == detail::CallableKind::constructor ? callable->class_name
+      page_.show(callable->kind == detail::CallableKind::constructor ? callable->class_name
                                                                      : callable->name);
     return callable;
   }
@@ -328,7 +329,7 @@ class Worker {
   }
 
   ClientEngine& engine_;
-  os::NamePage name_;  ///< of what runs, for the agent
+  os::ProcessPage& page_;  ///< shows the agent what runs
   WorkerOutput output_;
   InPlaceRuns in_place_{engine_};  ///< runs tasks that the running one awaits
   Arguments arguments_;
@@ -359,20 +360,31 @@ void leave_cpu_to_caller() noexcept {
   if (affine_cpus() == 1) yield_on_wakeup();
 }
 
+/// Maps the page until the process ends, since a crash in an exit handler writes into it, too.
+os::ProcessPage& open_page(Fd fd) {
+  static os::ProcessPage* const page = [&fd] {
+    auto mapped = os::ProcessPage::attach(std::move(fd));
+    auto* const opened = new os::ProcessPage(mapped ? std::move(*mapped) : os::ProcessPage());
+    if (*opened) os::record_crashes(opened->crash_area());
+    return opened;
+  }();
+  return *page;
+}
+
 }  // namespace
 
-void run_worker(Fd socket, std::uint64_t token, Fd name) {
+void run_worker(Fd socket, std::uint64_t token, Fd fd) {
   int code = 0;
   bool started = false;
   os::outlive_group_signals();
   leave_cpu_to_caller();
+  os::allow_live_stack(socket.get());
+  os::ProcessPage no_page;
+  os::ProcessPage& page = fd ? open_page(std::move(fd)) : no_page;
   try {
     ClientEngine engine({std::move(socket), wire::ProcessKind::worker, token, {}, &abandon_worker});
     started = true;
-    os::NamePage page;
-    if (auto mapped = name ? os::NamePage::attach(std::move(name)) : os::NamePage())
-      page = std::move(*mapped);
-    const bool in_order = Worker(engine, std::move(page)).loop();
+    const bool in_order = Worker(engine, page).loop();
     abandon_worker(false);  // threads that tasks have left get errors from here on
     engine.stop();
     // Exit handlers may still drop handles, so the engine is not destroyed.

@@ -7,7 +7,7 @@
 namespace troupe::client {
 
 /// Connects the engine over the socket and runs calls until told to stop. Ends the process; never
-/// returns. `name`: the page in which the agent reads the name of what runs; it may be missing.
-[[noreturn]] void run_worker(Fd socket, std::uint64_t token, Fd name = {});
+/// returns. `page`: of its ProcessPage; it may be missing.
+[[noreturn]] void run_worker(Fd socket, std::uint64_t token, Fd page = {});
 
 }  // namespace troupe::client

@@ -194,11 +194,8 @@ std::string hex_text(std::uint64_t value) {
   return text;
 }
 
-}  // namespace
-
-Result<CrashReport> read_crash(int fd, std::uint64_t offset) {
-  std::vector<char> bytes(kCrashBytes);
-  const std::size_t got = read_at(fd, bytes.data(), bytes.size(), offset);
+/// Reads the first `got` bytes, which nobody changes.
+Result<CrashReport> report_in(const std::vector<char>& bytes, std::size_t got) {
   const auto damaged = [](const std::string& why) {
     return Error(Code::invalid_argument, "the crash record is damaged: " + why);
   };
@@ -225,6 +222,25 @@ Result<CrashReport> read_crash(int fd, std::uint64_t offset) {
   for (std::uint32_t i = 0; i < head.frames; ++i)
     report.frames.push_back(frames.frame_of(head.at[i], i > 0));
   return report;
+}
+
+}  // namespace
+
+Result<CrashReport> read_crash(int fd, std::uint64_t offset) {
+  std::vector<char> bytes(kCrashBytes);
+  const std::size_t got = read_at(fd, bytes.data(), bytes.size(), offset);
+  return report_in(bytes, got);
+}
+
+Result<CrashReport> read_crash(std::span<const std::byte> area) {
+  TROUPE_ASSERT(area.size() >= kCrashBytes, "a crash record has its whole area");
+  // Most processes leave no record. A look at the head takes no memory for the rest.
+  CrashHead head;
+  std::memcpy(&head, area.data(), sizeof head);
+  std::vector<char> bytes(kCrashBytes);
+  const bool is_empty = head.magic == 0 && head.stage == 0;
+  std::memcpy(bytes.data(), area.data(), is_empty ? sizeof head : kCrashBytes);
+  return report_in(bytes, bytes.size());
 }
 
 std::string text_of(const CrashReport& report) {

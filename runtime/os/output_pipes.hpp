@@ -16,7 +16,7 @@ namespace troupe::os {
 /// The writing ends of a process. Without descriptors the process keeps the output of its parent.
 struct OutputEnds {
   Fd out, err;
-  Fd name;  ///< of its NamePage; may be missing
+  Fd page;  ///< of its ProcessPage; may be missing, and may come without `out` and `err`
   /// Inodes of the pipes that the process would inherit. A descriptor that is another file was
   /// chosen by the program, and stays. 0: the new pipe takes its place in any case.
   std::uint64_t instead_of_out = 0, instead_of_err = 0;

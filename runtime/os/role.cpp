@@ -60,7 +60,7 @@ Inherited read_role() {
   const auto parsed = std::from_chars(text.data() + first + 1, text.data() + second, fd);
   if (parsed.ptr != text.data() + second || !is_our_socket(fd)) return inherited;
   fcntl(fd, F_SETFD, FD_CLOEXEC);
-  for (const Role role : {Role::agent, Role::control, Role::zygote, Role::worker})
+  for (const Role role : {Role::agent, Role::control, Role::zygote, Role::worker, Role::stack})
     if (text.compare(0, first, name_of(role)) == 0) inherited.role = role;
   if (inherited.role == Role::driver) return inherited;
   inherited.socket = Fd(fd);
@@ -118,6 +118,7 @@ const char* name_of(Role role) noexcept {
     case Role::control: return "control";
     case Role::zygote: return "zygote";
     case Role::worker: return "worker";
+    case Role::stack: return "stack";
   }
   return "driver";
 }
@@ -147,6 +148,7 @@ Result<pid_t> spawn(Role role, Fd socket, const std::string& text, const Program
                                    socket.get());  // dup2 to the same number clears CLOEXEC
   if (program.out >= 0) posix_spawn_file_actions_adddup2(&actions, program.out, STDOUT_FILENO);
   if (program.err >= 0) posix_spawn_file_actions_adddup2(&actions, program.err, STDERR_FILENO);
+  if (program.page >= 0) posix_spawn_file_actions_adddup2(&actions, program.page, program.page);
   const std::string variable = std::string(kVariable) + "=" + name_of(role) + ":" +
                                std::to_string(socket.get()) + ":" + text;
   const SignalState state = program.signals.value_or(inherited_signals());

@@ -2,8 +2,9 @@
 ///
 /// A child runs the same executable (the zygote of a job: the job's executable) with one inherited
 /// socket. An environment variable names role and socket. It is removed at its first read, so that
-/// neither it nor the descriptor reaches children of the user's code. Agent and control take their
-/// role in the library's constructor, before any code of the user; zygote and worker in enter().
+/// neither it nor the descriptor reaches children of the user's code. Agent, control
+/// and stack take their role in the library's constructor, before any code of the user; zygote and
+/// worker in enter().
 ///
 ///     spawn(Role::agent, std::move(theirs), "…options…");
 #pragma once
@@ -20,7 +21,8 @@
 
 namespace troupe::os {
 
-enum class Role { driver, agent, control, zygote, worker };
+/// `stack` looks up lines of stacks for another process and runs no code of the user.
+enum class Role { driver, agent, control, zygote, worker, stack };
 
 /// Returns "driver", "agent" and so on.
 const char* name_of(Role role) noexcept;
@@ -43,6 +45,7 @@ struct Program {
   std::string libraries;                    ///< put before LD_LIBRARY_PATH; may be empty
   std::optional<SignalState> signals = {};  ///< at its start; nullopt: inherited_signals()
   int out = -1, err = -1;                   ///< borrowed: its output; -1: that of this process
+  int page = -1;  ///< borrowed: a descriptor that keeps its number; -1: none
 };
 
 /// Returns which signals were ignored and blocked when this program was started, before any of its

@@ -8,9 +8,14 @@
 #include "troupe/runtime/base/wait.hpp"
 #include "troupe/runtime/os/child.hpp"
 #include "troupe/runtime/os/internal/stack_door.hpp"
+#include "troupe/runtime/os/local_socket.hpp"
+#include "troupe/runtime/os/role.hpp"
+#include "troupe/runtime/os/stack_role.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <algorithm>
 #include <cerrno>
@@ -26,6 +31,7 @@ namespace {
 
 constexpr std::size_t kMaxAnswer = 1 << 20;  ///< bytes from the child
 constexpr std::size_t kMaxText = 4096;       ///< of a function or a file
+constexpr std::size_t kMaxPiece = 4096;      ///< of one write, since a packet is read as a whole
 
 /// The addresses of one module.
 struct Batch {
@@ -53,30 +59,41 @@ void write_place(void* to, std::size_t index, const internal::StackPlace& place)
                            std::to_string(place.line) + "\t" + cut(place.function) + "\t" +
                            cut(place.file) + "\n";
   for (std::size_t done = 0; done < line.size();) {
-    const ssize_t put = write(report.fd, line.data() + done, line.size() - done);
+    const ssize_t put =
+        write(report.fd, line.data() + done, std::min(line.size() - done, kMaxPiece));
     if (put < 0 && errno == EINTR) continue;
     if (put <= 0) _exit(1);
     done += static_cast<std::size_t>(put);
   }
 }
 
-/// The child: looks all batches up and ends.
-[[noreturn]] void look_up_in_child(const std::vector<Batch>& batches, int fd, Duration limit) {
+/// Returns whether the path is that of a file. Another kind of file may act when it is opened.
+bool is_file(const std::string& path) {
+  struct stat about{};
+  return stat(path.c_str(), &about) == 0 && S_ISREG(about.st_mode);
+}
+
+/// Makes this process, the child, end by itself if its parent dies or forgets it.
+void bound_child(Duration limit) {
   signal(SIGALRM, SIG_DFL);
   signal(SIGPIPE, SIG_DFL);
   for (const int fault : kCrashSignals) signal(fault, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  // It ends by itself, too, if its parent dies.
   alarm(static_cast<unsigned>(std::chrono::ceil<std::chrono::seconds>(limit).count()) + 1);
   unsetenv("DEBUGINFOD_URLS");
+}
+
+/// The child: looks all batches up and ends.
+[[noreturn]] void look_up_in_child(const std::vector<Batch>& batches, int fd) {
   const auto found = find_in_plug_in(internal::kStackPlugin, internal::kStackDoor);
   if (!found) _exit(1);
   const auto door = reinterpret_cast<internal::StackDoor (*)()>(*found)();
   for (std::size_t i = 0; i < batches.size(); ++i) {
     Report report{fd, i};
     const Batch& batch = batches[i];
+    if (!is_file(batch.path)) continue;
     door(batch.path.c_str(), batch.build_id.c_str(), batch.addresses.data(), batch.addresses.size(),
          write_place, &report);
   }
@@ -86,7 +103,7 @@ void write_place(void* to, std::size_t index, const internal::StackPlace& place)
 /// Reads the child's answer until it ends or the time is over.
 std::string read_answer(int fd, Time until) {
   std::string answer;
-  char piece[4096];
+  char piece[kMaxPiece];
   while (answer.size() < kMaxAnswer) {
     const Duration left = until - steady_now();
     if (left <= Duration::zero()) break;
@@ -130,7 +147,76 @@ std::vector<Batch> batches_of(const std::set<std::pair<std::string, std::uint64_
   return batches;
 }
 
+/// Returns the batches as the first packet of a child: "MODULE BUILD_ID PATH" or an address a line.
+std::string request_of(const std::vector<Batch>& batches) {
+  std::string text;
+  for (const Batch& batch : batches) {
+    std::string lines = "\t" + cut(batch.build_id.c_str()) + "\t" + cut(batch.path.c_str()) + "\n";
+    for (const std::uint64_t address : batch.addresses) lines += std::to_string(address) + "\n";
+    if (text.size() + lines.size() > kMaxPacket) break;
+    text += lines;
+  }
+  return text;
+}
+
+std::vector<Batch> batches_in(std::string_view text) {
+  std::vector<Batch> batches;
+  while (!text.empty()) {
+    const auto end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (line.starts_with('\t')) {
+      line.remove_prefix(1);
+      Batch& batch = batches.emplace_back();
+      batch.build_id = take_word(line);
+      batch.path = take_word(line);
+    } else if (!batches.empty()) {
+      batches.back().addresses.push_back(number_in(line, 0));
+    }
+  }
+  return batches;
+}
+
+/// Starts the child. Returns its pid, and the descriptor of its answer; -1: it cannot be had.
+pid_t fork_child(const std::vector<Batch>& batches, Duration limit, Fd& answer) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return -1;
+  answer = make_fd(ends[0]);
+  const Fd writes = make_fd(ends[1]);
+  const pid_t child = answer && writes ? fork() : -1;
+  if (child != 0) return child;
+  bound_child(limit);
+  look_up_in_child(batches, writes.get());
+}
+
+pid_t spawn_child(const std::vector<Batch>& batches, Duration limit, Fd& answer) {
+  auto ends = LocalSocket::pair();
+  if (!ends) return -1;
+  const auto seconds = std::chrono::ceil<std::chrono::seconds>(limit).count();
+  const auto child = spawn(Role::stack, std::move(ends->second), std::to_string(seconds));
+  if (!child) return -1;
+  answer = std::move(ends->first);
+  const std::string request = request_of(batches);
+  (void)send(answer.get(), request.data(), request.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  return *child;
+}
+
 }  // namespace
+
+void run_stack(Fd socket, const std::string& text) {
+  bound_child(std::chrono::seconds(std::min<std::size_t>(number_in(text, 1), 60)));
+  std::string request(kMaxPacket, '\0');
+  ssize_t got = 0;
+  do {
+    got = read(socket.get(), request.data(), request.size());
+  } while (got < 0 && errno == EINTR);
+  request.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  const auto newline = std::min(request.find('\n'), request.size());
+  if (const std::size_t process = number_in(std::string_view(request).substr(0, newline), 0);
+      process != 0)
+    show_stacks(static_cast<pid_t>(process), socket.get());
+  look_up_in_child(batches_in(request), socket.get());
+}
 
 std::vector<StackLine> StackLines::look_up(std::span<const CrashFrame> frames, Duration limit) {
   const Time until = steady_now() + limit;
@@ -143,18 +229,17 @@ std::vector<StackLine> StackLines::look_up(std::span<const CrashFrame> frames, D
   for (std::size_t i = 0; i < frames.size(); ++i)
     if (!frames[i].build_id.empty() && places_.count(key_of(i)) == 0) missing.insert(key_of(i));
   const std::vector<Batch> batches = batches_of(missing, frames);
-  int ends[2];
-  if (!batches.empty() && pipe2(ends, O_CLOEXEC) == 0) {
-    Fd reads = make_fd(ends[0]), writes = make_fd(ends[1]);
-    const pid_t child = reads && writes ? fork() : -1;
-    if (child == 0) look_up_in_child(batches, writes.get(), limit);
-    writes.reset();
+  if (!batches.empty()) {
+    Fd reads;
+    const pid_t child =
+        by_ == By::fork ? fork_child(batches, limit, reads) : spawn_child(batches, limit, reads);
     const std::string answer = child > 0 ? read_answer(reads.get(), until) : std::string();
     if (child > 0) {
       send_signal(child, SIGKILL);
       reap_at_end(child);
     }
     if (places_.size() + missing.size() > kMaxKept) places_.clear();
+    for (const Key& key : missing) places_[key];  // is not looked up again
     for (std::string_view rest = answer; !rest.empty();) {
       const auto end = rest.find('\n');
       if (end == std::string_view::npos) break;

@@ -25,14 +25,20 @@ struct StackLine {
   int line = 0;
 };
 
-/// Keeps what it has found. One thread at a time.
+/// Keeps what it has found, and what it has not. One thread at a time.
 class StackLines {
  public:
+  /// How the child begins. A process with threads, or with much memory, uses the role `stack`
+  /// (stack_role.hpp), which the program that loads this library must know.
+  enum class By { fork, role };
+
+  explicit StackLines(By by = By::fork) noexcept : by_(by) {}
+
   static constexpr Duration kLimit = std::chrono::seconds(2);
   static constexpr std::size_t kMaxKept = 4096;  ///< frames
 
   /// Returns a line for each frame, in order. Frames without a build-id, and those that are not
-  /// found in time, have no function and no file. Blocks for at most `limit`: a child of this
+  /// found in time, have no function and no file. A frame is looked up once. Blocks for at most `limit`: a child of this
   /// process opens libtroupe_stack.so and reads the debug information of this host, and is killed
   /// after that time. Never fails: a missing plug-in means missing lines.
   std::vector<StackLine> look_up(std::span<const CrashFrame> frames, Duration limit = kLimit);
@@ -43,6 +49,7 @@ class StackLines {
     std::string function, file;
     int line = 0;
   };
+  By by_;
   std::map<Key, Place> places_;
 };
 

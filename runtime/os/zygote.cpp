@@ -24,8 +24,8 @@
 namespace troupe::os {
 namespace {
 
-/// Its descriptors: the worker's socket; also its output and the page for its name, unless it has
-/// the zygote's output.
+/// Its descriptors: the worker's socket, its output unless that is the zygote's, and its page if
+/// there is one.
 struct ForkOrder {
   std::uint64_t token = 0;
   std::uint64_t instead_of_out = 0, instead_of_err = 0;  ///< of the OutputEnds
@@ -124,8 +124,11 @@ void Zygote::start_by_exec(const ForkOrder& order, Fd socket, const OutputEnds& 
   Program program;
   program.out = output.out.get();
   program.err = output.err.get();
+  program.page = output.page.get();
   const auto pid = spawn(Role::worker, std::move(socket),
-                         std::to_string(self_) + "," + std::to_string(order.token), program);
+                         std::to_string(self_) + "," + std::to_string(order.token) + "," +
+                             std::to_string(output.page.get()),
+                         program);
   const int error = errno != 0 ? errno : EAGAIN;
   if (pid) workers_.emplace(*pid, order.token);
   report({pid ? ZygoteEvent::Kind::forked : ZygoteEvent::Kind::failed, order.token, pid ? *pid : 0,
@@ -158,7 +161,7 @@ Forked Zygote::run() {
     const bool starved = received.kind == Received::Kind::starved;
     if (starved) socket_.skip();
     const std::size_t count = received.descriptors.size();
-    if (received.size != sizeof(ForkOrder) || (starved ? count != 0 : count != 1 && count != 4))
+    if (received.size != sizeof(ForkOrder) || (starved ? count != 0 : count < 1 || count > 4))
       continue;
     ForkOrder order;
     std::memcpy(&order, buffer.data(), sizeof order);
@@ -168,13 +171,17 @@ Forked Zygote::run() {
     }
     Fd socket = std::move(received.descriptors[0]);
     OutputEnds output;
-    if (count == 4)
-      output = {std::move(received.descriptors[1]), std::move(received.descriptors[2]),
-                std::move(received.descriptors[3]), order.instead_of_out, order.instead_of_err};
+    if (count > 2) {
+      output.out = std::move(received.descriptors[1]);
+      output.err = std::move(received.descriptors[2]);
+    }
+    if (count % 2 == 0) output.page = std::move(received.descriptors[count - 1]);
+    output.instead_of_out = order.instead_of_out;
+    output.instead_of_err = order.instead_of_err;
     if (!lonely)
       start_by_exec(order, std::move(socket), output);
     else if (fork_lonely(order, output))
-      return {std::move(socket), order.token, std::move(output.name)};
+      return {std::move(socket), order.token, std::move(output.page)};
   }
 }
 
@@ -190,10 +197,13 @@ bool ZygoteLink::send_orders() {
   for (; !waiting_.empty() && under_way_ < kOrdersUnderWay; ++under_way_) {
     const Order& next = waiting_.front();
     const ForkOrder order{next.token, next.output.instead_of_out, next.output.instead_of_err};
-    const int descriptors[] = {next.socket.get(), next.output.out.get(), next.output.err.get(),
-                               next.output.name.get()};
+    std::array<int, kMaxDescriptors> descriptors{next.socket.get()};
+    std::size_t count = 1;
+    if (next.output)
+      for (const Fd* fd : {&next.output.out, &next.output.err}) descriptors[count++] = fd->get();
+    if (next.output.page) descriptors[count++] = next.output.page.get();
     if (!socket_.send(BlobView(reinterpret_cast<const std::byte*>(&order), sizeof order),
-                      std::span(descriptors).first(next.output ? 4 : 1)))
+                      std::span(descriptors).first(count)))
       return false;
     waiting_.pop_front();
   }

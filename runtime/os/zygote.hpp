@@ -75,7 +75,7 @@ class ZygoteLink {
 struct Forked {
   Fd socket;
   std::uint64_t token = 0;
-  Fd name;  ///< of its NamePage, if its agent reads names
+  Fd page;  ///< of its ProcessPage; may be missing
 };
 /// Runs the zygote. It returns in each forked child and never in the zygote itself.
 Forked run_zygote(Fd socket);

@@ -161,6 +161,8 @@ struct PeerDied {
   peer @0 :UInt64;
   reason @1 :Text;  # "killed by signal 9", "exited with code 3"
   started @2 :UInt64 = 0xffffffffffffffff;  # the highest call that it began; the default: read the channel's counter
+  stack @3 :Text;      # of the thread that crashed, at most 4096 bytes
+  lastLines @4 :Text;  # that it wrote, at most 4096 bytes
 }
 
 # --- leases ---
@@ -633,6 +635,10 @@ struct Inquire {
   untilComplete @7 :Bool;   # answered at once when no line can follow
   # about 3 asks for rows of all nodes, without payload:
   rows @8 :ListQuestion;
+  # about 4 asks for the stacks of processes of the node, without payload: one of these, not two.
+  stackPid @9 :Int32;
+  stackActor @10 :Id;
+  stackJob @11 :Id;
 }
 
 struct ListQuestion {

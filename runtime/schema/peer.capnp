@@ -155,6 +155,8 @@ struct PeerProcessGone {
   peer @1 :UInt64;     # 0: to all processes of the receiver's node
   started @2 :UInt64;  # the highest call of `peer` that the process began
   reason @3 :Text;
+  stack @4 :Text;      # as in PeerDied
+  lastLines @5 :Text;
 }
 
 struct PeerCredit {
@@ -282,6 +284,10 @@ struct PeerInquire {
   waitMs @5 :UInt32;
   untilComplete @6 :Bool;
   rows @7 :ListQuestion;  # present: an observer asks for rows of the receiver's node instead
+  aboutStacks @8 :Bool;  # it asks for the stacks of processes instead
+  stackPid @9 :Int32;
+  stackActor @10 :Id;
+  stackJob @11 :Id;
 }
 
 struct PeerAnswer {

@@ -34,7 +34,8 @@ struct Location {
 
 struct ErrorEntry {
   # One error. A list of entries is an error and its causes, outermost first, at most 16. All texts of a list together
-  # have at most 8 KiB, so that an error fits into a frame. A writer drops the innermost causes first.
+  # have at most 8 KiB, so that an error fits into a frame. A writer cuts stacks and last lines first, then drops the
+  # innermost causes.
   code @0 :UInt16;             # troupe::Code; a reader keeps a number that it does not know
   outcome @1 :UInt8;           # 0 not executed, 1 executed, 2 unknown
   pid @2 :Int32;               # of the process where it arose; 0: unknown
@@ -44,6 +45,7 @@ struct ErrorEntry {
   function @6 :Text;
   type @7 :Text;               # typeid name of the user's exception
   remoteStack @8 :Text;        # at most 4096 bytes
+  lastLines @9 :Text;          # that a dead process wrote, at most 4096 bytes
 }
 
 struct Value {

@@ -88,10 +88,17 @@ void read(schema::Location::Reader in, Location& location) {
 
 namespace {
 
+/// Stack and last lines are left out: they get what the others leave.
 std::size_t text_of(const ErrorInfo& e) noexcept {
   return std::min(e.message.size(), kMaxText) + std::min(e.origin.node.size(), kMaxText) +
-         std::min(e.origin.function.size(), kMaxText) + std::min(e.type.size(), kMaxText) +
-         std::min(e.remote_stack.size(), kMaxStack);
+         std::min(e.origin.function.size(), kMaxText) + std::min(e.type.size(), kMaxText);
+}
+
+/// Returns the last whole lines of at most `most` bytes.
+std::string_view end_of(std::string_view lines, std::size_t most) noexcept {
+  if (lines.size() <= most) return lines;
+  const auto newline = lines.find('\n', lines.size() - most - 1);
+  return newline == std::string_view::npos ? std::string_view() : lines.substr(newline + 1);
 }
 
 }  // namespace
@@ -109,24 +116,31 @@ unsigned entries_of(const std::shared_ptr<const ErrorInfo>& error) noexcept {
 }
 
 void write_error(Errors::Builder out, const ErrorInfo& error) {
-  const ErrorInfo* e = &error;
   std::size_t left = kMaxErrorText;
-  const auto fit = [&left](const std::string& text, std::size_t bound) {
-    CutText part(text, std::min(bound, left));
-    left -= part.size();
+  const auto fit = [](const std::string& text, std::size_t bound, std::size_t& room) {
+    CutText part(text, std::min(bound, room));
+    room -= part.size();
     return part;
   };
+  std::size_t texts = 0;
+  const ErrorInfo* e = &error;
+  for (unsigned i = 0; i < out.size(); ++i, e = e->cause.get()) texts += text_of(*e);
+  std::size_t spare = kMaxErrorText - std::min(texts, kMaxErrorText);
+  left -= spare;
+  e = &error;
   for (unsigned i = 0; i < out.size(); ++i, e = e->cause.get()) {
     schema::ErrorEntry::Builder entry = out[i];
     entry.setCode(static_cast<std::uint16_t>(e->code));
     entry.setOutcome(static_cast<std::uint8_t>(e->outcome));
     entry.setPid(e->origin.pid);
     entry.setAttempt(e->origin.attempt);
-    if (!e->message.empty()) entry.setMessage(fit(e->message, kMaxText));
-    if (!e->origin.node.empty()) entry.setNode(fit(e->origin.node, kMaxText));
-    if (!e->origin.function.empty()) entry.setFunction(fit(e->origin.function, kMaxText));
-    if (!e->type.empty()) entry.setType(fit(e->type, kMaxText));
-    if (!e->remote_stack.empty()) entry.setRemoteStack(fit(e->remote_stack, kMaxStack));
+    if (!e->message.empty()) entry.setMessage(fit(e->message, kMaxText, left));
+    if (!e->origin.node.empty()) entry.setNode(fit(e->origin.node, kMaxText, left));
+    if (!e->origin.function.empty()) entry.setFunction(fit(e->origin.function, kMaxText, left));
+    if (!e->type.empty()) entry.setType(fit(e->type, kMaxText, left));
+    if (!e->remote_stack.empty()) entry.setRemoteStack(fit(e->remote_stack, kMaxStack, spare));
+    if (const auto lines = end_of(e->last_lines, std::min(kMaxLastLines, spare)); !lines.empty())
+      entry.setLastLines(fit(std::string(lines), kMaxLastLines, spare));
   }
 }
 
@@ -150,6 +164,7 @@ ErrorInfo read_entry(schema::ErrorEntry::Reader in, std::size_t& left) {
   e.origin.function = text(in.getFunction(), "error function", kMaxText);
   e.type = text(in.getType(), "error type", kMaxText);
   e.remote_stack = text(in.getRemoteStack(), "error stack", kMaxStack);
+  e.last_lines = text(in.getLastLines(), "last lines", kMaxLastLines);
   return e;
 }
 

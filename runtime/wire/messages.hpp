@@ -36,6 +36,7 @@ inline constexpr std::size_t kMaxArguments = 4096;   ///< of one call
 inline constexpr std::size_t kMaxCallSites = 65536;  ///< call sites of one process
 inline constexpr std::size_t kMaxText = 2048;        ///< one message or name
 inline constexpr std::size_t kMaxStack = 4096;       ///< a remote stack
+inline constexpr std::size_t kMaxLastLines = 4096;   ///< that a dead process wrote
 inline constexpr std::size_t kMaxPath = 4096;        ///< of a program
 inline constexpr std::size_t kMaxProgramArgument = 128 * 1024;  ///< as Linux bounds it
 inline constexpr std::size_t kMaxRefs = 512;         ///< ids with one value; more go in bundles
@@ -190,6 +191,8 @@ struct PeerDied {
   std::string reason;  ///< "killed by signal 9", "exited with code 3"
   /// The highest call that it began, when the agent knows better than the channel's counter.
   std::uint64_t started = kUnknown;
+  std::string stack{};       ///< of the thread that crashed; empty: none is known
+  std::string last_lines{};  ///< that it wrote
 };
 /// Process -> agent: asks for up to `backlog` workers of this demand. The newest message for a key
 /// replaces older ones; backlog 0 withdraws the request.
@@ -602,18 +605,26 @@ struct ListQuestion {
   std::uint32_t limit = 0;
   std::string where, sort, after;
 };
+/// Which processes of a node: one, the one of an actor, or all of a job.
+struct StackQuestion {
+  std::int32_t pid = 0;
+  ActorId actor;
+  JobId job;
+};
 /// Process -> agent: a question, answered by one or more Answer. With About::control the payload is
 /// an encoded control::ToControl, which may change key-values and draining and nothing else. With
 /// About::memory it asks for the MemoryReport of a node, and with About::logs for the next piece of
 /// a job's log on a node, both without payload. A driver may ask for the log of its own job. With
-/// About::rows an observer asks for rows of all nodes, without payload.
+/// About::rows an observer asks for rows of all nodes, without payload, and with About::stacks for
+/// a text with the stacks of processes of a node.
 struct Inquire {
-  enum class About : std::uint8_t { control = 0, memory = 1, logs = 2, rows = 3 };
+  enum class About : std::uint8_t { control = 0, memory = 1, logs = 2, rows = 3, stacks = 4 };
   std::uint64_t request = 0;
   About about = About::control;
-  NodeId node;  ///< memory, logs: whose; zero: the agent's own
+  NodeId node;  ///< not control: whose; zero: the agent's own
   LogQuestion logs{};
   ListQuestion rows{};
+  StackQuestion stacks{};
 };
 /// Agent -> process, answers Inquire. The payload is a piece of an encoded control::FromControl,
 /// MemoryReport, LogBatch or observe::Answer. With an error there is no payload: control or the node

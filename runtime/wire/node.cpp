@@ -81,11 +81,15 @@ void write(schema::PeerDied::Builder out, const PeerDied& m) {
   out.setPeer(m.peer.value);
   out.setReason(CutText(m.reason));
   out.setStarted(m.started);
+  if (!m.stack.empty()) out.setStack(CutText(m.stack, kMaxStack));
+  if (!m.last_lines.empty()) out.setLastLines(CutText(m.last_lines, kMaxLastLines));
 }
 void read(schema::PeerDied::Reader in, PeerDied& m) {
   m.peer.value = in.getPeer();
   m.reason = read_text(in.getReason(), "reason");
   m.started = in.getStarted();
+  m.stack = read_text(in.getStack(), "stack", kMaxStack);
+  m.last_lines = read_text(in.getLastLines(), "last lines", kMaxLastLines);
 }
 
 // --- leases ---
@@ -521,15 +525,17 @@ void write(schema::Inquire::Builder out, const Inquire& m) {
   if (m.node) internal::write(out.initNode(), m.node);
   internal::write_log_question(out, m.logs);
   if (m.about == Inquire::About::rows) internal::write(out.initRows(), m.rows);
+  internal::write_stack_question(out, m.stacks);
 }
 void read(schema::Inquire::Reader in, Inquire& m) {
   m.request = in.getRequest();
-  if (in.getAbout() > static_cast<std::uint8_t>(Inquire::About::rows))
+  if (in.getAbout() > static_cast<std::uint8_t>(Inquire::About::stacks))
     internal::refuse("about", "is unknown");
   m.about = static_cast<Inquire::About>(in.getAbout());
   if (in.hasNode()) internal::read(in.getNode(), m.node);
   internal::read_log_question(in, m.logs);
   if (in.hasRows()) internal::read(in.getRows(), m.rows);
+  internal::read_stack_question(in, m.stacks);
 }
 
 void write(schema::AskRows::Builder out, const AskRows& m) {

@@ -131,12 +131,16 @@ void write(schema::PeerProcessGone::Builder out, const PeerProcessGone& m) {
   out.setPeer(m.peer.value);
   out.setStarted(m.started);
   out.setReason(CutText(m.reason));
+  if (!m.stack.empty()) out.setStack(CutText(m.stack, kMaxStack));
+  if (!m.last_lines.empty()) out.setLastLines(CutText(m.last_lines, kMaxLastLines));
 }
 void read(schema::PeerProcessGone::Reader in, PeerProcessGone& m) {
   m.process.value = in.getProcess();
   m.peer.value = in.getPeer();
   m.started = in.getStarted();
   m.reason = read_text(in.getReason(), "reason");
+  m.stack = read_text(in.getStack(), "stack", kMaxStack);
+  m.last_lines = read_text(in.getLastLines(), "last lines", kMaxLastLines);
 }
 
 void write(schema::PeerCredit::Builder out, const PeerCredit& m) {
@@ -157,12 +161,16 @@ void write(schema::PeerInquire::Builder out, const PeerInquire& m) {
   out.setAboutLogs(m.about_logs);
   internal::write_log_question(out, m.logs);
   if (m.rows) internal::write(out.initRows(), *m.rows);
+  out.setAboutStacks(m.about_stacks);
+  internal::write_stack_question(out, m.stacks);
 }
 void read(schema::PeerInquire::Reader in, PeerInquire& m) {
   m.request = in.getRequest();
   m.about_logs = in.getAboutLogs();
   internal::read_log_question(in, m.logs);
   if (in.hasRows()) internal::read(in.getRows(), m.rows.emplace());
+  m.about_stacks = in.getAboutStacks();
+  internal::read_stack_question(in, m.stacks);
 }
 
 void write(schema::PeerAnswer::Builder out, const PeerAnswer& m) {

@@ -109,6 +109,7 @@ struct PeerProcessGone {
   ProcessIndex peer;
   std::uint64_t started = 0;  ///< the highest call of `peer` that the process began
   std::string reason;
+  std::string stack{}, last_lines{};  ///< as in PeerDied
 };
 
 /// Flow control of carried frames: of the frames that the receiver's process `to` sent to the
@@ -285,6 +286,8 @@ struct PeerInquire {
   bool about_logs = false;
   LogQuestion logs{};
   std::optional<ListQuestion> rows{};
+  bool about_stacks = false;
+  StackQuestion stacks{};
 };
 /// Answers PeerInquire. The payload is a piece of a MemoryReport, LogBatch or observe::Answer. With an
 /// error there is none.

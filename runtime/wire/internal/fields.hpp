@@ -78,6 +78,18 @@ void read_log_question(const Reader& in, LogQuestion& m) {
 
 void write(schema::ListQuestion::Builder out, const ListQuestion& m);
 void read(schema::ListQuestion::Reader in, ListQuestion& m);
+template <class Builder>
+void write_stack_question(Builder& out, const StackQuestion& m) {
+  out.setStackPid(m.pid);
+  if (m.actor) write(out.initStackActor(), m.actor);
+  if (m.job) write(out.initStackJob(), m.job);
+}
+template <class Reader>
+void read_stack_question(const Reader& in, StackQuestion& m) {
+  m.pid = in.getStackPid();
+  if (in.hasStackActor()) read(in.getStackActor(), m.actor);
+  if (in.hasStackJob()) read(in.getStackJob(), m.job);
+}
 
 using Ids = capnp::List<schema::Id>;
 template <class Tag>

@@ -25,6 +25,7 @@ struct World final : NodeLogs::Out {
   JobId job = JobId::random();
   JobNumber number = JobNumber::of(1);
   std::set<JobId> running;
+  std::string name;
   std::vector<wire::LogBatch> answers;
   Time now = steady_now();
 
@@ -35,6 +36,7 @@ struct World final : NodeLogs::Out {
     answers.push_back(batch);
   }
   bool may_write(JobId id) override { return running.count(id) != 0; }
+  std::string name_of(ProcessIndex) override { return name; }
 
   os::OutputEnds worker(std::uint64_t index) {
     os::OutputEnds ends = logs.add_worker(ProcessIndex::of(index), number, job);
@@ -71,12 +73,11 @@ void say(const Fd& fd, const std::string& text) {
 TEST(NodeLogs, KeepsTheLinesOfEachStreamWithTheNameOfWhatRuns) {
   World world;
   os::OutputEnds ends = world.worker(5);
-  os::NamePage page = os::NamePage::attach(std::move(ends.name)).value();
-  page.show("mix(int, double)");
+  world.name = "mix(int, double)";
   say(ends.out, "one\ntw");
   say(ends.err, "wrong\n");
   ASSERT_TRUE(world.has_texts(2));
-  page.show("(lambda at f.cpp:7)");
+  world.name = "(lambda at f.cpp:7)";
   say(ends.out, "o\n");
   ASSERT_TRUE(world.has_texts(3));
   std::set<std::string> seen;
@@ -92,7 +93,8 @@ TEST(NodeLogs, ReadsThePipeOfADeadWorkerUntilItIsEmptyAndNotUntilItIsClosed) {
   World world;
   os::OutputEnds ends = world.worker(5);  // a process that it has started keeps them
   say(ends.out, "first\nlast without a newline");
-  world.logs.ended(ProcessIndex::of(5), world.number);
+  EXPECT_EQ(world.logs.ended(ProcessIndex::of(5), world.number), "first\nlast without a newline\n");
+  EXPECT_EQ(world.logs.ended(ProcessIndex::of(5), world.number), "");
   ASSERT_TRUE(world.has_texts(2));
   EXPECT_EQ(world.texts()[1], "last without a newline");
   std::signal(SIGPIPE, SIG_IGN);
@@ -109,7 +111,7 @@ TEST(NodeLogs, GivesTheLastLinesOfAZygote) {
   EXPECT_EQ(world.logs.zygote_ended(world.number), "");
   ends = world.logs.add_zygote(world.number, world.job);
   for (int i = 0; i < 60; ++i) say(ends.err, std::string(1000, 'x') + "\n");
-  EXPECT_LE(world.logs.zygote_ended(world.number).size(), 2 * NodeLogs::kMostLast + 1001);
+  EXPECT_LE(world.logs.zygote_ended(world.number).size(), LastLines::kBytes);
 }
 
 TEST(NodeLogs, AnswersAQuestionWhenLinesCome) {

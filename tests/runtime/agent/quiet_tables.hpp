@@ -19,7 +19,7 @@ struct QuietRemote : RemoteTable::Out {
   bool hosts(ProcessIndex, ActorId, std::uint64_t) override { return false; }
   void read(ProcessIndex) override {}
   void open_proxy(ProcessIndex, ProcessIndex, NodeId) override {}
-  void close_proxy(ProcessIndex, ProcessIndex, const std::string&, std::uint64_t) override {}
+  void close_proxy(ProcessIndex, ProcessIndex, const Death&, std::uint64_t) override {}
   std::uint64_t started(ProcessIndex, ProcessIndex) override { return 0; }
   void granted(ProcessIndex, LeaseKey, LeaseId, ProcessIndex,
                const std::vector<std::int32_t>&) override {}

@@ -63,7 +63,7 @@ class Agent final : public RemoteTable::Out {
   void read(ProcessIndex) override {
     if (at_read) at_read();
   }
-  void close_proxy(ProcessIndex process, ProcessIndex proxy_process, const std::string&,
+  void close_proxy(ProcessIndex process, ProcessIndex proxy_process, const Death&,
                    std::uint64_t) override {
     ASSERT_EQ(proxies.erase({process, proxy_process}), 1u) << "closed twice";
     ++closed;
@@ -108,7 +108,7 @@ class Agent final : public RemoteTable::Out {
   void kill(ProcessIndex process) {
     live.erase(process);
     held.erase(process);
-    table.process_died(process, "killed");
+    table.process_died(process, {"killed"});
     for (auto at = lease_worker.begin(); at != lease_worker.end();) {
       if (at->second != process) {
         ++at;

@@ -4,10 +4,12 @@
 #include "troupe/runtime/base/random.hpp"
 #include "troupe/runtime/base/result.hpp"
 #include "troupe/runtime/base/short_name.hpp"
+#include "troupe/runtime/base/stack_reader.hpp"
 
 #include <gtest/gtest.h>
 #include <set>
 #include <stdexcept>
+#include <string>
 
 namespace troupe {
 namespace {
@@ -85,6 +87,41 @@ TEST(Error, EveryCodeHasANameAndItsOwnAdvice) {
   }
   EXPECT_EQ(names.size(), 16u);
   EXPECT_EQ(advice.size(), 16u);
+}
+
+TEST(Error, HasTheStackAndTheLinesOfItsFirstCauseWithSome) {
+  ErrorInfo inner, middle, outer;
+  inner.remote_stack = "    #0 inner";
+  middle.last_lines = "one\n\x1b[2Jtwo\n";
+  middle.cause = std::make_shared<const ErrorInfo>(inner);
+  outer.message = "short";
+  outer.cause = std::make_shared<const ErrorInfo>(middle);
+  const Error error(outer);
+  EXPECT_STREQ(error.what(), "short");
+  EXPECT_EQ(error.remote_stack(), "    #0 inner");
+  EXPECT_EQ(error.last_lines(), "one\n\x1b[2Jtwo\n");
+  const std::string text = explain(error);
+  EXPECT_NE(text.find("\n  remote stack:\n    #0 inner\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  last lines of the process:\n    one\n    ?[2Jtwo\n"), std::string::npos)
+      << text;
+  const Error bare(Code::internal, "a bug");
+  EXPECT_EQ(bare.remote_stack() + bare.last_lines(), "");
+}
+
+TEST(Error, FramesAreMadeReadableOnceAndWhenAskedFor) {
+  static int calls = 0;
+  set_stack_reader([](const std::string& frames) { return frames + std::to_string(++calls); });
+  ErrorInfo info;
+  info.remote_stack = "frames ";
+  const Error error(info);
+  const Error copy = error;
+  EXPECT_EQ(calls, 0);
+  EXPECT_EQ(copy.remote_stack(), "frames 1");
+  EXPECT_EQ(error.remote_stack(), "frames 1");
+  EXPECT_EQ(error.info().remote_stack, "frames ") << "what crosses processes";
+  EXPECT_EQ(Error(Code::internal, "a bug").remote_stack(), "");
+  set_stack_reader(nullptr);
+  EXPECT_EQ(Error(info).remote_stack(), "frames ");
 }
 
 TEST(Result, ValueRaisesTheError) {

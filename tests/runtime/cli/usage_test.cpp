@@ -71,6 +71,7 @@ TEST_F(Cli, EveryVerbHelpsWithAnExampleAndItsExitCodes) {
                                              {"list", "objects"},
                                              {"memory"},
                                              {"logs"},
+                                             {"stack"},
                                              {"doctor"}}) {
     auto arguments = verb;
     arguments.emplace_back("--help");
@@ -110,6 +111,7 @@ TEST_F(Cli, BadUsageEndsWithTwoAndNamesWhatIsWrong) {
       {{"memory", "--sort", "size"}, "troupe memory: '--sort' is not known here"},
       {{"memory", "--leak-after", "-1"}, "--leak-after"},
       {{"logs", "--tail", "0"}, "--tail"},
+      {{"stack"}, "PROCESS"},
       {{"list", "objects", "--limit", "0"}, "see 'troupe list objects --help'"},
       {{"list", "object"}, "was 'objects' meant?"},
       {{"run", "--fast", "true"}, "--fast"},

@@ -1,8 +1,7 @@
-// Tests the pipes of workers' output, and the page for their names.
+// Tests the pipes of workers' output.
 #include "troupe/runtime/os/output_pipes.hpp"
 
 #include "troupe/runtime/os/launch.hpp"
-#include "troupe/runtime/os/name_page.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -96,35 +95,6 @@ TEST(OutputPipes, NameTheLimitWhenNoDescriptorIsLeft) {
   EXPECT_FALSE(is_in_upper_half(-1));
   EXPECT_FALSE(is_in_upper_half(3));
   EXPECT_TRUE(is_in_upper_half(static_cast<int>(file_limit() / 2)));
-}
-
-TEST(NamePage, ShowsNamesOfAnotherProcess) {
-  Fd fd;
-  const NamePage page = NamePage::create(fd).value();
-  EXPECT_EQ(page.name(), "");
-  EXPECT_EQ(in_child([&] {
-              NamePage own = NamePage::attach(std::move(fd)).value();
-              own.show("first");
-              own.show("mix(int)");
-            }),
-            0);
-  EXPECT_EQ(page.name(), "mix(int)");
-}
-
-TEST(NamePage, BoundsWhatAHostileProcessWrites) {
-  Fd fd;
-  const NamePage page = NamePage::create(fd).value();
-  EXPECT_NE(ftruncate(fd.get(), 0), 0) << "the size is sealed";
-  NamePage own = NamePage::attach(Fd(dup(fd.get()))).value();
-  own.show(std::string(10'000, 'x').c_str());
-  EXPECT_EQ(page.name(), std::string(NamePage::kMostName, 'x'));
-  void* bytes = mmap(nullptr, 4096, PROT_WRITE, MAP_SHARED, fd.get(), 0);
-  ASSERT_NE(bytes, MAP_FAILED);
-  std::memset(bytes, 0xfe, 4096);  // even: the name counts as written
-  EXPECT_LE(page.name().size(), NamePage::kMostName);
-  std::memset(bytes, 0xff, 4096);
-  EXPECT_EQ(page.name(), "");
-  munmap(bytes, 4096);
 }
 
 }  // namespace

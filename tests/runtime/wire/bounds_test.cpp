@@ -160,6 +160,7 @@ TEST(Bounds, Errors) {
   refuses_call(error([](Chain c) { c[0].setOutcome(3); }), "outcome is out of range");
   refuses_call(error([&](Chain c) { c[0].setMessage(longer); }), "error message has 2049 bytes");
   refuses_call(error([&](Chain c) { c[0].setRemoteStack(stack); }), "error stack has 4097 bytes");
+  refuses_call(error([&](Chain c) { c[0].setLastLines(stack); }), "last lines has 4097 bytes");
   const std::string full(kMaxText, 'x');
   refuses_call(error(
                    [&](Chain c) {
@@ -265,6 +266,7 @@ TEST(Bounds, AnErrorAlwaysFitsAFrame) {
     e.origin = {std::string(5000, 'n'), i, std::string(5000, 'f'), i};
     e.type = std::string(5000, 't');
     e.remote_stack = std::string(50000, 's');
+    e.last_lines = std::string(50000, 'l');
     e.cause = chain;
     chain = std::make_shared<const ErrorInfo>(std::move(e));
   }
@@ -295,6 +297,33 @@ TEST(Bounds, AnErrorAlwaysFitsAFrame) {
   EXPECT_EQ(depth, kMaxCauses);
 }
 
+TEST(Bounds, TheLastLinesAndTheStackOfADeathStayWithItsCauses) {
+  ErrorInfo inner, outer;
+  inner.message = "the worker died";
+  inner.remote_stack = std::string(3072, 's');
+  for (int i = 0; i < 1000; ++i) inner.last_lines += "line " + std::to_string(i) + "\n";
+  outer.message = std::string(2000, 'x');
+  outer.cause = std::make_shared<const ErrorInfo>(inner);
+  Reply reply;
+  reply.value.kind = Value::Kind::error;
+  reply.value.error = std::make_shared<const ErrorInfo>(outer);
+  const auto read = decode_call(frame_of(CallMessage(reply), {}));
+  ASSERT_TRUE(read.ok()) << read.error().what();
+  const auto& cause = std::get<Reply>(read->message).value.error->cause;
+  ASSERT_NE(cause, nullptr);
+  EXPECT_EQ(cause->message, inner.message);
+  EXPECT_EQ(cause->remote_stack, inner.remote_stack);
+  EXPECT_TRUE(cause->last_lines.starts_with("line ")) << "whole lines";
+  EXPECT_TRUE(cause->last_lines.ends_with("\nline 999\n")) << "the last ones";
+  EXPECT_GT(cause->last_lines.size(), 2000u);
+
+  const auto died = decode_node(frame_of(
+      NodeMessage(PeerDied{7, "killed", 1, std::string(9000, 's'), std::string(9000, 'l')}), {}));
+  ASSERT_TRUE(died.ok()) << died.error().what();
+  EXPECT_EQ(std::get<PeerDied>(died->message).stack.size(), kMaxStack);
+  EXPECT_EQ(std::get<PeerDied>(died->message).last_lines.size(), kMaxLastLines);
+}
+
 TEST(Bounds, AQuestionAboutALogHasBounds) {
   const auto ask = [](std::uint32_t most, std::uint32_t wait_ms, std::uint8_t about) {
     return decode_node(node_with([&](schema::NodeMessage::Builder m) {
@@ -307,7 +336,7 @@ TEST(Bounds, AQuestionAboutALogHasBounds) {
   EXPECT_TRUE(ask(kMaxLogBatch, kMaxLogWait, 2));
   expect_refused(ask(kMaxLogBatch + 1, 0, 2), Code::invalid_argument, "mostBytes");
   expect_refused(ask(0, kMaxLogWait + 1, 2), Code::invalid_argument, "waitMs");
-  expect_refused(ask(0, 0, 4), Code::invalid_argument, "about");
+  expect_refused(ask(0, 0, 5), Code::invalid_argument, "about");
   const auto peer = [](std::uint32_t most, std::uint32_t wait_ms) {
     return decode_peer(frame_with<schema::PeerMessage>([&](schema::PeerMessage::Builder m) {
       auto inquire = m.initInquire();

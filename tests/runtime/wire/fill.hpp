@@ -68,7 +68,7 @@ void repair(F& filler, PullRefused& refused) {
 
 /// Returns the last value of an enumeration.
 constexpr Inquire::About last_of(Inquire::About) {
-  return Inquire::About::rows;
+  return Inquire::About::stacks;
 }
 constexpr NameObject::Verb last_of(NameObject::Verb) {
   return NameObject::Verb::forget;
@@ -223,7 +223,9 @@ struct Filler {
     fill(e.origin.attempt);
     for (std::string* s : {&e.message, &e.origin.node, &e.origin.function, &e.type})
       fill_text(*s, 100);
-    fill_text(e.remote_stack, depth == 1 ? kMaxStack : 100);
+    fill_text(e.remote_stack, depth == 1 ? kMaxStack / 2 : 100);
+    fill_text(e.last_lines, depth == 1 ? kMaxLastLines / 2 : 100);
+    if (!e.last_lines.empty()) e.last_lines.back() = '\n';
     if (depth < (tidy ? 2U : 8U) && random.chance(0.5)) e.cause = error(depth + 1);
     return std::make_shared<const ErrorInfo>(std::move(e));
   }
@@ -317,6 +319,7 @@ struct Printer {
     (*this)("attempt", e.origin.attempt);
     (*this)("type", e.type);
     (*this)("stack", e.remote_stack);
+    (*this)("last_lines", e.last_lines);
     (*this)("cause", e.cause);
   }
   template <class T>

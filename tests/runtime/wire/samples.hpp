@@ -66,6 +66,7 @@ void each(F& f, Channel& m) {
 template <class F>
 void each(F& f, PeerDied& m) {
   f("peer", m.peer), f("reason", m.reason), f("started", m.started);
+  f("stack", m.stack), f("last_lines", m.last_lines);
 }
 template <class F>
 void each(F& f, RequestLease& m) {
@@ -327,6 +328,10 @@ void each(F& f, Shutdown& m) {
 }
 
 template <class F>
+void each(F& f, StackQuestion& m) {
+  f("pid", m.pid), f("actor", m.actor), f("job", m.job);
+}
+template <class F>
 void each(F& f, LogQuestion& m) {
   f("job", m.job), f("after", m.after), f("most", m.most), f("wait_ms", m.wait_ms);
   f("until_complete", m.until_complete);
@@ -339,7 +344,7 @@ void each(F& f, ListQuestion& m) {
 template <class F>
 void each(F& f, Inquire& m) {
   f("request", m.request), f("about", m.about), f("node", m.node), f("logs", m.logs);
-  f("rows", m.rows);
+  f("rows", m.rows), f("stacks", m.stacks);
 }
 template <class F>
 void each(F& f, AskRows& m) {
@@ -398,6 +403,7 @@ void each(F& f, PeerFrame& m) {
 template <class F>
 void each(F& f, PeerProcessGone& m) {
   f("process", m.process), f("peer", m.peer), f("started", m.started), f("reason", m.reason);
+  f("stack", m.stack), f("last_lines", m.last_lines);
 }
 template <class F>
 void each(F& f, PeerCredit& m) {
@@ -407,6 +413,7 @@ template <class F>
 void each(F& f, PeerInquire& m) {
   f("request", m.request), f("about_logs", m.about_logs), f("logs", m.logs);
   f("rows", m.rows);
+  f("about_stacks", m.about_stacks), f("stacks", m.stacks);
 }
 template <class F>
 void each(F& f, PeerAnswer& m) {

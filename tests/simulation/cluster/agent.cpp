@@ -526,7 +526,7 @@ void Agent::bury(Proc& proc) {
       at->second->peers.erase(index);  // a dead peer that is not buried yet, too
     if (Proc* other = find_proc(peer)) send(*other, wire::PeerDied{index, proc.reason});
   }
-  remote_.process_died(index, proc.reason);
+  remote_.process_died(index, {proc.reason});
   actors_.worker_died(index, reason);
   leases_.worker_died(index, now);
   leases_.owner_died(index, now);

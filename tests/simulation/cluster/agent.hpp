@@ -232,7 +232,7 @@ class Agent final : public sim::Node<Packet>,
   bool hosts(ProcessIndex worker, ActorId actor, std::uint64_t incarnation) override;
   void open_proxy(ProcessIndex process, ProcessIndex proxy_process, NodeId node) override;
   void read(ProcessIndex process) override;
-  void close_proxy(ProcessIndex process, ProcessIndex proxy_process, const std::string& reason,
+  void close_proxy(ProcessIndex process, ProcessIndex proxy_process, const agent::Death& death,
                    std::uint64_t started) override;
   std::uint64_t started(ProcessIndex process, ProcessIndex proxy_process) override;
   void granted(ProcessIndex process, LeaseKey key, LeaseId lease, ProcessIndex worker,

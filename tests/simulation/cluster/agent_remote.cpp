@@ -235,12 +235,12 @@ void Agent::read(ProcessIndex process) {
   if (Proc* proc = find_proc(process)) drain_ring(*proc);
 }
 
-void Agent::close_proxy(ProcessIndex process, ProcessIndex proxy_process, const std::string& reason,
+void Agent::close_proxy(ProcessIndex process, ProcessIndex proxy_process, const agent::Death& death,
                         std::uint64_t started) {
   const auto at = proxies_.find({process, proxy_process});
   if (at == proxies_.end()) return;
   drop_unread(at->second);
-  at->second.ending = ProxyChannel::Ending{reason, started};
+  at->second.ending = ProxyChannel::Ending{death.reason, started};
   finish_proxy(at);
 }
 

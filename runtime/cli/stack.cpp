@@ -1,0 +1,118 @@
+/// The verb `troupe stack`: the stacks of a process, of an actor's process, or of all processes of a
+/// job.
+#include "troupe/runtime/base/visible_text.hpp"
+#include "troupe/runtime/cli/verbs.hpp"
+#include "troupe/runtime/observe/table.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <string_view>
+
+namespace troupe::cli {
+namespace {
+
+using What = control::ListRequest::What;
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw Failure{Exit::usage, Error(Code::invalid_argument, why)};
+}
+
+/// Prints lines so that no control character steers the terminal.
+void print_lines(std::string_view text) {
+  while (!text.empty()) {
+    const auto end = std::min(text.find('\n'), text.size());
+    std::printf("%s\n", escaped_text(text.substr(0, end)).c_str());
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+}
+
+/// A question for one node.
+struct Part {
+  NodeId node;
+  std::string name;
+  wire::StackQuestion question;
+};
+
+/// Returns the node whose name, or the begin of whose id, the text is.
+const control::ClusterRow& find_node(const control::ListReply& reply, const std::string& text) {
+  for (const auto& row : reply.nodes)
+    if (row.description.name == text ||
+        (text.size() >= 8 && row.description.id.str().starts_with(text)))
+      return row;
+  refuse("no node of the cluster has the name '" + visible_text(text, 40) +
+         "': see 'troupe list nodes'");
+}
+
+std::string name_of(const control::ListReply& nodes, NodeId id) {
+  for (const auto& row : nodes.nodes)
+    if (row.description.id == id) return row.description.name;
+  return id.str();
+}
+
+Part part_of_process(const control::ListReply& nodes, const std::string& text) {
+  const auto slash = text.rfind('/');
+  const std::string digits = text.substr(slash + 1);
+  Part part;
+  const auto parsed =
+      std::from_chars(digits.data(), digits.data() + digits.size(), part.question.pid);
+  if (parsed.ec != std::errc{} || parsed.ptr != digits.data() + digits.size() ||
+      part.question.pid <= 0)
+    refuse("'" + visible_text(digits, 40) + "' is no pid: give NODE/PID, like node-0/8185");
+  const auto& row = find_node(nodes, text.substr(0, slash));
+  part.node = row.description.id;
+  part.name = row.description.name;
+  return part;
+}
+
+/// Returns the questions about an actor or a job that the text names.
+std::vector<Part> parts_of(Asked& asked, const control::ListReply& nodes, const std::string& text) {
+  const auto actors = asked.list(What::actors).actors;
+  std::vector<std::string> ids;
+  for (const auto& row : actors) ids.push_back(row.actor.str());
+  const auto actor = observe::id_meant(text, ids, "actors");
+  const auto at = std::find_if(actors.begin(), actors.end(), [&](const auto& row) {
+    return (actor && row.actor.str() == *actor) || (!row.name.empty() && row.name == text);
+  });
+  std::vector<Part> parts;
+  if (at != actors.end()) {
+    if (at->state != control::ActorState::alive)
+      refuse("the actor has no process now: see 'troupe list actors'");
+    Part& part = parts.emplace_back();
+    part.node = at->node;
+    part.name = name_of(nodes, at->node);
+    part.question.actor = at->actor;
+    return parts;
+  }
+  const auto jobs = asked.list(What::jobs);
+  const control::JobRecord& job = find_job(jobs, text);
+  for (const auto& row : nodes.nodes) {
+    Part& part = parts.emplace_back();
+    part.node = row.description.id;
+    part.name = row.description.name;
+    part.question.job = job.id;
+  }
+  return parts;
+}
+
+}  // namespace
+
+Exit stack(const Request& request, const std::string& what) {
+  Asked asked(request);
+  const auto nodes = asked.list(What::nodes);
+  const std::vector<Part> parts = what.find('/') != std::string::npos
+                                      ? std::vector<Part>{part_of_process(nodes, what)}
+                                      : parts_of(asked, nodes, what);
+  for (const Part& part : parts) {
+    const auto text = asked.stacks(part.node, part.question);
+    if (!text && parts.size() == 1) throw Failure{Exit::failed, text.error()};
+    if (!text)
+      std::fprintf(stderr, "troupe: %s does not answer: %s\n", part.name.c_str(),
+                   text.error().message().c_str());
+    else
+      print_lines(*text);
+  }
+  return Exit::ok;
+}
+
+}  // namespace troupe::cli
