@@ -14,7 +14,7 @@ namespace {
 
 using What = control::ListRequest::What;
 
-[[noreturn]] void refuse(const std::string& why) {
+[[noreturn]] void refuse_request(const std::string& why) {
   throw Failure{Exit::usage, Error(Code::invalid_argument, why)};
 }
 
@@ -35,16 +35,16 @@ struct Part {
 };
 
 /// Returns the node whose name, or the begin of whose id, the text is.
-const control::ClusterRow& find_node(const control::ListReply& reply, const std::string& text) {
+const control::ClusterRow& row_of_node(const control::ListReply& reply, const std::string& text) {
   for (const auto& row : reply.nodes)
     if (row.description.name == text ||
         (text.size() >= 8 && row.description.id.str().starts_with(text)))
       return row;
-  refuse("no node of the cluster has the name '" + visible_text(text, 40) +
-         "': see 'troupe list nodes'");
+  refuse_request("no node of the cluster has the name '" + visible_text(text, 40) +
+                 "': see 'troupe list nodes'");
 }
 
-std::string name_of(const control::ListReply& nodes, NodeId id) {
+std::string node_name_of(const control::ListReply& nodes, NodeId id) {
   for (const auto& row : nodes.nodes)
     if (row.description.id == id) return row.description.name;
   return id.str();
@@ -58,8 +58,8 @@ Part part_of_process(const control::ListReply& nodes, const std::string& text) {
       std::from_chars(digits.data(), digits.data() + digits.size(), part.question.pid);
   if (parsed.ec != std::errc{} || parsed.ptr != digits.data() + digits.size() ||
       part.question.pid <= 0)
-    refuse("'" + visible_text(digits, 40) + "' is no pid: give NODE/PID, like node-0/8185");
-  const auto& row = find_node(nodes, text.substr(0, slash));
+    refuse_request("'" + visible_text(digits, 40) + "' is no pid: give NODE/PID, like node-0/8185");
+  const auto& row = row_of_node(nodes, text.substr(0, slash));
   part.node = row.description.id;
   part.name = row.description.name;
   return part;
@@ -77,10 +77,10 @@ std::vector<Part> parts_of(Asked& asked, const control::ListReply& nodes, const 
   std::vector<Part> parts;
   if (at != actors.end()) {
     if (at->state != control::ActorState::alive)
-      refuse("the actor has no process now: see 'troupe list actors'");
+      refuse_request("the actor has no process now: see 'troupe list actors'");
     Part& part = parts.emplace_back();
     part.node = at->node;
-    part.name = name_of(nodes, at->node);
+    part.name = node_name_of(nodes, at->node);
     part.question.actor = at->actor;
     return parts;
   }

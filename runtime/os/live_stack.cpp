@@ -62,12 +62,12 @@ void send_all(int fd, const std::string& text) {
   }
 }
 
-struct Report {
+struct LiveReport {
   int fd, process, thread;
 };
 
 void write_frame(void* to, const internal::LiveFrame& frame) {
-  auto& report = *static_cast<Report*>(to);
+  auto& report = *static_cast<LiveReport*>(to);
   std::string text;
   if (frame.thread != report.thread) {
     const std::string folder =
@@ -112,7 +112,7 @@ void show_stacks(pid_t process, int fd) {
   const auto found = find_in_plug_in(internal::kStackPlugin, internal::kLiveDoor);
   std::string why;
   if (found) {
-    Report report{fd, process, 0};
+    LiveReport report{fd, process, 0};
     const char* const reason =
         reinterpret_cast<internal::LiveDoor (*)()>(*found)()(process, write_frame, &report);
     if (reason != nullptr) why = reason;

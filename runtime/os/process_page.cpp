@@ -16,7 +16,7 @@
 namespace troupe::os {
 namespace {
 
-constexpr std::size_t kPage = 4096;
+constexpr std::size_t kNameBytes = 4096;
 
 }  // namespace
 
@@ -25,12 +25,12 @@ struct ProcessPage::Layout {
   std::atomic<std::uint32_t> version;
   char name[kMostName + 1];
   /// At a page of its own, so that the kernel gives no memory for it before a crash.
-  alignas(kPage) std::array<std::byte, kCrashBytes> crash;
+  alignas(kNameBytes) std::array<std::byte, kCrashBytes> crash;
 };
 
 namespace {
 
-constexpr std::size_t kBytes = kPage + kCrashBytes;
+constexpr std::size_t kBytes = kNameBytes + kCrashBytes;
 
 void* map_page(int fd) noexcept {
   void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
