@@ -167,7 +167,7 @@ TEST_P(Crash, CrashesAtOnePlaceCostOneLookUp) {
     getrlimit(RLIMIT_NOFILE, &before);
     const rlimit none{3, before.rlim_max};
     setrlimit(RLIMIT_NOFILE, &none);
-    const std::string stack = error.remote_stack();
+    const std::string& stack = error.remote_stack();
     setrlimit(RLIMIT_NOFILE, &before);
     expect_place({error.what(), stack, stack}, "writes_nowhere", place);
   }
