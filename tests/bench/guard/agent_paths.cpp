@@ -77,7 +77,7 @@ struct Remote final : agent::RemoteTable::Out {
   bool hosts(ProcessIndex, ActorId, std::uint64_t) override { return true; }
   void open_proxy(ProcessIndex, ProcessIndex, NodeId) override {}
   void read(ProcessIndex) override {}
-  void close_proxy(ProcessIndex, ProcessIndex, const std::string&, std::uint64_t) override {}
+  void close_proxy(ProcessIndex, ProcessIndex, const agent::Death&, std::uint64_t) override {}
   std::uint64_t started(ProcessIndex, ProcessIndex) override { return 0; }
   void granted(ProcessIndex, LeaseKey, LeaseId, ProcessIndex,
                const std::vector<std::int32_t>&) override {}
