@@ -39,9 +39,10 @@ bool is_in_line([[maybe_unused]] std::FILE* stream) {
 bool await_room(std::FILE* stream, const std::atomic<bool>& over) {
   for (;;) {
     pollfd entry{fileno(stream), POLLOUT, 0};
-    const int ready = wait_for({&entry, 1}, kLook);
+    const bool last = over;  // nobody waits for what follows the end
+    const int ready = wait_for({&entry, 1}, last ? Duration::zero() : Duration(kLook));
     if (ready > 0 || (ready < 0 && errno != EINTR)) return true;
-    if (over) return false;
+    if (last) return false;
   }
 }
 
@@ -50,7 +51,7 @@ bool await_room(std::FILE* stream, const std::atomic<bool>& over) {
 void write_lines(std::FILE* stream, std::string_view lines, const std::atomic<bool>& over) {
   const Time until = steady_now() + kOwnLine;
   flockfile(stream);
-  while (is_in_line(stream) && steady_now() < until) {
+  while (is_in_line(stream) && steady_now() < until && !over) {
     funlockfile(stream);
     sleep_for(1ms);
     flockfile(stream);
