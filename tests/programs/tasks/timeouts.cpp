@@ -93,6 +93,7 @@ void others_have_it(Context& ctx) {
   expect(ctx, first, {"rest", "waits for its actor, "});
   if (why(ctx, first).find("does not live yet") != std::string::npos) std::cout << "no reason\n";
   gate.open(static_cast<int>(holders.size()));
+  for (const Ref<int>& holder : holders) ctx.get(holder);  // each has read its byte
   ctx.get(waits);
   ctx.get(first);
   auto player = ctx.spawn<Player>();
