@@ -144,7 +144,11 @@ Error GangVerdict::error() const {
                    missed->failure.error);
   }
   if (!missed_.empty()) {
-    const Missed& first = missed_.front();
+    // A rank that gives up takes its links along, so that others report its end, and may do so first.
+    const auto cause = std::find_if(missed_.begin(), missed_.end(), [](const Missed& missed) {
+      return missed.failure.error.code() != Code::worker_died;
+    });
+    const Missed& first = cause != missed_.end() ? *cause : missed_.front();
     return wrapped(
         Code::worker_died,
         at(first.rank, first.failure.step) + " lost the others: " + first.failure.error.message(),

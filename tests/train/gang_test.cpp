@@ -117,6 +117,14 @@ TEST(GangVerdict, WhoSaysNothingIsNotWaitedForForEver) {
   EXPECT_TRUE(says(verdict.error(), "worker 0 at step 5 lost the others"));
 }
 
+TEST(GangVerdict, ARankThatHasNoLinkIsTheCauseAndNotTheEndThatOthersSee) {
+  GangVerdict verdict(2);
+  verdict.failed(0, {1, of(Code::worker_died), true, 1});
+  verdict.failed(1, {1, of(Code::unavailable), true, -1});
+  EXPECT_EQ(verdict.end(), End::restart);
+  EXPECT_TRUE(says(verdict.error(), "worker 1 at step 1 lost the others"));
+}
+
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 TEST(Reports, TheMeanOfAllRanksCounts) {

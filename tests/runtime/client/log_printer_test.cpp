@@ -27,21 +27,25 @@ struct Agent {
   std::unique_ptr<LogPrinter> printer;
 
   explicit Agent(LogPrinter::Mode mode = LogPrinter::Mode::prefix) {
-    printer =
-        std::make_unique<LogPrinter>([this](const wire::NodeMessage& m) { heard(m); }, job, mode);
+    {
+      const std::lock_guard lock(mutex);  // heard() may be called before this has returned
+      printer =
+          std::make_unique<LogPrinter>([this](const wire::NodeMessage& m) { heard(m); }, job, mode);
+    }
     printer->on_log([this](const LogLine& line) {
       const std::lock_guard lock(mutex);
       taken.push_back(line.node + " " + line.name + " " + line.text);
     });
   }
   void heard(const wire::NodeMessage& message) {
+    std::unique_lock lock(mutex);
     if (const auto* list = std::get_if<wire::ListNodes>(&message)) {
       wire::NodeRow row;
       row.id = node;
       row.name = "node-7";
+      lock.unlock();
       return printer->on_nodes({list->request, {row}, false});
     }
-    const std::lock_guard lock(mutex);
     questions.push_back(std::get<wire::Inquire>(message));
   }
   /// Returns the next question.
