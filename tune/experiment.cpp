@@ -308,6 +308,8 @@ std::string Experiment::fingerprint() const {
 }
 std::string Experiment::with_store(const std::string& build) {
   core_->durable = true;
+  const bool newly_mixed = core_->mixed && core_->described.find("\"mixed\"") == std::string::npos;
+  if (newly_mixed) core_->header_due = true;
   if (build.empty() || build == core_->build) return core_->build;
   core_->header_due = true;
   return std::exchange(core_->build, build);

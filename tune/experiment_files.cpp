@@ -137,6 +137,7 @@ void Experiment::Core::on_missing(const Event& e) {
     info(trial).checkpoint.reset();
     if (!held.empty()) info(trial).checkpoint = held.back().checkpoint;
     if (!occupies_slot(info(trial).state) && !is_over(info(trial).state)) back_to_row(trial);
+    if (control(trial).reply_due && !blocked(trial)) reply(trial, true);
   }
   if (board.best_report && is_it(board.best_report->checkpoint)) {
     release(e.checkpoint);

@@ -72,7 +72,14 @@ Error bad(std::size_t line, const std::string& why) {
 
 }  // namespace
 
+/// Describes the experiment. After a restart this is the first description: the events follow it.
 std::string Experiment::Core::header() const {
+  if (const auto former = Json::parse(described); former) {
+    Json out = *former;
+    if (!build.empty()) out["build"] = valid_utf8(build);
+    if (mixed) out["mixed"] = true;
+    return json_line(out);
+  }
   Json out;
   out["event"] = "experiment";
   out["version"] = kVersion;
@@ -131,10 +138,13 @@ Result<Experiment> Experiment::restore(SearchSpace space, ExperimentOptions opti
   if (const Json* build = described->find("build"))
     if (const std::string* text = build->as_text()) core.build = *text;
   const auto ours = Json::parse(core.header());
-  core.same_space = ours && text_of(*ours, "space") == text_of(*described, "space");
+  core.same_space = ours && text_of(*ours, "space") == text_of(*described, "space") &&
+                    described->find("mixed") == nullptr;
   core.answers_.points_of_others(text_of(*described, "searcher") != core.board.searcher);
   if (auto failure = core.replay(next)) return *failure;
   core.answers_.points_of_others(false);
+  core.described = *first;
+  core.mixed = !core.same_space;
   core.new_settings = changed(core.program, asked);
   if (core.new_settings.count("trials") > 0 &&
       std::holds_alternative<Pbt>(core.options.scheduler)) {

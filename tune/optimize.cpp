@@ -72,7 +72,7 @@ class Runner {
         experiment_(study_.experiment(space, options_)),
         view_(terminal_of(STDOUT_FILENO)) {
     if (study_.in_folder())
-      lines_.emplace(options.results + "/logs");
+      lines_.emplace(study_.logs_path());
     else if (options.show && terminal_of(STDOUT_FILENO).live)
       lines_.emplace(std::string());
   }
@@ -90,7 +90,7 @@ class Runner {
     const Board& board = experiment_.board();
     const std::string no_model = why_no_model(board);
     if (!no_model.empty()) add_note(no_model);
-    if (study_.in_folder()) write_files(board);
+    if (study_.in_folder()) write_files(board, cancelled);
     if (options_.show) print(view_.finish(board));
     if (cancelled) throw Cancelled(Code::cancelled, cancelled_words(board));
     if (!board.error.empty()) throw InvalidArgument(Code::invalid_argument, "tune: " + board.error);
@@ -365,9 +365,9 @@ class Runner {
 
   /// Writes pictures and tables. A failure becomes a note and no exception, so that the caller
   /// still gets the outcome.
-  void write_files(const Board& board) {
+  void write_files(const Board& board, bool cancelled) {
     try {
-      study_.finish();
+      if (!cancelled) study_.finish();  // else the exports go on from their cursors
       write_pages(options_.results, board);
     } catch (const Error& error) {
       add_note("not all of the results were written: " + error.message());

@@ -127,7 +127,8 @@ void Node::end_orphans() {
     orphans_due_ = steady_now() + kOrphansEnd;
     return;
   }
-  const std::size_t left = os::end_orphans([this](pid_t pid) { return is_zygote(pid); });
+  const std::size_t left =
+      os::end_orphans([this](pid_t pid) { return is_zygote(pid) || pid == stacks_.child(); });
   orphans_due_ = left == 0 ? Time::max() : steady_now() + kOrphansEnd;
 }
 

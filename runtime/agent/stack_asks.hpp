@@ -45,6 +45,8 @@ class StackAsks {
   bool ask(const Asker& asker, std::vector<Target> targets, Time now);
 
   int fd() const noexcept { return live_ ? live_->fd() : -1; }
+  /// The child that reads stacks now; -1: none.
+  pid_t child() const noexcept { return live_ ? live_->child() : -1; }
   void serve(Time now);
   Time next_deadline() const noexcept;
 

@@ -27,6 +27,8 @@ class LiveStack {
   ~LiveStack();
 
   int fd() const noexcept { return answer_.get(); }
+  /// The process that reads the stacks, a child of this one.
+  pid_t child() const noexcept { return child_; }
   /// Reads what has arrived. Returns whether the child has ended. Does not block.
   bool read();
   /// Returns a paragraph for each thread: "thread 8185 (mix)" and its frames, innermost first. For

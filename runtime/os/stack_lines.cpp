@@ -239,7 +239,8 @@ std::vector<StackLine> StackLines::look_up(std::span<const CrashFrame> frames, D
       reap_at_end(child);
     }
     if (places_.size() + missing.size() > kMaxKept) places_.clear();
-    for (const Key& key : missing) places_[key];  // is not looked up again
+    if (child > 0)
+      for (const Key& key : missing) places_[key];  // is not looked up again
     for (std::string_view rest = answer; !rest.empty();) {
       const auto end = rest.find('\n');
       if (end == std::string_view::npos) break;

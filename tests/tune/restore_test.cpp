@@ -127,6 +127,44 @@ TEST(Continuing, ADomainMayChangeAndOptionsAreMatchedByText) {
   for (std::size_t i = 12; i < 20; ++i) EXPECT_NO_THROW(wider.check(e->board().trials[i].params));
 }
 
+/// Runs trials of one report until the study is over, and appends its records to `log`.
+void run_and_record(Experiment& e, std::vector<std::string>& log) {
+  Time now{};
+  while (!e.over()) {
+    now += std::chrono::milliseconds(1);
+    for (const Command& command : e.take_commands()) {
+      if (const auto* start = std::get_if<Start>(&command))
+        e.reported(start->trial, start->attempt, {1, start->params[0], {}, false}, now);
+      else if (const auto* reply = std::get_if<Reply>(&command))
+        e.ended(reply->trial, reply->attempt, "", now);
+    }
+  }
+  const StudyBatch batch = e.take_batch();
+  if (batch.meta && log.empty()) log.push_back(*batch.meta);
+  if (batch.meta) log[0] = *batch.meta;
+  log.insert(log.end(), batch.events.begin(), batch.events.end());
+}
+
+TEST(Continuing, AStudyWhoseSpaceHasChangedGoesOnAgainAndAgain) {
+  ExperimentOptions options{.goal = minimize, .trials = 4, .concurrent = 1, .max_steps = 9};
+  std::vector<std::string> log;
+  Experiment first(space(), options);
+  first.with_store("build 1");
+  first.begin({});
+  run_and_record(first, log);
+  const SearchSpace wider{{{"mode", choices({"c", "b"})}, {"lr", log_uniform(1e-3, 10)}}};
+  for (int life = 2; life <= 4; ++life) {
+    options.trials += 4;
+    auto next = Experiment::restore(wider, options, log);
+    ASSERT_TRUE(next.ok()) << life << ": " << next.error().message();
+    EXPECT_EQ(next->with_store("build " + std::to_string(life)),
+              "build " + std::to_string(life - 1));
+    next->interrupted({});
+    run_and_record(*next, log);
+    EXPECT_EQ(next->board().trials.size(), static_cast<std::size_t>(options.trials));
+  }
+}
+
 TEST(Continuing, AnotherSearcherIsToldEverythingAndHasItsWholeGrid) {
   ExperimentOptions options{.goal = minimize, .trials = 5, .max_steps = 1};
   const std::vector<std::string> log = log_of(options);

@@ -38,13 +38,15 @@ void ExportThread::work() {
   }
 }
 
-/// Does one piece of work. Returns whether there is more.
+/// Does one piece of work. Returns whether there is more. Exporters that cannot go on at the moment
+/// do not count.
 bool ExportThread::pump() {
   Exports::Pumped done = exports_.pump(rows_, kPiece);
+  const bool moved = !done.rows.empty();
   const std::lock_guard guard(mutex_);
   std::move(done.rows.begin(), done.rows.end(), std::back_inserter(moved_));
   std::move(done.notes.begin(), done.notes.end(), std::back_inserter(notes_));
-  return done.more;
+  return done.more && moved;
 }
 
 std::vector<ExporterRow> ExportThread::take_rows() {

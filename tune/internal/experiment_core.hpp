@@ -71,7 +71,9 @@ struct Experiment::Core {
   bool same_space = true;    ///< replay: the log has this very space, so that texts are equal
   bool header_due = true;    ///< the log has no first line yet
   bool durable = false;      ///< checkpoints have files: the rules of a study hold
-  std::string build;         ///< of the program that wrote the header; empty: not known
+  std::string build;         ///< of the program that ran last; empty: not known
+  std::string described;     ///< replay: the header that was found, which stays
+  bool mixed = false;        ///< a call had another space than the header's
   bool running = false;      ///< begun or continued: `epoch` holds
   StudyBatch batch;          ///< rows that changed
   std::vector<Event> waiting_ends_;  ///< ends of attempts that wait for a file

@@ -36,6 +36,8 @@ class StudySession {
   StudySession(Context ctx, const ExperimentOptions& options, Tell tell);
 
   bool in_folder() const noexcept { return disk_ != nullptr; }
+  /// The folder for what trials print. Precondition: in_folder().
+  std::string logs_path() const { return disk_->store().folder().logs_path(); }
   /// Whether experiment() returned a new one.
   bool is_new() const noexcept { return is_new_; }
   /// Returns the experiment of the folder, or a new one. Throws InvalidArgument, naming the folder,

@@ -40,7 +40,7 @@ class TrialLines {
     std::string half;        ///< a line without its end
     bool over = false;
   };
-  void read(int trial, File& file, std::vector<std::pair<int, std::string>>& lines);
+  bool read(int trial, File& file, std::vector<std::pair<int, std::string>>& lines);
 
   std::string folder_;
   bool temporary_ = false;

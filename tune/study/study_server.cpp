@@ -79,9 +79,9 @@ Result<Json> carry_out(const StudyCommand& command, Experiment& experiment, Time
     }
     case StudyCommand::What::stop: {
       if (auto done = experiment.stop(command.trial, now); !done) return done.error();
-      const auto& trials = experiment.board().trials;
-      const auto place = static_cast<std::size_t>(command.trial);
-      return Json{{"trial", command.trial}, {"state", name_of(trials.at(place).state)}};
+      const TrialInfo* const trial = experiment.board().find(command.trial);
+      const TrialState state = trial != nullptr ? trial->state : TrialState::stopped;
+      return Json{{"trial", command.trial}, {"state", name_of(state)}};
     }
     case StudyCommand::What::set: break;
   }

@@ -21,7 +21,7 @@ Error bad_value(const std::string& why) {
   return Error(Code::invalid_argument, "tune: " + why);
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   return "'" + visible_text(text, kShownText) + "'";
 }
 
@@ -45,14 +45,14 @@ Result<double> read_value(const Parameter& parameter, const std::string& text) {
   if (domain.kind == Domain::Kind::choice) {
     const auto found = std::find(domain.options.begin(), domain.options.end(), text);
     if (found != domain.options.end()) return static_cast<double>(found - domain.options.begin());
-    return bad_value(parameter.name + " = " + quoted(text) + " is no option of " + show(domain));
+    return bad_value(parameter.name + " = " + in_quotes(text) + " is no option of " + show(domain));
   }
   const auto value = finite_number(text);
   if (!value)
-    return bad_value(parameter.name + " = " + quoted(text) + " is no number: take one of " +
+    return bad_value(parameter.name + " = " + in_quotes(text) + " is no number: take one of " +
                      show(domain));
   if (!contains(domain, *value))
-    return bad_value(parameter.name + " = " + quoted(text) + " is outside " + show(domain));
+    return bad_value(parameter.name + " = " + in_quotes(text) + " is outside " + show(domain));
   return *value;
 }
 
@@ -74,7 +74,7 @@ Option option_of(std::string_view name) {
 
 Result<double> read_setting(const std::string& name, const std::string& text) {
   const Option option = option_of(name);
-  const std::string what = name + " = " + quoted(text);
+  const std::string what = name + " = " + in_quotes(text);
   switch (option.kind) {
     case TextKind::truth:
       if (text == "true" || text == "1") return 1.0;
@@ -111,7 +111,7 @@ Result<Point> read_point(const SearchSpace& space, const TypedValues& values) {
   for (const auto& [name, text] : values)
     if (std::none_of(space.parameters.begin(), space.parameters.end(),
                      [&, &wanted = name](const Parameter& p) { return p.name == wanted; }))
-      return bad_value("the space has no parameter " + quoted(name) + ": it has " +
+      return bad_value("the space has no parameter " + in_quotes(name) + ": it has " +
                        names_of(space));
   Point point;
   for (const Parameter& parameter : space.parameters) {
@@ -134,7 +134,7 @@ Result<std::map<std::string, double>> read_settings(const TypedValues& values) {
     if (known.count(name) == 0) {
       std::string names;
       for (const auto& [other, value] : known) names += (names.empty() ? "" : ", ") + other;
-      return bad_value(quoted(name) +
+      return bad_value(in_quotes(name) +
                        " is no option that may change while a study runs: those are " + names);
     }
     const auto value = read_setting(name, text);
