@@ -13,7 +13,7 @@
 ///     tune::Experiment experiment(space.search(), options.any());         // who does what, when
 ///     tune::Simulator(experiment, {.train = score_of_one_step, .weights = {0.0}}).run();
 ///     std::cout << tune::summary(experiment.board());
-///     Hp best = space.from_point(experiment.board().trials[experiment.board().best].params);
+///     Hp best = space.from_point(experiment.board().best_params());
 ///
 /// - `Space<Hp>` says which members of a struct are searched, and how (space.hpp, domain.hpp).
 /// - A `Searcher` proposes points: random, grid, Halton, TPE (searcher.hpp; ask and tell).
