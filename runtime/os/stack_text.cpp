@@ -1,10 +1,13 @@
 #include "troupe/runtime/os/stack_text.hpp"
 
+#include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/base/visible_text.hpp"
+#include "troupe/runtime/base/wait.hpp"
 #include "troupe/runtime/os/stack_lines.hpp"
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <mutex>
@@ -52,9 +55,14 @@ std::optional<CrashFrame> frame_in(std::string_view line) {
 /// Looks frames up for all threads of this process. Waits for another thread for a while only: in a
 /// fork, that thread may be missing.
 std::vector<StackLine> look_up(const std::vector<CrashFrame>& frames) {
-  static std::timed_mutex mutex;
+  static std::mutex mutex;
   static auto* const lines = new StackLines(StackLines::By::role);
-  const std::unique_lock lock(mutex, StackLines::kLimit);
+  const Time until = steady_now() + StackLines::kLimit;
+  std::unique_lock lock(mutex, std::try_to_lock);
+  while (!lock.owns_lock() && steady_now() < until) {
+    sleep_for(std::chrono::milliseconds(1));
+    (void)lock.try_lock();
+  }
   if (lock.owns_lock()) return lines->look_up(frames);
   std::vector<StackLine> unknown;
   for (const CrashFrame& frame : frames) unknown.push_back({frame, {}, {}, 0});
