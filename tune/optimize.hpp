@@ -105,11 +105,13 @@ TROUPE_API Outcome run_experiment(Context ctx, const SearchSpace& space,
 /// copied to every attempt; pass large data as a Ref.
 ///
 /// Throws InvalidArgument for bad options, for a results folder that holds another experiment or a
-/// damaged one, Unavailable for one that another process owns, and InvalidArgument when Pbt would have to copy a trial that reports without a model. Throws Infeasible
-/// when no node can hold what options.per_trial reserves, nor the cluster a trial's gang. Throws
-/// OutOfDisk when the study has waited for room for a minute, and Cancelled within 2 s after Ctrl-C,
-/// with its files written. In either case the same call continues the study. Failed trials do not throw: see Best::board. Pictures and tables that cannot be written
-/// become a note.
+/// damaged one, and when Pbt would have to copy a trial that reports without a model. Throws
+/// Unavailable for a folder that another process owns. Throws Infeasible when no node can hold what
+/// options.per_trial reserves, nor the cluster a trial's gang. Throws OutOfDisk when the study has
+/// waited for room for a minute. Throws Cancelled after Ctrl-C, once trials have had a second to
+/// return and a checkpoint file that is being written has ended. In the last two cases the same call
+/// continues the study. Failed trials do not throw: see Best::board. Pictures and tables that cannot
+/// be written become a note.
 ///
 /// If options.concurrent is 0, as many trials run at a time as the cluster has room for. Trials of
 /// a lost node go on elsewhere, from a copy of their last checkpoint; that is no failure. If the

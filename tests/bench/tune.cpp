@@ -198,7 +198,7 @@ class LargeStudy {
     for (int i = 0; i < 10; ++i)
       space_.parameters.push_back({"x" + std::to_string(i), tune::uniform(0, 1)});
   }
-  /// Returns by how many MiB this process grew after the first tenth of a tenth of the trials.
+  /// Returns by how many MiB this process grew after the first hundredth of the trials.
   double make() {
     auto store = tune::StudyStore::open(path(), {}).value();
     Experiment core(space_, options());

@@ -1,7 +1,7 @@
 /// What the trials of a study print, in a file for each: FOLDER/trial-7.txt.
 ///
 ///     TrialLogs logs(folder.logs_path());
-///     logs.write(7, line.text);                 // from Context::on_log()
+///     logs.write(7, "a line");                  // or a trial writes path_of(7) itself
 ///     logs.over(7, state == TrialState::failed);
 ///
 /// A file keeps the latest lines, up to a size. Files stay for the trials that are not over, for

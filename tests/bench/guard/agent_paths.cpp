@@ -1,5 +1,6 @@
 #include "bench/guard/agent_paths.hpp"
 
+#include "runtime/agent/quiet_tables.hpp"
 #include "troupe/runtime/agent/reference_table.hpp"
 #include "troupe/runtime/agent/remote.hpp"
 #include "troupe/runtime/scheduling/lease_table.hpp"
@@ -67,28 +68,13 @@ struct References {
 };
 
 /// A node as RemoteTable sees it: all its processes live.
-struct Remote final : agent::RemoteTable::Out {
+struct Remote final : agent::QuietRemote {
   ProcessIndex next = 100;
   std::vector<wire::PeerMessage> sent;
   agent::RemoteTable table{*this, [this] { return next++; }};
 
   void send(NodeId, const wire::PeerMessage& message) override { sent.push_back(message); }
-  bool is_alive(ProcessIndex) override { return true; }
   bool hosts(ProcessIndex, ActorId, std::uint64_t) override { return true; }
-  void open_proxy(ProcessIndex, ProcessIndex, NodeId) override {}
-  void read(ProcessIndex) override {}
-  void close_proxy(ProcessIndex, ProcessIndex, const agent::Death&, std::uint64_t) override {}
-  std::uint64_t started(ProcessIndex, ProcessIndex) override { return 0; }
-  void granted(ProcessIndex, LeaseKey, LeaseId, ProcessIndex,
-               const std::vector<std::int32_t>&) override {}
-  void reclaim(ProcessIndex, LeaseId) override {}
-  void spill_failed(ProcessIndex, LeaseKey, const wire::ResourceDemand&, std::uint32_t,
-                    NodeId) override {}
-  void gave_back(NodeId, const wire::ResourceDemand&) override {}
-  void request(ProcessIndex, LeaseKey, const wire::ResourceDemand&, std::uint32_t, JobId) override {
-  }
-  void returned(LeaseId) override {}
-  void owner_died(ProcessIndex) override {}
 };
 
 /// A caller here and an actor's worker there, joined by a proxy channel on each side. A round is a
