@@ -282,37 +282,62 @@ TEST_F(StudyServerTest, AStudyThatNobodyRunsIsReadFromItsStore) {
   EXPECT_NE(message(refused).find("no process runs the study"), std::string::npos);
 }
 
-/// Returns what a process of another user finds: the error's message, or the number of trials.
-std::string found_by_another_user(const std::string& folder) {
-  int channel[2];
-  EXPECT_EQ(::pipe(channel), 0);
-  const pid_t pid = ::fork();
-  if (pid == 0) {
-    std::string text = "it is still the same user";
-    if (::seteuid(65534) == 0) {
-      auto study = StudyClient::open(folder);
-      text = study ? text_of(study->ask({}).value(), "trials") : study.error().message();
+/// A process of another user. It is forked before the test has threads: a child of a process with
+/// threads may find the allocator's lock held for ever.
+class AnotherUser {
+ public:
+  explicit AnotherUser(const std::string& folder) {
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, channel_), 0);
+    pid_ = ::fork();
+    if (pid_ != 0) {
+      ::close(channel_[1]);
+      return;
     }
-    ::_exit(::write(channel[1], text.data(), text.size()) > 0 ? 0 : 1);
+    ::close(channel_[0]);
+    const bool changed = ::seteuid(65534) == 0;
+    char ask = 0;
+    while (::recv(channel_[1], &ask, 1, 0) == 1) {
+      std::string text = "it is still the same user";
+      if (changed) {
+        auto study = StudyClient::open(folder);
+        text = study ? text_of(study->ask({}).value(), "trials") : study.error().message();
+      }
+      if (::send(channel_[1], text.data(), text.size(), MSG_NOSIGNAL) <= 0) break;
+    }
+    ::_exit(0);
   }
-  ::close(channel[1]);
-  char text[4096];
-  const ssize_t n = ::read(channel[0], text, sizeof text);
-  ::close(channel[0]);
-  ::waitpid(pid, nullptr, 0);
-  return n > 0 ? std::string(text, static_cast<std::size_t>(n)) : "nothing";
-}
+  AnotherUser(const AnotherUser&) = delete;
+  ~AnotherUser() {
+    ::kill(pid_, SIGKILL);
+    ::close(channel_[0]);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  /// Returns what the process finds in the folder now: the error's message, or the number of trials.
+  std::string finds() const {
+    if (::send(channel_[0], "?", 1, MSG_NOSIGNAL) != 1) return "nothing";
+    char text[4096];
+    pollfd entry{channel_[0], POLLIN, 0};
+    if (wait_for({&entry, 1}, 60s) != 1) return "nothing within a minute";
+    const ssize_t n = ::recv(channel_[0], text, sizeof text, 0);
+    return n > 0 ? std::string(text, static_cast<std::size_t>(n)) : "nothing";
+  }
+
+ private:
+  int channel_[2] = {-1, -1};
+  pid_t pid_ = -1;
+};
 
 TEST_F(StudyServerTest, AnotherUserReadsAnIdleStudyAlone) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   ASSERT_EQ(::chmod(root_.c_str(), 0755), 0);
+  const AnotherUser other(study_);
   {
     const Owner owner(study_);
-    const std::string found = found_by_another_user(study_);
+    const std::string found = other.finds();
     EXPECT_NE(found.find("only its own user may ask it"), std::string::npos) << found;
     EXPECT_NE(found.find("pid " + std::to_string(::getpid())), std::string::npos) << found;
   }
-  EXPECT_EQ(found_by_another_user(study_), "3");
+  EXPECT_EQ(other.finds(), "3");
 }
 
 TEST_F(StudyServerTest, AnOwnerThatServesNobodyIsNamed) {
