@@ -1,4 +1,4 @@
-/// Decides which process may send which message to an agent. Node::may_say() asks before a message
+/// Decides which process may send which message to an agent. Processes asks before a message
 /// has any effect. Tables without a state.
 ///
 /// Each kind of message has a row: the kinds of process that may send it, and what of the sender's

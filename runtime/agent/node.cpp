@@ -126,7 +126,6 @@ Node::Node(NodeOptions options)
     : options_(std::move(options)),
       environment_(read_options(Environment())),
       id_(NodeId::random()),
-      bell_(ring::Doorbell::create().value()),
       host_(make_host(options_)),
       leases_(lease_options(options_, 0s), id_),
       leasing_(id_, options_.gpus > 0, {leases_, remote_, actors_, lineage_cache_, *this, *this}),
@@ -135,7 +134,6 @@ Node::Node(NodeOptions options)
       actors_(*this, *control_, id_),
       jobs_(*control_, {.is_private = true}),
       replica_host_(id_, {references_, owners_, cluster_, inquiries_, *control_, *this, *this}) {
-  slots_.emplace_back();  // slot 0 is never used
   open_spiller();
 }
 
@@ -143,7 +141,6 @@ Node::Node(NodeOptions options, os::AgentConfig config)
     : options_(std::move(options)),
       environment_(read_options(Environment())),
       id_(config.node),
-      bell_(ring::Doorbell::create().value()),
       host_(make_host(options_)),
       // An embedded cluster has all its nodes from the start, but their list may lack some for a
       // moment while control restarts.
@@ -153,7 +150,6 @@ Node::Node(NodeOptions options, os::AgentConfig config)
       actors_(*this, to_network_, id_),
       jobs_(to_network_, {.is_embedded = config.embedded}),
       replica_host_(id_, {references_, owners_, cluster_, inquiries_, to_network_, *this, *this}) {
-  slots_.emplace_back();
   open_spiller();
   join(std::move(config));
 }
@@ -161,16 +157,14 @@ Node::Node(NodeOptions options, os::AgentConfig config)
 Node::~Node() = default;
 
 void Node::serve(Fd driver) {
-  auto process = std::make_unique<Process>();
-  process->index = next_process_++;
-  process->life = os::life_of_peer(driver.get());
-  process->socket = os::LocalSocket(std::move(driver));
+  Fd life = os::life_of_peer(driver.get());
+  Process& process = processes_.add(os::LocalSocket(std::move(driver)));
+  process.life = std::move(life);
   Job& job = jobs_.of(JobId::random());
   job.state = Job::State::ready;
-  job.driver = process->index;
-  process->job = job.id;
-  process->job_number = job.number;
-  processes_.emplace(process->index, std::move(process));
+  job.driver = process.index;
+  process.job = job.id;
+  process.job_number = job.number;
   (void)start_zygote(job);  // early; if it fails, the first worker tries again
   loop();
   end_zygotes();
@@ -185,28 +179,17 @@ std::string Node::serve_cluster(Fd launcher) {
   return over_why_;
 }
 
-Node::Process* Node::find(ProcessIndex index) {
-  const auto found = processes_.find(index);
-  return found == processes_.end() || found->second->doomed ? nullptr : found->second.get();
-}
-
-std::uint32_t Node::take_slot() {
-  for (std::uint32_t slot = 1; slot < slots_.size(); ++slot)
-    if (slots_[slot].process == 0) return slot;
-  slots_.emplace_back();
-  return static_cast<std::uint32_t>(slots_.size() - 1);
-}
-
 /// Runs passes until the node ends. A pass reads all rings first, then carries out what had to wait
 /// for that, lets each part act, hands the network its frames, and sleeps until the next event or
 /// deadline.
 void Node::loop() {
   while (!over_) {
-    drain_bell();
+    frees_.pass_begins();
+    frees_.pass_ended(processes_.read_rings());
     carry_out_deferred();
     on_timer();
     do {  // again while a private node's control has answers: they may end workers or ask for some
-      bury_doomed();
+      end_processes();
       leasing_.pass_begins(steady_now());
       lineage_cache_.carry_out();
       carry_out_leases();
@@ -221,7 +204,7 @@ void Node::loop() {
     guard_memory();
     send_notices();
     extents_.tell();
-    const bool again = (!has_unread() && (settle() || !frees_.empty())) ||
+    const bool again = (!processes_.has_unread() && (settle() || !frees_.empty())) ||
                        named_spawns_.pending() || lineage_cache_.pending() ||
                        replica_host_.replicas().pending() || !readers_.empty() ||
                        (control_ && control_->pending());
@@ -235,12 +218,12 @@ void Node::loop() {
     if (over_) break;
     // prepare_sleep() announces the sleep, then looks at the slots once more: a writer that came in
     // between either sees the announcement or is seen.
-    if (again || bell_.pending() || !bell_.prepare_sleep()) {
+    if (again || processes_.bell().pending() || !processes_.bell().prepare_sleep()) {
       poll_once(steady_now());
       continue;
     }
     poll_once(next_deadline());
-    bell_.finish_sleep();
+    processes_.bell().finish_sleep();
   }
 }
 
@@ -249,20 +232,13 @@ void Node::loop() {
 bool Node::settle() {
   const bool more = references_.settle();
   for (const NamedSpawns::Spawn& spawn : named_spawns_.settled()) {
-    const Process* process = find(spawn.process);
+    const Process* process = processes_.find(spawn.process);
     if (process == nullptr)
       drop_creation(spawn.message.creation);  // nobody waits for the answer
     else
       actors_.create(spawn.message, spawn.payload, spawn.job, spawn.process, spawn.near);
   }
   return more || named_spawns_.pending();
-}
-
-/// Returns whether a process is dying whose ring is read only at its burial. The ring may hold a
-/// Hold or an Adopt, so nothing may be freed before.
-bool Node::has_unread() const {
-  return std::any_of(processes_.begin(), processes_.end(),
-                     [](const auto& entry) { return entry.second->doomed; });
 }
 
 Time Node::next_deadline() const {
@@ -294,7 +270,7 @@ Time Node::next_deadline() const {
 void Node::poll_once(Time until) {
   PollSet& set = poll_set_;  // its room is kept from pass to pass
   set.clear();
-  set.add(bell_.event_fd());
+  set.add(processes_.bell().event_fd());
   const std::size_t network = set.add(network_ ? network_->fd() : -1);
   const std::size_t transfers = set.add(transfers_ ? transfers_->fd() : -1);
   set.add(programs_ ? programs_->fd() : -1);
@@ -312,13 +288,8 @@ void Node::poll_once(Time until) {
   const std::size_t first_zygote_life = set.size();
   for (const auto& [number, zygote] : zygotes_)
     if (zygote.link) set.add(zygote.life.get(), number.value);
-  const std::size_t first_life = set.size();
-  for (const auto& [index, process] : processes_)
-    if (process->life && !process->doomed) set.add(process->life.get(), index.value);
   const std::size_t first_process = set.size();
-  for (const auto& [index, process] : processes_)
-    if (!process->doomed)  // its socket is not read any more; if closed it would always be ready
-      set.add(process->socket.fd(), index.value, process->socket.events());
+  processes_.wait_for(set);
   const Duration left = std::clamp<Duration>(until - steady_now(), Duration(0), Duration(10s));
   const int ready = set.wait(left);
   prepare_memory(ready == 0 && left > Duration(0));
@@ -338,17 +309,11 @@ void Node::poll_once(Time until) {
     if (set.ready(i))
       if (const auto at = zygotes_.find(JobNumber::of(set.whose(i))); at != zygotes_.end())
         on_zygote(at->second);
-  for (std::size_t i = first_zygote_life; i < first_life; ++i)
+  for (std::size_t i = first_zygote_life; i < first_process; ++i)
     if (set.ready(i))
       if (const auto at = zygotes_.find(JobNumber::of(set.whose(i))); at != zygotes_.end())
         zygote_process_ended(at->second);
-  for (std::size_t i = first_process; i < set.size(); ++i)
-    if (set.ready(i))
-      if (Process* process = find(ProcessIndex::of(set.whose(i)))) drain_socket(*process);
-  for (std::size_t i = first_life; i < first_process; ++i)  // after the last messages were read
-    if (set.ready(i))
-      if (Process* process = find(ProcessIndex::of(set.whose(i))))
-        break_off(*process, "its process ended");
+  processes_.serve(set);
 }
 
 /// Touches some memory for later use, if PrefaultPolicy says so. This thread does it: the time of a
@@ -364,63 +329,6 @@ void Node::prepare_memory(bool idle) {
   if (piece.count != 0) prefault_.prepared(host_->prefault(piece), steady_now());
 }
 
-void Node::drain_bell() {
-  // Until nothing is ready: settle() relies on all that was published before having been read. The
-  // bound keeps writers that never pause from starving the rest of the loop. At the bound, all that
-  // was published before the first look has been read. settle() frees what was without holders at
-  // its last call already, and frees_ keeps back what was not known at the first look.
-  constexpr int kMostLooks = 1000;
-  frees_.pass_begins();
-  int looks = 0;
-  for (; looks < kMostLooks && bell_.take(ready_slots_); ++looks) {
-    for (const std::uint32_t slot : ready_slots_)
-      each_slot_of_mark(slot, slots_.size(), [this](std::uint32_t at) { drain_slot(at); });
-  }
-  frees_.pass_ended(looks < kMostLooks);
-}
-
-void Node::drain_slot(std::uint32_t slot) {
-  const Slot whose = slots_[slot];
-  if (whose.process == 0) return;
-  if (whose.proxy_process != 0) {
-    proxies_.drain({whose.process, whose.proxy_process});
-  } else if (Process* process = find(whose.process)) {
-    drain_ring(*process);
-  }
-}
-
-void Node::drain_ring(Process& process) {
-  std::size_t size = 0;
-  std::vector<Fd> none;
-  process.channel.flush();
-  while (!process.doomed) {
-    const ring::Pop pop = process.channel.receive(frame_.data(), size);
-    if (pop == ring::Pop::empty) return;
-    if (pop == ring::Pop::corrupt) return break_off(process, "its ring is damaged");
-    auto decoded = wire::decode_node(BlobView(frame_.data(), size));
-    if (!decoded) return break_off(process, "it sent a bad message: " + decoded.error().message());
-    handle(process, decoded->message, decoded->payload, none);
-  }
-}
-
-void Node::drain_socket(Process& process) {
-  if (!process.socket.flush()) return break_off(process, "its connection closed");
-  while (!process.doomed) {
-    os::Received received = process.socket.receive(packet_);
-    if (received.kind == os::Received::Kind::empty) return;
-    if (received.kind == os::Received::Kind::closed) {
-      process.hung_up = true;
-      return break_off(process, "its connection closed");
-    }
-    if (received.kind == os::Received::Kind::starved)
-      return break_off(process, std::string("the node's agent has as many open files as it may: ") +
-                                    memory_remedy(EMFILE));
-    auto decoded = wire::decode_node(BlobView(packet_.data(), received.size));
-    if (!decoded) return break_off(process, "it sent a bad message: " + decoded.error().message());
-    handle(process, decoded->message, decoded->payload, received.descriptors);
-  }
-}
-
 void Node::on_timer() {
   const Time now = steady_now();
   if (const auto deadline = leases_.next_deadline(); deadline && *deadline <= now)
@@ -432,22 +340,9 @@ void Node::on_timer() {
   for (const ProcessIndex late : ending_workers_.take_late(now)) kill_worker(late);
 }
 
-/// Ends the connection to a process; a worker is killed as well. bury() follows when all that the
-/// process sent has been read.
-void Node::break_off(Process& process, const std::string& why) {
-  if (process.doomed) return;
-  if (process.kind == wire::ProcessKind::worker && process.pid > 0)
-    os::send_signal(process.pid, SIGKILL);
-  process.reason = why;
-  process.doomed = true;
-}
-
-void Node::bury_doomed() {
-  std::vector<ProcessIndex> doomed;
-  for (const auto& [index, process] : processes_)
-    if (process->doomed) doomed.push_back(index);
-  for (const ProcessIndex index : doomed) {
-    Process& process = *processes_.at(index);
+void Node::end_processes() {
+  for (const ProcessIndex index : processes_.ending()) {
+    Process& process = *processes_.record(index);
     // A worker is certainly dead only when its zygote has reaped it. The zygote's report also says
     // why it died.
     if (process.kind == wire::ProcessKind::worker && process.pid > 0) continue;
@@ -455,23 +350,19 @@ void Node::bury_doomed() {
     if (process.kind == wire::ProcessKind::worker)
       worker_gone(index, std::string(process.reason));
     else
-      bury(process);
+      end(process);
   }
 }
 
 /// Removes a process that has ended. Reads its last messages first, then tells its peers PeerDied,
 /// then every table.
-void Node::bury(Process& process) {
+void Node::end(Process& process) {
   const ProcessIndex index = process.index;
-  process.doomed = false;  // drain_ring() reads nothing of a doomed process
-  if (process.introduced && process.bell) drain_ring(process);
-  proxies_.drain_to_the_end(index);
-  process.doomed = true;
-  proxies_.finish_ending(index);
+  processes_.read_to_the_end(process);
   if (process.kind == wire::ProcessKind::driver) driver_gone(process, false);
   if (const Job* job = jobs_.find(process.job_number);
       process.kind == wire::ProcessKind::driver && process.hung_up && job != nullptr && !job->ended)
-    farewells_[job->number] = std::move(process.socket);
+    processes_.keep_open(job->number, process);
   const Time now = steady_now();
   ErrorInfo info;
   info.code = Code::worker_died;
@@ -480,18 +371,7 @@ void Node::bury(Process& process) {
   info.remote_stack = process.stack;
   info.last_lines = process.last_lines;
   const Error reason(std::move(info));
-  std::set<ProcessIndex> peers;
-  for (const auto& [peer, slot] : process.peers) {
-    peers.insert(peer);
-    const auto at = processes_.find(peer);
-    if (at == processes_.end() || peer == index) continue;
-    Process& other = *at->second;
-    if (find(peer) != nullptr) {
-      send(other, wire::PeerDied{index, process.reason, wire::PeerDied::kUnknown, process.stack,
-                                 process.last_lines});
-    }
-    other.slots.give_back(other.peers.extract(index).mapped());  // also if `other` is doomed
-  }
+  const std::set<ProcessIndex> peers = processes_.tell_peers(process);
   remote_.process_died(index, {process.reason, process.stack, process.last_lines});
   actors_.worker_died(index, reason);
   leases_.worker_died(index, now);
@@ -511,8 +391,7 @@ void Node::bury(Process& process) {
   rows_.process_died(index);
   extents_.forget(index, process.store_index);
   if (process.store_index != 0) host_->process_died(process.store_index);
-  if (process.slot != 0) slots_[process.slot] = {};
-  processes_.erase(index);
+  processes_.remove(index);
 }
 
 void run_agent(Fd socket, const std::string& options) {

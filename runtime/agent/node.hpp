@@ -1,6 +1,5 @@
-/// The event loop of a node's agent, and what the agent keeps of each process of its node. The
-/// parts in agent/README.md make the decisions. Node feeds them with messages and carries out what
-/// they decide.
+/// The event loop of a node's agent. The parts in agent/README.md make the decisions. Node feeds
+/// them with messages and carries out what they decide.
 ///
 /// A private node serves the one driver at the other end of a socket. A node of a cluster also has
 /// neighbours (RemoteTable, Network, Transfers), drivers and observers that connect to its local
@@ -12,10 +11,8 @@
 #pragma once
 
 #include "troupe/runtime/agent/actors.hpp"
-#include "troupe/runtime/agent/authority.hpp"
 #include "troupe/runtime/agent/cluster_link.hpp"
 #include "troupe/runtime/agent/deferred_frees.hpp"
-#include "troupe/runtime/agent/doorbell_slots.hpp"
 #include "troupe/runtime/agent/draining.hpp"
 #include "troupe/runtime/agent/ending_workers.hpp"
 #include "troupe/runtime/agent/extents.hpp"
@@ -35,8 +32,10 @@
 #include "troupe/runtime/agent/options.hpp"
 #include "troupe/runtime/agent/outgoing.hpp"
 #include "troupe/runtime/agent/owners.hpp"
+#include "troupe/runtime/agent/poll_set.hpp"
 #include "troupe/runtime/agent/prefault_policy.hpp"
 #include "troupe/runtime/agent/process_pages.hpp"
+#include "troupe/runtime/agent/processes.hpp"
 #include "troupe/runtime/agent/programs.hpp"
 #include "troupe/runtime/agent/proxies.hpp"
 #include "troupe/runtime/agent/reference_table.hpp"
@@ -45,14 +44,12 @@
 #include "troupe/runtime/agent/stack_asks.hpp"
 #include "troupe/runtime/agent/transfers.hpp"
 #include "troupe/runtime/base/sleep_clock.hpp"
-#include "troupe/runtime/base/wait.hpp"
 #include "troupe/runtime/observe/answer_bytes.hpp"
 #include "troupe/runtime/os/launch.hpp"
 #include "troupe/runtime/os/local_listener.hpp"
 #include "troupe/runtime/os/local_socket.hpp"
 #include "troupe/runtime/os/role.hpp"
 #include "troupe/runtime/os/zygote.hpp"
-#include "troupe/runtime/ring/channel.hpp"
 #include "troupe/runtime/scheduling/lease_table.hpp"
 #include "troupe/runtime/wire/memory.hpp"
 #include "troupe/runtime/wire/messages.hpp"
@@ -80,7 +77,8 @@ class Node final : private Outgoing,
                    private Transfers::Out,
                    private ReplicaHost::Store,
                    private Leases::Processes,
-                   private Proxies::Rings,
+                   private Proxies::Nodes,
+                   private Processes::Out,
                    private Extents::Out,
                    private Programs::Out {
  public:
@@ -99,38 +97,6 @@ class Node final : private Outgoing,
   const std::string& door() const noexcept { return network_->door(); }
 
  private:
-  struct Process {
-    ProcessIndex index;
-    wire::ProcessKind kind = wire::ProcessKind::driver;
-    os::LocalSocket socket;
-    std::shared_ptr<ring::Doorbell> bell;
-    ring::Channel channel;
-    std::uint32_t slot = 0;         ///< of its channel, in this agent's doorbell
-    DoorbellSlots slots{2};         ///< in its doorbell: 0 is the socket, 1 this agent
-    std::uint32_t store_index = 0;  ///< in the object store; 0: it has no tables there
-    JobId job;                      ///< the job that it works for
-    JobNumber job_number;           ///< this node's number of that job
-    std::vector<Fd> waiting;        ///< a driver's doorbell, until its job is known to control
-    bool introduced = false;        ///< it got its Welcome; before, send() drops messages to it
-    pid_t pid = 0;                  ///< a worker's, once its zygote has reported the fork; else 0
-    Fd life;                        ///< readable when a driver or observer has ended
-    std::uint32_t told_pid = 0;     ///< the pid in its Hello: for reports and for /proc
-    std::string sentence;   ///< why it ends, if that is decided here; replaces its exit status
-    Time heard{};           ///< when its last message was read
-    bool at_limit = false;  ///< it ends since the node or the system has no room for it
-    bool doomed = false;    ///< bury() follows after this pass
-    bool killed = false;    ///< SIGKILL was sent, or follows once its pid is known
-    bool leaving = false;   ///< it was sent Shutdown and ends by itself
-    bool said_end = false;  ///< a driver: its program has ended, well or not
-    bool hung_up = false;   ///< it closed its socket, for sending at least
-    bool halted = false;    ///< stopped by SIGSTOP: see halt_actors()
-    Talker speaks_as = Talker::stranger;
-    std::uint64_t objections = 0;                 ///< messages of it that Authority has refused
-    std::string reason;                           ///< why it is doomed
-    std::string stack, last_lines;                ///< that it left: see Death
-    std::map<ProcessIndex, std::uint32_t> peers;  ///< with a channel to it → slot in its doorbell
-    std::vector<std::uint32_t> sites;  ///< its number of a call site, less 1 → that of accounting_
-  };
   /// The zygote of a job, which forks its workers.
   struct Zygote {
     JobNumber job;
@@ -149,34 +115,6 @@ class Node final : private Outgoing,
     std::vector<ProcessIndex> orphans;
     std::string why;
   };
-  /// The ring behind a slot of this agent's doorbell: a process's, or that of a proxy channel. No
-  /// process: the slot is free.
-  struct Slot {
-    ProcessIndex process, proxy_process;
-  };
-  /// The descriptors that one pass of the loop waits for.
-  class PollSet {
-   public:
-    void clear() {
-      entries_.clear();
-      whose_.clear();
-    }
-    /// Returns the position of the entry. A descriptor of -1 is never ready.
-    std::size_t add(int fd, std::uint64_t whose = 0, int events = POLLIN) {
-      entries_.push_back({fd, static_cast<short>(events), 0});
-      whose_.push_back(whose);
-      return entries_.size() - 1;
-    }
-    /// Returns how many are ready: 0 when `most` has passed, negative after an error or a signal.
-    int wait(Duration most) { return wait_for(entries_, most); }
-    std::size_t size() const noexcept { return entries_.size(); }
-    bool ready(std::size_t at) const { return entries_[at].revents != 0; }
-    std::uint64_t whose(std::size_t at) const { return whose_[at]; }
-
-   private:
-    std::vector<pollfd> entries_;
-    std::vector<std::uint64_t> whose_;
-  };
   /// The ControlPort of a node in a cluster: sends over the network.
   struct ToNetwork final : ControlPort {
     explicit ToNetwork(Node& n) : node(n) {}
@@ -188,19 +126,11 @@ class Node final : private Outgoing,
   void loop();
   void poll_once(Time until);
   void prepare_memory(bool idle);
-  void drain_bell();
-  void drain_slot(std::uint32_t slot);
-  void drain_ring(Process& process);
-  void drain_socket(Process& process);
   void on_timer();
-  void bury_doomed();
-  void bury(Process& process);
-  Process* find(ProcessIndex index);
-  bool has_unread() const;
+  void end_processes();
+  void end(Process& process);
   bool settle();
-  std::uint32_t take_slot();
   Time next_deadline() const;
-  void break_off(Process& process, const std::string& why);
 
   /// Receives the answers of the logs.
   struct Logs final : NodeLogs::Out {
@@ -233,17 +163,6 @@ class Node final : private Outgoing,
     void add_waits(observe::Selection& selection) const;
     Node& node;
   };
-  /// Tells Authority what is known to belong to another process.
-  struct Claims final : Authority::Facts {
-    explicit Claims(const Node& n) : node(n) {}
-    bool may_return(ProcessIndex who, LeaseId lease) const override;
-    bool may_count(ProcessIndex who, const wire::Hold& hold) const override;
-    bool may_make(ProcessIndex who, ObjectId object) const override;
-    bool may_place(ProcessIndex who, const wire::Location& place) const override;
-    bool may_create(ProcessIndex who, const wire::CreateActor& create) const override;
-    const Node& node;
-  };
-
   // memory (node_memory.cpp)
   void open_spiller();
   void guard_memory();
@@ -256,14 +175,9 @@ class Node final : private Outgoing,
   void memory_answer(const std::optional<Error>& why) override;
   void restored(NodeId from, const wire::PullRequest& request) override;
 
-  // whether a message may have an effect (node_door.cpp)
-  bool may_say(Process& from, const wire::NodeMessage& message);
-  std::string account_of(Process& from, const std::string& said) const;
-  void object_to(Process& from, const wire::NodeMessage& message, Objection objection);
-
   // messages (node_messages.cpp)
   void handle(Process& from, wire::NodeMessage& message, BlobView payload,
-              std::vector<Fd>& descriptors);
+              std::vector<Fd>& descriptors) override;
   void on_shutdown(Process& from, const wire::Shutdown& message);
   void on_hello(Process& from, const wire::Hello& hello, std::vector<Fd>& descriptors);
   void welcome(Process& from, std::vector<Fd> descriptors);
@@ -278,13 +192,13 @@ class Node final : private Outgoing,
   ActorHost::BytesByNode bytes_near(const wire::Call& call);
   void answer_nodes(Process& to, std::uint64_t request);
   control::NodeReport report_of_self() const;
-  void send(Process& to, const wire::NodeMessage& message, BlobView payload = {});
-  void send(ProcessIndex to, const wire::NodeMessage& message, BlobView payload) override;
-  void send_with(Process& to, const wire::NodeMessage& message, std::vector<int> descriptors);
+  void send(ProcessIndex to, const wire::NodeMessage& message, BlobView payload) override {
+    processes_.send(to, message, payload);
+  }
   void send_with(ProcessIndex to, const wire::NodeMessage& message,
-                 std::vector<int> descriptors) override;
-  void refuse(Process& to, const std::string& why);
-  void connect(Process& a, Process& b);
+                 std::vector<int> descriptors) override {
+    processes_.send_with(to, message, std::move(descriptors));
+  }
   void carry_out_deferred();
   bool give_reader(Process& to, const wire::NeedReader& request, bool last_try);
   bool hear_control();
@@ -293,10 +207,14 @@ class Node final : private Outgoing,
   // what the tables have decided (node_outcomes.cpp)
   void carry_out_leases();
   // Leases::Processes, with end_worker() below
-  void connect(ProcessIndex owner, ProcessIndex worker) override;
+  void connect(ProcessIndex owner, ProcessIndex worker) override {
+    processes_.connect(owner, worker);
+  }
   std::optional<std::pair<JobId, JobNumber>> job_of(ProcessIndex process) override;
   JobNumber number_of(JobId job) override { return jobs_.of(job).number; }
-  std::optional<ProcessIndex> lasting_process(JobNumber job) override;
+  std::optional<ProcessIndex> lasting_process(JobNumber job) override {
+    return processes_.lasting_process(job);
+  }
   void send_notices();
 
   // workers (node_workers.cpp)
@@ -367,15 +285,10 @@ class Node final : private Outgoing,
   void ask_stacks(const StackAsks::Asker& asker, const wire::StackQuestion& question);
   void on_peer_inquire(NodeId from, const wire::PeerInquire& message);
 
-  // Outgoing, Proxies::Rings, Transfers::Out and Programs::Out
+  // Outgoing, Proxies::Nodes, Transfers::Out and Programs::Out
   void send(NodeId to, const wire::PeerMessage& message, BlobView payload) override;
   bool can_send(NodeId to) const override { return network_->can_send(to); }
-  bool is_alive(ProcessIndex process) override { return find(process) != nullptr; }
-  void read_ring(ProcessIndex process) override;
-  void break_off(ProcessIndex process, const std::string& why) override;
-  std::optional<Proxies::Opened> open_channel(ProcessIndex index, ProcessIndex proxy_process,
-                                              ProcessIndex holder) override;
-  void close_channel(ProcessIndex process, std::uint32_t slot, std::uint32_t its_slot) override;
+  bool is_alive(ProcessIndex process) override { return processes_.find(process) != nullptr; }
   bool may_serve() override { return network_->may_serve(steady_now()); }
   void drop(NodeId node, const std::string& why) override { network_->drop(node, why); }
   std::optional<Transfers::Held> find(ObjectId object) override;
@@ -422,7 +335,6 @@ class Node final : private Outgoing,
   NodeOptions options_;
   const AgentOptions environment_;
   NodeId id_;
-  ring::Doorbell bell_;
   std::unique_ptr<objectstore::Host> host_;
   Extents extents_{{options_.name, environment_, *host_, references_, accounting_, prefault_,
                     folder_copies_, replica_host_, *this, *this}};
@@ -437,32 +349,23 @@ class Node final : private Outgoing,
   std::vector<control::FromControl> refused_;  ///< answers to messages that no Link took
   ActorHost actors_;
   NamedSpawns named_spawns_;
-  Claims claims_{*this};
-  Authority authority_{claims_};
-  Proxies proxies_{id_, {references_, remote_, owners_, actors_, leases_, leasing_, *this, *this}};
-  RemoteTable remote_{proxies_, [this] { return next_process_++; }};
+  Proxies proxies_{
+      id_, {references_, remote_, owners_, actors_, leases_, leasing_, *this, processes_, *this}};
+  RemoteTable remote_{proxies_, [this] { return processes_.take_index(); }};
   Owners owners_{id_, references_, remote_};
-  std::map<ProcessIndex, std::unique_ptr<Process>> processes_;
-  bool halts_actors_ = false;  ///< see halt_actors()
+  agent::Processes processes_{
+      {options_.name, references_, in_flight_refs_, leases_, remote_, actors_, proxies_, *this}};
   SleepClock sleep_;
-  std::vector<Slot> slots_;                ///< by slot of this agent's doorbell; 0 is not used
   std::map<ProcessIndex, bool> starting_;  ///< workers that do not serve yet → dedicated
   Jobs jobs_;
   std::map<JobNumber, Zygote> zygotes_;
-  /// Of drivers that wait until the end of their job closes it.
-  std::map<JobNumber, os::LocalSocket> farewells_;
   EndingWorkers ending_workers_;
   Draining draining_;
   std::vector<EndingZygote> ending_zygotes_;
   Time orphans_due_ = Time::max();  ///< when end_orphans() looks for children of dead zygotes
-  ProcessIndex next_process_ = 1;
   bool over_ = false;
   std::string over_why_;
-  std::vector<std::uint32_t> ready_slots_;
   PollSet poll_set_;
-  wire::FrameWriter writer_;
-  std::array<std::byte, os::kMaxPacket> packet_;
-  alignas(16) std::array<std::byte, ring::kMaxFrame> frame_;
   PrefaultPolicy prefault_;
   /// Locations to free and, below, requests of readers. Rings are read in any order: either may be
   /// read before a message of another process that it follows (an Adopt, an ExtentMapped). Both are

@@ -84,16 +84,13 @@ void Node::serve_network(bool network, bool transfers, bool at_door, bool from_l
   while (at_door) {
     auto visitor = local_listener_->accept();
     if (!visitor) break;
-    auto process = std::make_unique<Process>();
-    process->index = next_process_++;
-    process->pid = 0;  // not a child of this process
-    process->life = os::life_of_peer(visitor->socket.get());
-    process->socket = os::LocalSocket(std::move(visitor->socket));
-    processes_.emplace(process->index, std::move(process));
+    Fd life = os::life_of_peer(visitor->socket.get());
+    processes_.add(os::LocalSocket(std::move(visitor->socket))).life = std::move(life);
   }
   if (!from_launcher) return;
+  std::array<std::byte, os::kMaxPacket> packet;
   while (!over_) {
-    const os::Received received = launcher_.receive(packet_);
+    const os::Received received = launcher_.receive(packet);
     if (received.kind == os::Received::Kind::empty) return;
     if (received.kind != os::Received::Kind::closed) continue;
     end_with_cluster("the cluster was ended");
@@ -124,15 +121,7 @@ void Node::leave_if_drained(Time now) {
 void Node::halt_actors() {
   const bool halt = !network_->may_serve(steady_now());
   const Duration until = halt ? Duration{} : sleep_.up_at(network_->serves_until());
-  bell_.say(wire::actor_lease_word(Time(until)));
-  if (!halt && !halts_actors_) return;
-  halts_actors_ = halt;
-  for (const auto& [index, process] : processes_) {
-    if (process->pid <= 0 || process->halted == halt) continue;
-    if (halt && !actors_.hosts(index)) continue;
-    process->halted = halt;
-    os::send_signal(process->pid, halt ? SIGSTOP : SIGCONT);
-  }
+  processes_.halt_actors(halt, Time(until));
 }
 
 // --- control

@@ -31,7 +31,8 @@ void Node::described(JobId id, const Result<Programs::Files>& files) {
   Job* job = jobs_.find(id);
   if (job == nullptr) return;
   if (!files) {
-    if (Process* driver = find(job->driver)) refuse(*driver, files.error().message());
+    if (Process* driver = processes_.find(job->driver))
+      processes_.refuse(*driver, files.error().message());
     return;
   }
   job->record.files = files.value();
@@ -40,10 +41,10 @@ void Node::described(JobId id, const Result<Programs::Files>& files) {
 }
 
 void Node::on_job_reply(const control::JobReply& reply) {
-  Process* driver = find(jobs_.driver_of(reply));
+  Process* driver = processes_.find(jobs_.driver_of(reply));
   if (driver == nullptr || driver->waiting.empty()) return;
   if (!reply.error) return welcome(*driver, std::exchange(driver->waiting, {}));
-  refuse(*driver, reply.error->message);
+  processes_.refuse(*driver, reply.error->message);
 }
 
 /// Ends the job of a driver that has finished, or whose process is gone. A private node or an
@@ -92,12 +93,13 @@ void Node::job_failed(Job& job, const std::string& why) {
   for (const bool dedicated : jobs_.failed(job, why))
     leases_.worker_start_failed(now, dedicated, job.number);
   for (auto& [index, process] : processes_) {
-    if (process->job_number != job.number || process->doomed) continue;
+    if (process->job_number != job.number || process->ending) continue;
     if (process->kind == wire::ProcessKind::driver) {
-      send(*process, wire::Shutdown{why});
+      processes_.send(*process, wire::Shutdown{why});
       continue;
     }
-    for (const LeaseKey key : leases_.keys_of(index)) send(*process, wire::LeaseRefused{key, why});
+    for (const LeaseKey key : leases_.keys_of(index))
+      processes_.send(*process, wire::LeaseRefused{key, why});
   }
   leases_.job_ended(job.number, now);
   lineage_cache_.job_over(job.number, why);
@@ -126,14 +128,14 @@ void Node::drop_lease_requests(const Job& job) {
 /// Ends the job's workers on this node, except those of actors.
 void Node::end_tasks(const Job& job) {
   for (const auto& [index, process] : processes_)
-    if (process->job_number == job.number && !process->doomed && process->pid > 0 &&
+    if (process->job_number == job.number && !process->ending && process->pid > 0 &&
         process->kind == wire::ProcessKind::worker && !has_purpose(*process))
       end_now(*process);
 }
 
 /// Ends the job on this node. Its tasks are killed. Its actors have ended, or are killed when
 /// control sends StopActorAt; detached actors live on. A driver that waits for the end of its job
-/// (farewells_) learns of it when its connection closes.
+/// (Processes::keep_open) learns of it when its connection closes.
 void Node::end_job(JobId id, const std::string& why) {
   Job* const ending = jobs_.find(id);
   if (ending == nullptr) return;
@@ -143,11 +145,11 @@ void Node::end_job(JobId id, const std::string& why) {
   }
   Job& job = *ending;
   const std::size_t unstarted = jobs_.end(job);
-  farewells_.erase(job.number);
+  processes_.close(job.number);
   for (const auto& [index, process] : processes_)
     if (process->job_number == job.number && process->kind == wire::ProcessKind::driver &&
         !process->said_end)  // one that has said so still reads its last lines
-      send(*process, wire::Shutdown{why});
+      processes_.send(*process, wire::Shutdown{why});
   end_tasks(job);
   if (logs_) logs_->look_again();
   const Time now = steady_now();
@@ -192,7 +194,7 @@ void Node::forget_ended_jobs() {
     programs_->forget(job.id);
     if (logs_) logs_->job_over(job.number);
     zygotes_.erase(job.number);
-    farewells_.erase(job.number);
+    processes_.close(job.number);
     at = jobs_.forget(at);
   }
 }

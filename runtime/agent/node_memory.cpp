@@ -71,7 +71,7 @@ bool Node::is_on_disk(const wire::Location& at) const {
 
 void Node::press() {
   for (auto& [index, process] : processes_)
-    if (process->introduced && process->bell) send(*process, wire::MemoryPressure{});
+    if (process->introduced && process->bell) processes_.send(*process, wire::MemoryPressure{});
 }
 
 void Node::memory_answer(const std::optional<Error>& why) {
@@ -103,7 +103,8 @@ void Node::guard_memory() {
   std::vector<WorkerMemory> uses;
   std::uint64_t sum = 0;
   for (const auto& lease : leases_.busy())
-    if (const Process* worker = find(lease.worker); worker != nullptr && worker->pid > 0) {
+    if (const Process* worker = processes_.find(lease.worker);
+        worker != nullptr && worker->pid > 0) {
       uses.push_back({worker->index, worker->told_pid, memory_of(*worker),
                       static_cast<std::uint64_t>(std::max<std::int64_t>(lease.memory, 0)),
                       lease.since, lease.dedicated, !worker->sentence.empty()});
@@ -113,7 +114,7 @@ void Node::guard_memory() {
   if (!guard_.is_short(machine)) return;
   const auto victim = guard_.choose(machine, uses, now);
   if (!victim) return;
-  if (Process* worker = find(victim->process)) {
+  if (Process* worker = processes_.find(victim->process)) {
     worker->sentence = os::describe_out_of_memory(victim->why + " (on " + options_.name + ")");
     log_line("%s", worker->sentence.c_str());
     kill_worker(victim->process);

@@ -1,4 +1,4 @@
-/// Node's handling of messages from the processes of its node, and its sending to them.
+/// Node's handling of messages from the processes of its node.
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/base/version.hpp"
@@ -13,100 +13,8 @@ namespace troupe::agent {
 
 using wire::Cases;
 
-// --- sending
-
-void Node::send(Process& to, const wire::NodeMessage& message, BlobView payload) {
-  if (to.doomed || !to.introduced) return;
-  if (!to.bell) {  // an observer has no ring
-    const BlobView head = writer_.encode(message);
-    Blob packet(head.begin(), head.end());
-    packet.insert(packet.end(), payload.begin(), payload.end());
-    if (!to.socket.send(packet, {})) break_off(to, "its connection closed");
-    return;
-  }
-  if (!to.channel.send(writer_.encode(message), payload))
-    break_off(to, "it does not read its ring");
-}
-
-void Node::send(ProcessIndex to, const wire::NodeMessage& message, BlobView payload) {
-  if (Process* process = find(to)) send(*process, message, payload);
-}
-
-void Node::send_with(Process& to, const wire::NodeMessage& message, std::vector<int> descriptors) {
-  if (to.doomed) return;
-  if (!to.socket.send(writer_.encode(message), descriptors))
-    return break_off(to, "its connection closed");
-  if (to.bell) to.bell->ring(wire::kSocketSlot);
-}
-
-void Node::send_with(ProcessIndex to, const wire::NodeMessage& message,
-                     std::vector<int> descriptors) {
-  if (Process* process = find(to)) send_with(*process, message, std::move(descriptors));
-}
-
-void Node::refuse(Process& to, const std::string& why) {
-  (void)to.socket.send(writer_.encode(wire::NodeMessage(wire::Shutdown{why})), {});
-  break_off(to, why);
-}
-
-/// Gives two processes a channel to each other, unless they have one. Each gets it over its socket,
-/// and reads it before any ring message that names the other process. If no channel can be made,
-/// `b` ends, and `a` gets its PeerDied.
-void Node::connect(Process& a, Process& b) {
-  if (a.peers.count(b.index) != 0) return;
-  const std::uint32_t slot_a = a.peers[b.index] = a.slots.take();
-  const std::uint32_t slot_b = b.peers[a.index] = b.slots.take();
-  auto memory = ring::ChannelMemory::create();
-  if (!memory) return break_off(b, memory.error().message());
-  send_with(a, wire::Channel{b.index, 0, slot_a, slot_b},
-            {memory->fd(), b.bell->memory_fd(), b.bell->event_fd()});
-  send_with(b, wire::Channel{a.index, 1, slot_b, slot_a},
-            {memory->fd(), a.bell->memory_fd(), a.bell->event_fd()});
-}
-
-std::optional<Proxies::Opened> Node::open_channel(ProcessIndex index, ProcessIndex proxy_process,
-                                                  ProcessIndex holder) {
-  Process* process = find(index);
-  if (process == nullptr) return std::nullopt;
-  auto memory = ring::ChannelMemory::create();
-  if (!memory) {
-    break_off(*process, memory.error().message());
-    return std::nullopt;
-  }
-  Proxies::Opened ends;
-  ends.slot = take_slot();
-  slots_[ends.slot] = {index, proxy_process};
-  wire::Channel channel;
-  channel.peer = proxy_process;
-  channel.side = 1;
-  channel.my_slot = ends.its_slot = process->slots.take();
-  channel.peer_slot = ends.slot;
-  channel.remote = true;
-  channel.holder = holder;
-  send_with(*process, channel, {memory->fd(), bell_.memory_fd(), bell_.event_fd()});
-  ends.channel = ring::Channel(std::move(*memory), 0, process->bell, channel.my_slot);
-  ends.channel.close_fd();
-  return ends;
-}
-
-void Node::close_channel(ProcessIndex process, std::uint32_t slot, std::uint32_t its_slot) {
-  if (Process* living = find(process)) living->slots.give_back(its_slot);
-  slots_[slot] = {};
-}
-
-void Node::break_off(ProcessIndex process, const std::string& why) {
-  if (Process* living = find(process)) break_off(*living, why);
-}
-
-void Node::read_ring(ProcessIndex process) {
-  if (Process* living = find(process)) drain_ring(*living);
-}
-
-// --- receiving
-
 void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
                   std::vector<Fd>& descriptors) {
-  if (!may_say(from, message)) return;
   const Time now = steady_now();
   from.heard = now;
   std::visit(
@@ -168,7 +76,7 @@ void Node::on_shutdown(Process& from, const wire::Shutdown& message) {
     return driver_gone(from, finished);
   }
   from.sentence = message.why;
-  if (starting_.count(from.index) == 0) return break_off(from, "it ends itself");
+  if (starting_.count(from.index) == 0) return processes_.break_off(from, "it ends itself");
   from.at_limit = true;
 }
 
@@ -176,8 +84,8 @@ void Node::on_hello(Process& from, const wire::Hello& hello, std::vector<Fd>& de
   from.speaks_as = Talker::nobody;  // until it is welcome
   from.told_pid = hello.pid;
   if (hello.protocol != kProtocolVersion)
-    return refuse(from, "protocol " + std::to_string(hello.protocol) + " is not protocol " +
-                            std::to_string(kProtocolVersion));
+    return processes_.refuse(from, "protocol " + std::to_string(hello.protocol) +
+                                       " is not protocol " + std::to_string(kProtocolVersion));
   if (from.kind == wire::ProcessKind::worker || !network_)
     return welcome(from, std::move(descriptors));
   from.kind = hello.kind == wire::ProcessKind::observer ? hello.kind : wire::ProcessKind::driver;
@@ -189,13 +97,15 @@ void Node::on_hello(Process& from, const wire::Hello& hello, std::vector<Fd>& de
   answer.node = id_;
   answer.node_name = options_.name;
   answer.process = from.index;
-  send(from, answer);
+  processes_.send(from, answer);
 }
 
 void Node::welcome(Process& from, std::vector<Fd> descriptors) {
-  if (descriptors.size() != 2) return refuse(from, "the hello came without its doorbell");
+  if (descriptors.size() != 2)
+    return processes_.refuse(from, "the hello came without its doorbell");
   const bool is_worker = from.kind == wire::ProcessKind::worker;
-  if (is_worker && jobs_.find(from.job_number) == nullptr) return refuse(from, "its job has ended");
+  if (is_worker && jobs_.find(from.job_number) == nullptr)
+    return processes_.refuse(from, "its job has ended");
   auto bell = ring::Doorbell::attach(std::move(descriptors[0]), std::move(descriptors[1]));
   auto memory = ring::ChannelMemory::create();
   auto membership = host_->register_process();
@@ -206,26 +116,17 @@ void Node::welcome(Process& from, std::vector<Fd> descriptors) {
                                 .message();
     from.at_limit = is_worker;
     from.sentence = why;
-    return refuse(from, why);
+    return processes_.refuse(from, why);
   }
-  from.bell = std::make_shared<ring::Doorbell>(std::move(*bell));
-  from.slot = take_slot();
-  slots_[from.slot] = {from.index, 0};
   from.store_index = membership->process;
-  from.introduced = true;
   from.speaks_as = is_worker ? Talker::worker : Talker::driver;
   wire::Welcome welcome;
   welcome.protocol = kProtocolVersion;
   welcome.node = id_;
   welcome.node_name = options_.name;
-  welcome.process = from.index;
-  welcome.my_slot = 1;
-  welcome.agent_slot = from.slot;
   welcome.cpus = static_cast<std::uint32_t>(std::max(1.0, options_.cpus));
   welcome.job = from.job;
-  send_with(from, welcome, {memory->fd(), bell_.memory_fd(), bell_.event_fd()});
-  from.channel = ring::Channel(std::move(*memory), 0, from.bell, 1);
-  from.channel.close_fd();
+  processes_.open_ring(from, std::move(*bell), std::move(*memory), welcome);
   wire::StoreTables tables;
   tables.processes = membership->layout.processes;
   tables.slots = membership->layout.slots;
@@ -233,7 +134,7 @@ void Node::welcome(Process& from, std::vector<Fd> descriptors) {
   tables.process = membership->process;
   tables.incarnation = membership->incarnation;
   tables.extent_bytes = membership->extent_bytes;
-  send_with(
+  processes_.send_with(
       from, tables,
       {membership->publications.get(), membership->pins.get(), membership->retirements.get()});
 }
@@ -242,7 +143,7 @@ void Node::welcome(Process& from, std::vector<Fd> descriptors) {
 /// nothing it needs can be refused any more. A worker counts as started from here on.
 void Node::store_attached(Process& from) {
   if (const auto done = host_->confirm_process(from.store_index); !done)
-    return break_off(from, done.error().message());
+    return processes_.break_off(from, done.error().message());
   Job* job = jobs_.find(from.job_number);
   if (job == nullptr) return;  // its zygote ends, and this worker with it
   const auto starting = starting_.extract(from.index);
@@ -268,7 +169,7 @@ void Node::on_store(Process& from, wire::NodeMessage& message) {
                      if (const auto done = host_->confirm_extent(from.store_index,
                                                                  objectstore::ExtentId{m.extent});
                          !done)
-                       break_off(from, done.error().message());
+                       processes_.break_off(from, done.error().message());
                    },
                    [&](wire::NeedReader& m) { readers_.push_back({from.index, m, 0}); },
                    [&](wire::Adopt& m) {
@@ -343,7 +244,7 @@ bool Node::give_reader(Process& to, const wire::NeedReader& request, bool last_t
     auto segment = host_->segment_for_reader(static_cast<std::uint32_t>(request.id));
     if (segment) {
       answer.incarnation = segment->incarnation;
-      send_with(to, answer, {segment->memory.get()});
+      processes_.send_with(to, answer, {segment->memory.get()});
       return true;
     }
     error = segment.error();
@@ -351,14 +252,14 @@ bool Node::give_reader(Process& to, const wire::NeedReader& request, bool last_t
     auto extent = host_->extent_for_reader(objectstore::ExtentId{request.id});
     if (extent) {
       answer.bytes = extent->bytes;
-      send_with(to, answer, {extent->memory.get()});
+      processes_.send_with(to, answer, {extent->memory.get()});
       return true;
     }
     error = extent.error();
   }
   if (error.code() == Code::unavailable && !last_try) return false;
   answer.error = error.shared_info();
-  send(to, answer);
+  processes_.send(to, answer);
   return true;
 }
 
@@ -366,7 +267,7 @@ bool Node::give_reader(Process& to, const wire::NeedReader& request, bool last_t
 /// further while the ring of a dying worker is unread: it may hold their Adopt.
 void Node::carry_out_deferred() {
   for (const wire::Location& location :
-       has_unread() ? std::vector<wire::Location>() : frees_.take_due()) {
+       processes_.has_unread() ? std::vector<wire::Location>() : frees_.take_due()) {
     in_flight_refs_.gone(location);
     if (const auto known = made_.extract({location.segment, location.slot, location.generation}))
       accounting_.freed(known.mapped().job, known.mapped().site, known.mapped().bytes,
@@ -378,7 +279,7 @@ void Node::carry_out_deferred() {
       (void)host_->free(at);
   }
   for (ReaderRequest& request : std::exchange(readers_, {}))
-    if (Process* to = find(request.process))
+    if (Process* to = processes_.find(request.process))
       if (!give_reader(*to, request.request, request.tries >= 3))
         readers_.push_back({request.process, request.request, request.tries + 1});
 }
@@ -490,9 +391,9 @@ void Node::answer_nodes(Process& to, std::uint64_t request) {
     wire::Nodes piece{request, {}, true};
     std::move(answer.rows.end() - kRows, answer.rows.end(), std::back_inserter(piece.rows));
     answer.rows.resize(answer.rows.size() - kRows);
-    send(to, piece);
+    processes_.send(to, piece);
   }
-  send(to, answer);
+  processes_.send(to, answer);
 }
 
 control::NodeReport Node::report_of_self() const {

@@ -86,7 +86,7 @@ wire::MemoryHolder Node::holder(ProcessIndex index, std::int64_t refs, Time now)
   if (const auto node = remote_.node_of(index)) {
     holder.kind = wire::MemoryUser::node;
     holder.node = *node;
-  } else if (const Process* process = find(index)) {
+  } else if (const Process* process = processes_.find(index)) {
     holder.kind = user_of(*process);
     holder.pid = process->told_pid;
     holder.silent_ns = nanoseconds(now - process->heard);
@@ -193,7 +193,7 @@ wire::MemoryReport Node::memory_report() {
     row.bytes = bytes_of(seen.value);
     row.owner = seen.owner == kSelf ? id_ : remote_.node_of(seen.owner).value_or(NodeId{});
     if (row.state == wire::MemoryObject::State::memory) describe_place(at, row, now);
-    if (const Process* maker = find(seen.producer)) {
+    if (const Process* maker = processes_.find(seen.producer)) {
       row.maker_pid = maker->told_pid;
       row.job = maker->job;
     }
@@ -247,7 +247,8 @@ void Node::on_inquire_logs(Process& from, const wire::Inquire& message) {
   if (!may)
     return inquiries_.refuse(
         from.index, message.request,
-        Error(Code::invalid_argument, account_of(from, "for a log that is not its own job's")));
+        Error(Code::invalid_argument,
+              processes_.account_of(from, "for a log that is not its own job's")));
   if (!message.node || message.node == id_)
     return ask_logs({from.index, {}, message.request}, message.logs);
   if (!cluster_.knows(message.node))
@@ -262,8 +263,9 @@ void Node::on_inquire_logs(Process& from, const wire::Inquire& message) {
 void Node::on_inquire_rows(Process& from, const wire::Inquire& message) {
   if (from.speaks_as == Talker::observer)
     return rows_.ask({from.index, {}, message.request}, message.rows, steady_now());
-  inquiries_.refuse(from.index, message.request,
-                    Error(Code::invalid_argument, account_of(from, "for a list of the cluster")));
+  inquiries_.refuse(
+      from.index, message.request,
+      Error(Code::invalid_argument, processes_.account_of(from, "for a list of the cluster")));
 }
 
 void Node::ask_logs(const NodeLogs::Asker& asker, const wire::LogQuestion& question) {
@@ -297,7 +299,7 @@ void Node::on_inquire_stacks(Process& from, const wire::Inquire& message) {
   if (from.speaks_as != Talker::observer)
     return inquiries_.refuse(
         from.index, message.request,
-        Error(Code::invalid_argument, account_of(from, "for the stacks of processes")));
+        Error(Code::invalid_argument, processes_.account_of(from, "for the stacks of processes")));
   if (!message.node || message.node == id_)
     return ask_stacks({from.index, {}, message.request}, message.stacks);
   if (!cluster_.knows(message.node))
@@ -320,7 +322,7 @@ void Node::ask_stacks(const StackAsks::Asker& asker, const wire::StackQuestion& 
     const bool is_meant = question.pid != 0 ? pid == question.pid
                           : question.actor  ? actors_.actor_on(index) == question.actor
                                             : process->job == question.job && process->job;
-    if (!is_meant || pid <= 0 || process->doomed) continue;
+    if (!is_meant || pid <= 0 || process->ending) continue;
     if (process->kind == wire::ProcessKind::observer) continue;
     const std::string name = pages_.name(index);
     targets.push_back(
@@ -356,7 +358,7 @@ void Node::on_explain(Process& from, const wire::Explain& message) {
   const WaitReasons reasons(leases_, actors_, remote_);
   const std::string why =
       message.actor ? reasons.of_actor(message.actor) : reasons.of_lease(from.index, message.key);
-  send(from, wire::Explained{message.request, why});
+  processes_.send(from, wire::Explained{message.request, why});
 }
 
 void Node::on_inquire(Process& from, const wire::Inquire& message, BlobView payload) {
@@ -372,7 +374,7 @@ void Node::on_inquire(Process& from, const wire::Inquire& message, BlobView payl
   if (!decoded) return refuse(Code::invalid_argument, decoded.error().message());
   if (!Authority::may_ask(from.speaks_as, *decoded))
     return refuse(Code::invalid_argument,
-                  account_of(from, "to control what such a process may not ask of it"));
+                  processes_.account_of(from, "to control what such a process may not ask of it"));
   const std::uint64_t number = inquiries_.next_number();
   const bool asks =
       std::visit(Cases{[&](control::ListRequest& m) { return m.request = number, true; },

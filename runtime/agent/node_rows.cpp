@@ -38,7 +38,7 @@ std::string Node::Rows::name_of(const Process& process) const {
 std::vector<ObserveQuestions::ProcessSource> Node::Rows::processes() {
   std::vector<ObserveQuestions::ProcessSource> sources;
   for (const auto& [index, process] : node.processes_)
-    if (process->introduced && !process->doomed &&
+    if (process->introduced && !process->ending &&
         (process->speaks_as == Talker::driver || process->speaks_as == Talker::worker))
       sources.push_back({index, process->told_pid});
   return sources;
@@ -53,8 +53,8 @@ std::vector<ObserveQuestions::NodeSource> Node::Rows::other_nodes() {
 }
 
 void Node::Rows::ask_process(ProcessIndex process, const wire::AskRows& question) {
-  if (Process* to = node.find(process))
-    node.send(*to, question, observe::encode(surroundings_of(*to)));
+  if (Process* to = node.processes_.find(process))
+    node.processes_.send(*to, question, observe::encode(surroundings_of(*to)));
 }
 
 void Node::Rows::ask_node(NodeId to, const wire::PeerInquire& question) {
@@ -80,7 +80,7 @@ observe::Surroundings Node::Rows::surroundings_of(const Process& process) const 
   for (const LeaseKey key : node.leases_.keys_of(process.index))
     around.whys[key] = reasons.of_lease(process.index, key);
   for (const auto& [peer, slot] : process.peers)
-    if (const Process* worker = node.find(peer))
+    if (const Process* worker = node.processes_.find(peer))
       around.workers[peer] = {name_of(*worker), node.leases_.is_blocked(peer), true};
   for (const ProcessIndex proxy : node.proxies_.of(process.index)) {
     if (!node.remote_.is_proxy_process(proxy)) continue;
@@ -128,7 +128,7 @@ void Node::Rows::add_waits(observe::Selection& selection) const {
       fact.why = reasons.of_lease(index, key);
       fact.count = node.leases_.wanted(index, key);
       for (const auto& lease : node.leases_.busy())
-        if (const Process* worker = node.find(lease.worker);
+        if (const Process* worker = node.processes_.find(lease.worker);
             worker != nullptr && fact.waits_for.size() < observe::WaitGraph::kMaxFollowed)
           fact.waits_for.push_back({Thing::Kind::worker, name_of(*worker), here});
       fact.any = true;

@@ -1,5 +1,5 @@
 /// Node's zygotes and workers. A zygote forks a worker on request, the worker sends its Hello, and
-/// bury() removes it when the zygote has reaped it.
+/// end() removes it when the zygote has reaped it.
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/base/process_limits.hpp"
@@ -91,7 +91,7 @@ void Node::leave_zygote(Zygote& zygote, std::vector<ProcessIndex> orphans, std::
   ending.why = std::move(why);
 }
 
-/// Buries the workers of zygotes that have ended, and kills zygotes that are late. Does not block.
+/// Ends the workers of zygotes that have ended, and kills zygotes that are late. Does not block.
 void Node::reap_zygotes() {
   const Time now = steady_now();
   for (std::size_t i = 0; i < ending_zygotes_.size();) {
@@ -167,25 +167,21 @@ void Node::start_worker(bool dedicated, JobNumber number) {
     if (!at_limit) job_failed(job, started.error().message());
     return start_failed(dedicated, number, started.error().message(), at_limit);
   }
-  auto process = std::make_unique<Process>();
-  process->index = next_process_++;
-  process->kind = wire::ProcessKind::worker;
-  process->job = job.id;
-  process->job_number = job.number;
-  process->socket = os::LocalSocket(std::move(ends->first));
-  starting_[process->index] = dedicated;
+  Process& process = processes_.add(os::LocalSocket(std::move(ends->first)));
+  process.kind = wire::ProcessKind::worker;
+  process.job = job.id;
+  process.job_number = job.number;
+  const ProcessIndex index = process.index;
+  starting_[index] = dedicated;
   // The link keeps the request until the zygote has come up.
-  os::OutputEnds output =
-      logs_ ? logs_->add_worker(process->index, job.number, job.id) : os::OutputEnds();
-  output.page = pages_.add(process->index);
-  if (!(*started)->link.fork_worker(process->index.value, std::move(ends->second),
-                                    std::move(output))) {
-    if (logs_) logs_->ended(process->index, job.number);
-    pages_.ended(process->index);
-    starting_.erase(process->index);
-    return start_failed(dedicated, number, "the zygote is gone");
-  }
-  processes_.emplace(process->index, std::move(process));
+  os::OutputEnds output = logs_ ? logs_->add_worker(index, job.number, job.id) : os::OutputEnds();
+  output.page = pages_.add(index);
+  if ((*started)->link.fork_worker(index.value, std::move(ends->second), std::move(output))) return;
+  if (logs_) logs_->ended(index, job.number);
+  pages_.ended(index);
+  starting_.erase(index);
+  processes_.remove(index);
+  start_failed(dedicated, number, "the zygote is gone");
 }
 
 void Node::on_zygote(Zygote& zygote) {
@@ -202,13 +198,14 @@ void Node::on_zygote(Zygote& zygote) {
       case os::ZygoteEvent::Kind::note: break;
       case os::ZygoteEvent::Kind::forked: worker_forked(zygote.job, index, event.pid); break;
       case os::ZygoteEvent::Kind::exited:
-        if (Process* worker = find(index); worker && starting_.count(index) != 0)
-          drain_socket(*worker);  // its Shutdown may say which limit kept it from starting
+        if (Process* worker = processes_.find(index); worker && starting_.count(index) != 0)
+          processes_.read_socket(
+              *worker);  // its Shutdown may say which limit kept it from starting
         worker_gone(index, os::describe_status(event.status) + ", process " +
                                std::to_string(event.pid) + " of " + options_.name);
         break;
       case os::ZygoteEvent::Kind::failed:
-        if (Process* worker = find(index); worker && is_limit(event.status)) {
+        if (Process* worker = processes_.find(index); worker && is_limit(event.status)) {
           worker->at_limit = true;
           worker->sentence = why_not_forked(event.status);
         }
@@ -263,7 +260,7 @@ void Node::go_down(const std::string& why) {
   over_ = true;
   over_why_ = why;
   for (auto& [index, process] : processes_)
-    if (process->kind != wire::ProcessKind::worker) send(*process, wire::Shutdown{why});
+    if (process->kind != wire::ProcessKind::worker) processes_.send(*process, wire::Shutdown{why});
 }
 
 /// Notes the pid of a worker. The worker may have served for a while before this report; if its end
@@ -271,12 +268,11 @@ void Node::go_down(const std::string& why) {
 /// nothing else would end it.
 void Node::worker_forked(JobNumber number, ProcessIndex index, pid_t pid) {
   const Job* job = jobs_.find(number);
-  const auto found = processes_.find(index);
-  const bool is_known = found != processes_.end();
-  if (is_known) found->second->pid = pid;
+  Process* const worker = processes_.record(index);
+  if (worker != nullptr) worker->pid = pid;
   if (logs_) logs_->forked(index, pid);
-  if (!is_known || found->second->killed ||
-      (job != nullptr && job->ended && !has_purpose(*found->second)))
+  if (worker == nullptr || worker->killed ||
+      (job != nullptr && job->ended && !has_purpose(*worker)))
     os::send_signal(pid, SIGKILL);
 }
 
@@ -292,9 +288,9 @@ void Node::end_now(Process& worker) {
 
 /// Removes a worker that is dead, or that will not be forked.
 void Node::worker_gone(ProcessIndex index, const std::string& reason) {
-  const auto found = processes_.find(index);
-  if (found == processes_.end()) return;
-  Process& process = *found->second;
+  Process* const found = processes_.record(index);
+  if (found == nullptr) return;
+  Process& process = *found;
   if (logs_) process.last_lines = logs_->ended(index, process.job_number);
   process.stack = pages_.ended(index);
   const auto starting = starting_.find(index);
@@ -308,7 +304,7 @@ void Node::worker_gone(ProcessIndex index, const std::string& reason) {
   }
   process.pid = 0;
   process.reason = process.sentence.empty() ? reason : process.sentence;
-  bury(process);
+  end(process);
 }
 
 }  // namespace troupe::agent

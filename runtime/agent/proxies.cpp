@@ -144,7 +144,7 @@ void Proxies::drain(Proxy& proxy, bool to_the_end) {
   std::size_t size = 0;
   // An actor's answers stay here while this node may have been declared dead: another life of the
   // actor may have begun elsewhere.
-  const bool held = below_.actors.hosts(proxy.process) && !below_.rings.may_serve();
+  const bool held = below_.actors.hosts(proxy.process) && !below_.nodes.may_serve();
   if (held) holds_answers_ = true;
   for (;;) {
     if (held || (!to_the_end && (!below_.remote.may_carry(proxy.process, proxy.proxy_process) ||
@@ -200,7 +200,7 @@ void Proxies::resume(NodeId node) {
 }
 
 void Proxies::release_answers() {
-  if (!holds_answers_ || !below_.rings.may_serve()) return;
+  if (!holds_answers_ || !below_.nodes.may_serve()) return;
   holds_answers_ = false;
   for (const Key& key : std::set<Key>(stalled_))
     if (const auto at = proxies_.find(key); at != proxies_.end()) drain(at->second);
@@ -213,11 +213,11 @@ void Proxies::release_answers() {
 /// refs of a frame that is dropped are imported too: that lets the sender release them.
 void Proxies::on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload) {
   if (!is_as_named(frame, payload))
-    return below_.rings.drop(from, "it sent a frame whose refs are not those that it names");
+    return below_.nodes.drop(from, "it sent a frame whose refs are not those that it names");
   for (const wire::OwnedRef& ref : frame.refs) below_.owners.take_in(from, ref);
   // Drops the connection rather than the frame, so that the caller learns of it.
-  if (below_.actors.hosts(frame.to) && !below_.rings.may_serve())
-    return below_.rings.drop(from, "this node may have been declared dead and serves no calls");
+  if (below_.actors.hosts(frame.to) && !below_.nodes.may_serve())
+    return below_.nodes.drop(from, "this node may have been declared dead and serves no calls");
   const auto proxy_process = below_.remote.arrived(from, frame);
   if (!proxy_process) return;
   const auto found = proxies_.find({frame.to, *proxy_process});

@@ -47,7 +47,7 @@ class Proxies final : public RemoteTable::Out {
     std::uint32_t slot = 0;      ///< in this agent's doorbell
     std::uint32_t its_slot = 0;  ///< in the process's doorbell
   };
-  /// What this part needs of processes and the network.
+  /// What this part needs of the processes of this node.
   class Rings {
    public:
     virtual ~Rings() = default;
@@ -62,6 +62,11 @@ class Proxies final : public RemoteTable::Out {
     /// Gives the slots of such a channel back.
     virtual void close_channel(ProcessIndex process, std::uint32_t slot,
                                std::uint32_t its_slot) = 0;
+  };
+  /// What this part needs of the network.
+  class Nodes {
+   public:
+    virtual ~Nodes() = default;
     /// Returns whether this node has surely not been declared dead.
     virtual bool may_serve() = 0;
     /// Drops the connection to a node.
@@ -77,6 +82,7 @@ class Proxies final : public RemoteTable::Out {
     Leases& leases;
     Outgoing& out;
     Rings& rings;
+    Nodes& nodes;
   };
   Proxies(NodeId self, const Below& below) : self_(self), below_(below) {}
 

@@ -22,7 +22,7 @@ constexpr NodeId kHere{0, 1}, kOther{0, 2};
 constexpr ProcessIndex kProcess = 1, kThere = 44;
 constexpr ObjectId kObject{0, 16};
 
-struct ProxiesTest : testing::Test, PlayedOutgoing, Proxies::Rings {
+struct ProxiesTest : testing::Test, PlayedOutgoing, Proxies::Rings, Proxies::Nodes {
   struct NoProcesses : Leases::Processes {
     void start_worker(bool, JobNumber) override {}
     void end_worker(ProcessIndex) override {}
@@ -56,6 +56,7 @@ struct ProxiesTest : testing::Test, PlayedOutgoing, Proxies::Rings {
     EXPECT_EQ(its_slot, 4u);
     ++closed;
   }
+  // Proxies::Nodes
   bool may_serve() override { return serves; }
   void drop(NodeId node, const std::string&) override { dropped.push_back(node); }
 
@@ -135,7 +136,7 @@ struct ProxiesTest : testing::Test, PlayedOutgoing, Proxies::Rings {
   ActorHost actors{quiet_actors, quiet_actors, kHere};
   Leases leases{kHere, false, {table, remote, actors, lineage, *this, none}};
   LineageCache lineage{references, leases, Bytes{1 << 20}};
-  Proxies proxies{kHere, {references, remote, owners, actors, table, leases, *this, *this}};
+  Proxies proxies{kHere, {references, remote, owners, actors, table, leases, *this, *this, *this}};
   RemoteTable remote{proxies, [this] { return next++; }};
   Owners owners{kHere, references, remote};
 };

@@ -1,0 +1,276 @@
+// Tests Processes on real sockets and rings, with the processes' ends here: PROCESS-1 to PROCESS-5.
+#include "troupe/runtime/agent/processes.hpp"
+
+#include "tests/runtime/agent/played_outgoing.hpp"
+#include "tests/runtime/agent/quiet_tables.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace troupe::agent::processes_test {
+namespace {
+
+constexpr NodeId kHere{0, 1}, kOther{0, 2};
+constexpr ObjectId kObject{0, 16};
+
+/// A process's side of its socket and rings.
+struct Peer {
+  ProcessIndex index;
+  os::LocalSocket socket;
+  ring::Channel ring;
+
+  void say(const wire::NodeMessage& message) {
+    EXPECT_TRUE(socket.send(wire::FrameWriter().encode(message), {}));
+  }
+  /// Returns the next message of this kind on the socket and forgets those before; nullopt: none.
+  template <class Message>
+  std::optional<Message> read(std::vector<Fd>* descriptors = nullptr) {
+    std::vector<std::byte> packet(os::kMaxPacket);
+    for (;;) {
+      os::Received received = socket.receive(packet);
+      if (received.kind != os::Received::Kind::packet) return std::nullopt;
+      auto decoded = wire::decode_node(BlobView(packet.data(), received.size));
+      if (!decoded) return std::nullopt;
+      if (auto* message = std::get_if<Message>(&decoded->message)) {
+        if (descriptors != nullptr) *descriptors = std::move(received.descriptors);
+        return *message;
+      }
+    }
+  }
+  /// Returns the number of PeerDied in the ring.
+  int deaths() {
+    alignas(16) static std::array<std::byte, ring::kMaxFrame> frame;
+    int count = 0;
+    for (std::size_t size = 0; ring.receive(frame.data(), size) == ring::Pop::frame;) {
+      auto decoded = wire::decode_node(BlobView(frame.data(), size));
+      count += decoded && std::holds_alternative<wire::PeerDied>(decoded->message);
+    }
+    return count;
+  }
+};
+
+struct ProcessesTest : testing::Test, PlayedOutgoing, Processes::Out, Proxies::Nodes {
+  struct NoProcesses : Leases::Processes {
+    void start_worker(bool, JobNumber) override {}
+    void end_worker(ProcessIndex) override {}
+    void connect(ProcessIndex, ProcessIndex) override {}
+    std::optional<std::pair<JobId, JobNumber>> job_of(ProcessIndex) override { return {}; }
+    JobNumber number_of(JobId) override { return 1; }
+    std::optional<ProcessIndex> lasting_process(JobNumber) override { return {}; }
+  };
+  // Processes::Out
+  void handle(Process& from, wire::NodeMessage& message, BlobView, std::vector<Fd>&) override {
+    handled.emplace_back(from.index, message.index());
+  }
+  // Proxies::Nodes
+  bool may_serve() override { return true; }
+  void drop(NodeId, const std::string&) override {}
+
+  /// Returns the end of a process that has connected and said nothing.
+  Peer connect() {
+    auto ends = os::LocalSocket::pair().value();
+    Process& process = processes.add(os::LocalSocket(std::move(ends.first)));
+    return {process.index, os::LocalSocket(std::move(ends.second)), {}};
+  }
+  /// Returns the end of a worker that has its ring.
+  Peer worker() {
+    Peer peer = connect();
+    Process& process = of(peer);
+    process.kind = wire::ProcessKind::worker;
+    process.speaks_as = Talker::worker;
+    processes.open_ring(process, ring::Doorbell::create().value(),
+                        ring::ChannelMemory::create().value(), {});
+    std::vector<Fd> ends;
+    const auto welcome = peer.read<wire::Welcome>(&ends);
+    EXPECT_TRUE(welcome && ends.size() == 3);
+    if (!welcome || ends.size() != 3) return peer;
+    EXPECT_EQ(welcome->process, peer.index);
+    auto bell = std::make_shared<ring::Doorbell>(
+        ring::Doorbell::attach(std::move(ends[1]), std::move(ends[2])).value());
+    peer.ring = ring::Channel(ring::ChannelMemory::attach(std::move(ends[0])).value(), 1,
+                              std::move(bell), welcome->agent_slot);
+    return peer;
+  }
+  Process& of(const Peer& peer) { return *processes.record(peer.index); }
+  bool post(Peer& peer, const wire::NodeMessage& message) {
+    return peer.ring.send(wire::FrameWriter().encode(message));
+  }
+  void end(ProcessIndex index) {
+    Process& process = *processes.record(index);
+    processes.read_to_the_end(process);
+    processes.tell_peers(process);
+    processes.remove(index);
+  }
+  std::size_t handled_from(const Peer& peer) const {
+    std::size_t count = 0;
+    for (const auto& [from, kind] : handled) count += from == peer.index;
+    return count;
+  }
+
+  const std::string name = "node";
+  QuietReferences quiet;
+  QuietActors quiet_actors;
+  NoProcesses none;
+  std::vector<std::pair<ProcessIndex, std::size_t>> handled;
+  InFlightRefs in_flight_refs;
+  scheduling::LeaseTable table{{}, kHere};
+  ReferenceTable references{quiet};
+  ActorHost actors{quiet_actors, quiet_actors, kHere};
+  Leases leases{kHere, false, {table, remote, actors, lineage, *this, none}};
+  LineageCache lineage{references, leases, Bytes{1 << 20}};
+  Proxies proxies{kHere,
+                  {references, remote, owners, actors, table, leases, *this, processes, *this}};
+  RemoteTable remote{proxies, [this] { return processes.take_index(); }};
+  Owners owners{kHere, references, remote};
+  Processes processes{{name, references, in_flight_refs, table, remote, actors, proxies, *this}};
+};
+
+TEST_F(ProcessesTest, StrangerMaySayHelloAndNothingElse) {
+  Peer stranger = connect();
+  stranger.say(wire::Hello{});
+  processes.read_socket(of(stranger));
+  EXPECT_EQ(handled_from(stranger), 1u);
+  stranger.say(wire::Await{kObject, true});
+  processes.read_socket(of(stranger));
+  EXPECT_EQ(handled_from(stranger), 1u);
+  EXPECT_EQ(processes.find(stranger.index), nullptr) << "its connection ends";
+  EXPECT_EQ(of(stranger).objections, 1u);
+}
+
+TEST_F(ProcessesTest, ClaimOfAnothersCountIsDroppedAndTheConnectionStays) {
+  Peer one = worker();
+  wire::Hold hold;
+  hold.object = kObject;
+  hold.process = kSelf;
+  hold.delta = 1;
+  EXPECT_TRUE(post(one, hold));
+  processes.read_rings();
+  EXPECT_EQ(handled_from(one), 0u);
+  EXPECT_NE(processes.find(one.index), nullptr);
+  hold.process = one.index;
+  EXPECT_TRUE(post(one, hold));
+  processes.read_rings();
+  EXPECT_EQ(handled_from(one), 1u);
+}
+
+TEST_F(ProcessesTest, DamagedMessageEndsTheConnection) {
+  Peer one = connect();
+  const std::array<std::byte, 5> noise{};
+  ASSERT_TRUE(one.socket.send(noise, {}));
+  processes.read_socket(of(one));
+  EXPECT_TRUE(of(one).ending);
+  EXPECT_NE(of(one).reason.find("bad message"), std::string::npos);
+}
+
+TEST_F(ProcessesTest, EndingProcessGetsNothingAndItsRingIsReadOnceMore) {
+  Peer one = worker();
+  processes.break_off(of(one), "a test ends it");
+  EXPECT_TRUE(processes.has_unread());
+  EXPECT_EQ(processes.ending(), std::vector<ProcessIndex>{one.index});
+  processes.send(of(one), wire::PeerDied{});
+  EXPECT_EQ(one.deaths(), 0);
+  ASSERT_TRUE(post(one, wire::Await{kObject, true}));
+  processes.read_rings();
+  EXPECT_EQ(handled_from(one), 0u);
+  processes.read_to_the_end(of(one));
+  EXPECT_EQ(handled_from(one), 1u);
+  EXPECT_TRUE(of(one).ending);
+  processes.remove(one.index);
+  EXPECT_FALSE(processes.has_unread());
+  EXPECT_EQ(processes.record(one.index), nullptr);
+}
+
+TEST_F(ProcessesTest, TwoProcessesHaveOneChannelWhichComesBeforeAnyMessageAboutTheOther) {
+  Peer one = worker(), other = worker();
+  processes.connect(one.index, other.index);
+  processes.connect(of(other), of(one));
+  const auto at_one = one.read<wire::Channel>(), at_other = other.read<wire::Channel>();
+  ASSERT_TRUE(at_one && at_other);
+  EXPECT_EQ(at_one->peer, other.index);
+  EXPECT_EQ(at_other->peer, one.index);
+  EXPECT_NE(at_one->side, at_other->side);
+  EXPECT_EQ(at_one->my_slot, at_other->peer_slot);
+  EXPECT_EQ(at_one->peer_slot, at_other->my_slot);
+  EXPECT_FALSE(one.read<wire::Channel>()) << "one channel is enough";
+  processes.break_off(of(other), "a test ends it");
+  end(other.index);
+  EXPECT_EQ(one.deaths(), 1);
+}
+
+TEST_F(ProcessesTest, SlotIsGivenOutAgainWhenItsProcessIsGone) {
+  Peer one = worker(), other = worker();
+  const std::uint32_t slot = of(one).slot;
+  EXPECT_NE(slot, of(other).slot);
+  processes.break_off(of(one), "a test ends it");
+  Peer third = worker();
+  EXPECT_NE(of(third).slot, slot) << "the ending process is still read";
+  end(one.index);
+  Peer fourth = worker();
+  EXPECT_EQ(of(fourth).slot, slot);
+  ASSERT_TRUE(post(fourth, wire::Await{kObject, true}));
+  processes.read_rings();
+  EXPECT_EQ(handled_from(fourth), 1u);
+}
+
+TEST_F(ProcessesTest, ProxyChannelHasSlotsOfBothDoorbellsUntilItIsClosed) {
+  Peer one = worker();
+  const ProcessIndex proxy_process = remote.connect(one.index, kOther, 44, ActorId{0, 1}, 1);
+  const auto channel = one.read<wire::Channel>();
+  ASSERT_TRUE(channel);
+  EXPECT_EQ(channel->peer, proxy_process);
+  EXPECT_TRUE(channel->remote);
+  EXPECT_NE(channel->peer_slot, of(one).slot);
+  remote.node_died(kOther, "it died", true);
+  EXPECT_EQ(one.deaths(), 1);
+  Peer other = worker();
+  EXPECT_EQ(of(other).slot, channel->peer_slot);
+}
+
+TEST_F(ProcessesTest, IndexIsNeverUsedAgain) {
+  Peer one = connect();
+  const ProcessIndex first = one.index;
+  end(first);
+  Peer other = connect();
+  EXPECT_LT(first, other.index);
+  EXPECT_LT(other.index, processes.take_index());
+}
+
+TEST_F(ProcessesTest, SocketIsReadBeforeTheLifeOfItsProcessEndsIt) {
+  Peer one = connect();
+  one.say(wire::Hello{});
+  auto life = os::LocalSocket::pair().value();
+  of(one).life = std::move(life.first);
+  life.second.reset();  // readable from now on
+  PollSet set;
+  set.add(-1);
+  processes.wait_for(set);
+  ASSERT_EQ(set.size(), 3u);
+  EXPECT_EQ(set.wait(Duration(0)), 2);
+  processes.serve(set);
+  EXPECT_EQ(handled_from(one), 1u);
+  EXPECT_EQ(of(one).reason, "its process ended");
+}
+
+TEST_F(ProcessesTest, DriverIsPreferredAsLastingProcess) {
+  constexpr JobNumber kJob = 7;
+  Peer leaves = worker(), goes_on = worker();
+  of(leaves).job_number = of(goes_on).job_number = kJob;
+  of(leaves).leaving = true;
+  EXPECT_EQ(processes.lasting_process(kJob), goes_on.index);
+  Peer driver = worker();
+  of(driver).job_number = kJob;
+  of(driver).kind = wire::ProcessKind::driver;
+  Peer later = worker();
+  of(later).job_number = kJob;
+  EXPECT_EQ(processes.lasting_process(kJob), driver.index);
+  EXPECT_EQ(processes.lasting_process(8), std::nullopt);
+}
+
+}  // namespace
+}  // namespace troupe::agent::processes_test
