@@ -156,6 +156,13 @@ Node::Node(NodeOptions options, os::AgentConfig config)
 
 Node::~Node() = default;
 
+/// Ends all workers at the end of the node, with their zygotes.
+void Node::end_workers() {
+  for (const auto& [index, process] : processes_)
+    if (process->kind == wire::ProcessKind::worker) process->socket.shut_down();
+  zygotes_.end_all();
+}
+
 void Node::serve(Fd driver) {
   Fd life = os::life_of_peer(driver.get());
   Process& process = processes_.add(os::LocalSocket(std::move(driver)));
@@ -165,15 +172,15 @@ void Node::serve(Fd driver) {
   job.driver = process.index;
   process.job = job.id;
   process.job_number = job.number;
-  (void)start_zygote(job);  // early; if it fails, the first worker tries again
+  (void)zygotes_.start(job);  // early; if it fails, the first worker tries again
   loop();
-  end_zygotes();
+  end_workers();
 }
 
 std::string Node::serve_cluster(Fd launcher) {
   launcher_ = os::LocalSocket(std::move(launcher));
   loop();
-  end_zygotes();
+  end_workers();
   if (logs_) logs_->end();
   if (over_why_.empty()) leave();
   return over_why_;
@@ -243,10 +250,8 @@ bool Node::settle() {
 
 Time Node::next_deadline() const {
   Time until = std::min(leases_.next_deadline().value_or(Time::max()), inquiries_.next_deadline());
-  for (const EndingZygote& ending : ending_zygotes_) until = std::min(until, ending.until);
-  for (const auto& [number, zygote] : zygotes_) until = std::min(until, zygote.due);
   until = std::min(until, jobs_.next_deadline());
-  until = std::min({until, orphans_due_, ending_workers_.next_deadline()});
+  until = std::min({until, zygotes_.next_deadline(), ending_workers_.next_deadline()});
   if (control_)
     if (const auto deadline = control_->next_deadline()) until = std::min(until, *deadline);
   until = std::min({until, prefault_.next_deadline(), actors_.next_deadline()});
@@ -281,14 +286,7 @@ void Node::poll_once(Time until) {
   const std::size_t launcher = set.add(launcher_ ? launcher_.fd() : -1);
   const std::size_t logs = set.add(logs_ ? logs_->fd() : -1);
   set.add(stacks_.fd());
-  for (const EndingZygote& ending : ending_zygotes_) set.add(ending.handle.get());
-  const std::size_t first_zygote = set.size();
-  for (const auto& [number, zygote] : zygotes_)
-    if (zygote.link) set.add(zygote.link.fd(), number.value, zygote.link.events());
-  const std::size_t first_zygote_life = set.size();
-  for (const auto& [number, zygote] : zygotes_)
-    if (zygote.link) set.add(zygote.life.get(), number.value);
-  const std::size_t first_process = set.size();
+  zygotes_.wait_for(set);
   processes_.wait_for(set);
   const Duration left = std::clamp<Duration>(until - steady_now(), Duration(0), Duration(10s));
   const int ready = set.wait(left);
@@ -300,19 +298,9 @@ void Node::poll_once(Time until) {
   if (logs_ && (set.ready(logs) || logs_->next_deadline() <= steady_now()))
     logs_->serve(steady_now());
   if (stacks_.fd() >= 0) stacks_.serve(steady_now());
-  if (!ending_zygotes_.empty()) reap_zygotes();
-  for (auto& [number, zygote] : zygotes_)
-    if (zygote.due <= steady_now()) zygote_gone(zygote);
-  if (orphans_due_ <= steady_now()) end_orphans();
+  zygotes_.on_timer();
   if (ready <= 0) return;
-  for (std::size_t i = first_zygote; i < first_zygote_life; ++i)
-    if (set.ready(i))
-      if (const auto at = zygotes_.find(JobNumber::of(set.whose(i))); at != zygotes_.end())
-        on_zygote(at->second);
-  for (std::size_t i = first_zygote_life; i < first_process; ++i)
-    if (set.ready(i))
-      if (const auto at = zygotes_.find(JobNumber::of(set.whose(i))); at != zygotes_.end())
-        zygote_process_ended(at->second);
+  zygotes_.serve(set);
   processes_.serve(set);
 }
 

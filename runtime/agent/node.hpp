@@ -43,13 +43,13 @@
 #include "troupe/runtime/agent/replica_host.hpp"
 #include "troupe/runtime/agent/stack_asks.hpp"
 #include "troupe/runtime/agent/transfers.hpp"
+#include "troupe/runtime/agent/zygotes.hpp"
 #include "troupe/runtime/base/sleep_clock.hpp"
 #include "troupe/runtime/observe/answer_bytes.hpp"
 #include "troupe/runtime/os/launch.hpp"
 #include "troupe/runtime/os/local_listener.hpp"
 #include "troupe/runtime/os/local_socket.hpp"
 #include "troupe/runtime/os/role.hpp"
-#include "troupe/runtime/os/zygote.hpp"
 #include "troupe/runtime/scheduling/lease_table.hpp"
 #include "troupe/runtime/wire/memory.hpp"
 #include "troupe/runtime/wire/messages.hpp"
@@ -79,6 +79,7 @@ class Node final : private Outgoing,
                    private Leases::Processes,
                    private Proxies::Nodes,
                    private Processes::Out,
+                   private Zygotes::Out,
                    private Extents::Out,
                    private Programs::Out {
  public:
@@ -97,24 +98,6 @@ class Node final : private Outgoing,
   const std::string& door() const noexcept { return network_->door(); }
 
  private:
-  /// The zygote of a job, which forks its workers.
-  struct Zygote {
-    JobNumber job;
-    os::ZygoteLink link;
-    pid_t pid = 0;
-    Fd life;                 ///< readable when it has ended
-    bool ready = false;      ///< it has reached troupe::run
-    Time due = Time::max();  ///< it ended too early: a child may take over until this time
-  };
-  /// A zygote that was told to end. worker_gone() follows for its workers, also for those that it
-  /// has not forked yet, when it has ended and not earlier: nothing else reports their deaths.
-  struct EndingZygote {
-    pid_t pid = 0;
-    Fd handle;
-    Time until{};  ///< it is killed at this time
-    std::vector<ProcessIndex> orphans;
-    std::string why;
-  };
   /// The ControlPort of a node in a cluster: sends over the network.
   struct ToNetwork final : ControlPort {
     explicit ToNetwork(Node& n) : node(n) {}
@@ -218,21 +201,17 @@ class Node final : private Outgoing,
   void send_notices();
 
   // workers (node_workers.cpp)
-  Result<Zygote*> start_zygote(const Job& job);
-  void leave_zygote(Zygote& zygote, std::vector<ProcessIndex> orphans, std::string why);
-  void reap_zygotes();
-  void end_zygotes();
+  void end_workers();
   void start_worker(bool dedicated, JobNumber job) override;
-  void on_zygote(Zygote& zygote);
-  void zygote_gone(Zygote& zygote);
-  void watch_zygote(Zygote& zygote, pid_t pid);
-  void zygote_process_ended(Zygote& zygote);
-  void worker_forked(JobNumber job, ProcessIndex index, pid_t pid);
+  // Zygotes::Out
+  void forked(JobNumber job, ProcessIndex index, pid_t pid) override;
+  void ended(ProcessIndex index, pid_t pid, int status) override;
+  void not_forked(ProcessIndex index, int error) override;
+  void gone(ProcessIndex index, const std::string& why) override { worker_gone(index, why); }
+  void zygote_gone(JobNumber job, bool was_ready) override;
   void worker_gone(ProcessIndex index, const std::string& reason);
   void start_failed(bool dedicated, JobNumber job, const std::string& why, bool at_limit = false);
   void end_now(Process& worker);
-  bool is_zygote(pid_t pid) const;
-  void end_orphans();
   void go_down(const std::string& why);
 
   // jobs (node_jobs.cpp)
@@ -356,13 +335,9 @@ class Node final : private Outgoing,
   agent::Processes processes_{
       {options_.name, references_, in_flight_refs_, leases_, remote_, actors_, proxies_, *this}};
   SleepClock sleep_;
-  std::map<ProcessIndex, bool> starting_;  ///< workers that do not serve yet → dedicated
   Jobs jobs_;
-  std::map<JobNumber, Zygote> zygotes_;
   EndingWorkers ending_workers_;
   Draining draining_;
-  std::vector<EndingZygote> ending_zygotes_;
-  Time orphans_due_ = Time::max();  ///< when end_orphans() looks for children of dead zygotes
   bool over_ = false;
   std::string over_why_;
   PollSet poll_set_;
@@ -403,6 +378,7 @@ class Node final : private Outgoing,
   Logs logs_out_{*this};
   Rows rows_out_{*this};
   ObserveQuestions rows_{rows_out_};
+  Zygotes zygotes_{{programs_, logs_, stacks_, *this}};
   std::unique_ptr<NodeLogs> logs_;  ///< null: workers have the agent's output, and no file
 
   ReplicaHost replica_host_;

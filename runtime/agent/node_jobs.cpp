@@ -3,9 +3,7 @@
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/base/wall_clock.hpp"
-#include "troupe/runtime/os/child.hpp"
 
-#include <csignal>
 #include <cstdio>
 #include <utility>
 
@@ -113,8 +111,7 @@ void Node::job_failed(Job& job, const std::string& why) {
 
 /// Returns whether the worker hosts an actor, or was started for one.
 bool Node::has_purpose(const Process& worker) const {
-  const auto starting = starting_.find(worker.index);
-  return actors_.hosts(worker.index) || (starting != starting_.end() && starting->second);
+  return actors_.hosts(worker.index) || (worker.starting && worker.dedicated);
 }
 
 /// Drops the lease requests of a job that has ended. Those of other nodes are refused, since a node
@@ -179,13 +176,8 @@ void Node::forget_ended_jobs() {
     std::vector<ProcessIndex> unborn;  // workers that the zygote has not forked yet
     for (const auto& [index, process] : processes_)
       if (process->job_number == job.number) unborn.push_back(index);
-    const auto zygote = zygotes_.find(job.number);
-    if (zygote != zygotes_.end() && zygote->second.link) {
-      os::send_signal(zygote->second.pid, SIGKILL);
-      leave_zygote(zygote->second, std::move(unborn), "its job has ended");
-    } else {
+    if (!zygotes_.kill(job.number, unborn, "its job has ended"))
       for (const ProcessIndex index : unborn) worker_gone(index, "its job has ended");
-    }
     for (const bool dedicated : std::exchange(job.waiting, {}))
       leases_.worker_start_failed(steady_now(), dedicated, job.number);
     // A request of another node may have come after the job's end. It is refused: no worker of a
@@ -193,7 +185,7 @@ void Node::forget_ended_jobs() {
     if (leases_.is_wanted(job.number)) drop_lease_requests(job);
     programs_->forget(job.id);
     if (logs_) logs_->job_over(job.number);
-    zygotes_.erase(job.number);
+    zygotes_.forget(job.number);
     processes_.close(job.number);
     at = jobs_.forget(at);
   }

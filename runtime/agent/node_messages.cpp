@@ -76,7 +76,7 @@ void Node::on_shutdown(Process& from, const wire::Shutdown& message) {
     return driver_gone(from, finished);
   }
   from.sentence = message.why;
-  if (starting_.count(from.index) == 0) return processes_.break_off(from, "it ends itself");
+  if (!from.starting) return processes_.break_off(from, "it ends itself");
   from.at_limit = true;
 }
 
@@ -146,9 +146,8 @@ void Node::store_attached(Process& from) {
     return processes_.break_off(from, done.error().message());
   Job* job = jobs_.find(from.job_number);
   if (job == nullptr) return;  // its zygote ends, and this worker with it
-  const auto starting = starting_.extract(from.index);
-  if (!starting) return;
-  leases_.worker_started(from.index, steady_now(), starting.mapped(), from.job_number);
+  if (!std::exchange(from.starting, false)) return;
+  leases_.worker_started(from.index, steady_now(), from.dedicated, from.job_number);
   job->failed_starts = 0;
   // A worker of an ended job ends now, unless an actor waits for it or it got a lease: a detached
   // actor of such a job may still submit tasks. With a lease the worker ends when that does.

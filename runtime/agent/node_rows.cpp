@@ -99,7 +99,7 @@ void Node::Rows::add_own(const observe::Query& query, observe::Selection& select
 
 void Node::Rows::add_processes(observe::Selection& selection) const {
   offer(selection, process_row("agent", getpid(), node.options_.name, {}, {}));
-  for (const auto& [number, zygote] : node.zygotes_)
+  for (const auto& [number, zygote] : node.zygotes_.all())
     if (const Job* job = node.jobs_.find(number); zygote.pid > 0 && job != nullptr)
       offer(selection, process_row("zygote", zygote.pid, node.options_.name, job->id.str(), {}));
   for (const auto& [index, process] : node.processes_) {

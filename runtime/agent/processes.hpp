@@ -61,15 +61,17 @@ struct Process {
   pid_t pid = 0;                  ///< a worker's, once its zygote has reported the fork; else 0
   Fd life;                        ///< readable when a driver or observer has ended
   std::uint32_t told_pid = 0;     ///< the pid in its Hello: for reports and for /proc
-  std::string sentence;   ///< why it ends, if that is decided here; replaces its exit status
-  Time heard{};           ///< when its last message was read
-  bool at_limit = false;  ///< it ends since the node or the system has no room for it
-  bool ending = false;    ///< it is removed after this pass
-  bool killed = false;    ///< SIGKILL was sent, or follows once its pid is known
-  bool leaving = false;   ///< it was sent Shutdown and ends by itself
-  bool said_end = false;  ///< a driver: its program has ended, well or not
-  bool hung_up = false;   ///< it closed its socket, for sending at least
-  bool halted = false;    ///< stopped by SIGSTOP: see halt_actors()
+  std::string sentence;    ///< why it ends, if that is decided here; replaces its exit status
+  Time heard{};            ///< when its last message was read
+  bool at_limit = false;   ///< it ends since the node or the system has no room for it
+  bool ending = false;     ///< it is removed after this pass
+  bool starting = false;   ///< a worker that does not serve yet
+  bool dedicated = false;  ///< a worker that was started for an actor
+  bool killed = false;     ///< SIGKILL was sent, or follows once its pid is known
+  bool leaving = false;    ///< it was sent Shutdown and ends by itself
+  bool said_end = false;   ///< a driver: its program has ended, well or not
+  bool hung_up = false;    ///< it closed its socket, for sending at least
+  bool halted = false;     ///< stopped by SIGSTOP: see halt_actors()
   Talker speaks_as = Talker::stranger;
   std::uint64_t objections = 0;                 ///< messages of it that Authority has refused
   std::string reason;                           ///< why it is ending
