@@ -26,17 +26,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Returns the CPU time that all live processes and the other threads of this process have used.
-/// The threads count since a transfer to another node keeps a thread of each agent busy, and no
-/// program.
-template <class Processes>
-Duration cpu_time_beside_us(const Processes& processes) {
-  Duration sum = cpu_time_of_other_threads();
-  for (const auto& [index, process] : processes)
-    sum += cpu_time_of(static_cast<pid_t>(process->told_pid));
-  return sum;
-}
-
 /// `newcomers_within`: how long a demand that no node can take waits for a new node.
 scheduling::LeaseOptions lease_options(const NodeOptions& options, Duration newcomers_within) {
   scheduling::LeaseOptions lease;
@@ -208,7 +197,7 @@ void Node::loop() {
       places.carry_out(steady_now());
     extents_.answer_quota(steady_now());
     extents_.serve(steady_now());
-    guard_memory();
+    memory_.guard(steady_now());
     send_notices();
     extents_.tell();
     const bool again = (!processes_.has_unread() && (settle() || !frees_.empty())) ||
@@ -254,12 +243,11 @@ Time Node::next_deadline() const {
   until = std::min({until, zygotes_.next_deadline(), ending_workers_.next_deadline()});
   if (control_)
     if (const auto deadline = control_->next_deadline()) until = std::min(until, *deadline);
-  until = std::min({until, prefault_.next_deadline(), actors_.next_deadline()});
+  until = std::min({until, memory_.next_deadline(), actors_.next_deadline()});
   until = std::min(until, extents_.next_deadline());
   until = std::min(until, folder_copies_.next_deadline());
   until = std::min(
       {until, replica_host_.replicas().next_deadline(), replica_host_.places().next_deadline()});
-  if (leases_.lease_count() != 0) until = std::min(until, next_guard_);
   if (local_listener_ && local_listener_->opens_at() > steady_now())
     until = std::min(until, local_listener_->opens_at());
   if (logs_) until = std::min(until, logs_->next_deadline());
@@ -290,7 +278,7 @@ void Node::poll_once(Time until) {
   processes_.wait_for(set);
   const Duration left = std::clamp<Duration>(until - steady_now(), Duration(0), Duration(10s));
   const int ready = set.wait(left);
-  prepare_memory(ready == 0 && left > Duration(0));
+  memory_.touch_ahead(ready == 0 && left > Duration(0));
   if (network_)
     serve_network(set.ready(network), set.ready(transfers), set.ready(door), set.ready(launcher));
   extents_.note_ready(set.ready(spill));
@@ -302,19 +290,6 @@ void Node::poll_once(Time until) {
   if (ready <= 0) return;
   zygotes_.serve(set);
   processes_.serve(set);
-}
-
-/// Touches some memory for later use, if PrefaultPolicy says so. This thread does it: the time of a
-/// nice thread would be taken from the programs too, and a `SCHED_IDLE` thread may keep its process
-/// from ending.
-void Node::prepare_memory(bool idle) {
-  if (prefault_.next_deadline() == Time::max()) return;
-  const Time now = steady_now();
-  if (!idle) return prefault_.disturbed(now);
-  if (!prefault_.due(now)) return;
-  static const int cpus = static_cast<int>(usable_cpus());
-  const Bytes piece = prefault_.look(now, cpu_time_beside_us(processes_), cpus);
-  if (piece.count != 0) prefault_.prepared(host_->prefault(piece), steady_now());
 }
 
 void Node::on_timer() {

@@ -23,17 +23,15 @@
 #include "troupe/runtime/agent/leases.hpp"
 #include "troupe/runtime/agent/lineage_cache.hpp"
 #include "troupe/runtime/agent/local_control.hpp"
-#include "troupe/runtime/agent/memory_guard.hpp"
+#include "troupe/runtime/agent/memory_watch.hpp"
 #include "troupe/runtime/agent/named_spawns.hpp"
 #include "troupe/runtime/agent/network.hpp"
 #include "troupe/runtime/agent/node_logs.hpp"
-#include "troupe/runtime/agent/object_accounting.hpp"
 #include "troupe/runtime/agent/observe_questions.hpp"
 #include "troupe/runtime/agent/options.hpp"
 #include "troupe/runtime/agent/outgoing.hpp"
 #include "troupe/runtime/agent/owners.hpp"
 #include "troupe/runtime/agent/poll_set.hpp"
-#include "troupe/runtime/agent/prefault_policy.hpp"
 #include "troupe/runtime/agent/process_pages.hpp"
 #include "troupe/runtime/agent/processes.hpp"
 #include "troupe/runtime/agent/programs.hpp"
@@ -61,7 +59,6 @@
 #include <memory>
 #include <set>
 #include <string>
-#include <tuple>
 #include <vector>
 
 namespace troupe::agent {
@@ -108,7 +105,6 @@ class Node final : private Outgoing,
   // the loop (node.cpp)
   void loop();
   void poll_once(Time until);
-  void prepare_memory(bool idle);
   void on_timer();
   void end_processes();
   void end(Process& process);
@@ -148,8 +144,6 @@ class Node final : private Outgoing,
   };
   // memory (node_memory.cpp)
   void open_spiller();
-  void guard_memory();
-  std::uint64_t memory_of(const Process& process) const;
   void open_copies();
   bool look_in_folders(ProcessIndex owner, ObjectId object,
                        std::optional<std::uint64_t> bytes) override;
@@ -167,7 +161,6 @@ class Node final : private Outgoing,
   void store_attached(Process& from);
   void on_store(Process& from, wire::NodeMessage& message);
   void on_hold(const Process& from, const wire::Hold& message);
-  void on_call_site(Process& from, const wire::CallSite& message);
   void adopted(const wire::Adopt& message, const Process& from);
   void counted(const wire::Value& value);
   void undo(ProcessIndex process, const InFlightRefs::Undone& undone);
@@ -315,10 +308,9 @@ class Node final : private Outgoing,
   const AgentOptions environment_;
   NodeId id_;
   std::unique_ptr<objectstore::Host> host_;
-  Extents extents_{{options_.name, environment_, *host_, references_, accounting_, prefault_,
-                    folder_copies_, replica_host_, *this, *this}};
-  MemoryGuard guard_;
-  Time next_guard_{};
+  MemoryWatch memory_{{options_.name, environment_, *host_, leases_, processes_}};
+  Extents extents_{{options_.name, environment_, *host_, references_, memory_.accounting(),
+                    memory_.prefault(), folder_copies_, replica_host_, *this, *this}};
   scheduling::LeaseTable leases_;
   ReferenceTable references_{*this};
   Leases leasing_;
@@ -341,20 +333,11 @@ class Node final : private Outgoing,
   bool over_ = false;
   std::string over_why_;
   PollSet poll_set_;
-  PrefaultPolicy prefault_;
   /// Locations to free and, below, requests of readers. Rings are read in any order: either may be
   /// read before a message of another process that it follows (an Adopt, an ExtentMapped). Both are
   /// therefore carried out when everything that was ready has been read.
   DeferredFrees frees_;
   InFlightRefs in_flight_refs_;
-  /// An object in the accounting: what was added for it and is subtracted when it is freed.
-  struct Made {
-    JobNumber job;
-    std::uint32_t site = 0;
-    std::uint64_t bytes = 0;
-  };
-  ObjectAccounting accounting_;
-  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>, Made> made_;
   struct ReaderRequest {
     ProcessIndex process;
     wire::NeedReader request;

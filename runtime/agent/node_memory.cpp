@@ -1,24 +1,11 @@
-/// Node's part in memory shortage: the folders for objects on disk, and the worker that ends before
-/// the machine runs out of memory.
-#include "troupe/runtime/agent/machine_memory.hpp"
+/// Node's part in memory: the folders for objects on disk, and what Extents and ReplicaHost need.
 #include "troupe/runtime/agent/node.hpp"
-#include "troupe/runtime/base/log.hpp"
-#include "troupe/runtime/base/machine.hpp"
-#include "troupe/runtime/os/role.hpp"
 #include "troupe/runtime/wire/values.hpp"
 
-#include <unistd.h>
-#include <algorithm>
-#include <filesystem>
-#include <sstream>
+#include <utility>
+#include <vector>
 
 namespace troupe::agent {
-namespace {
-
-constexpr Duration kGuardInterval = std::chrono::milliseconds(250);
-
-}  // namespace
-
 void Node::open_spiller() {
   const bool named = environment_.spill_folders.has_value();
   std::vector<std::vector<std::string>> choices;
@@ -83,42 +70,6 @@ void Node::memory_answer(const std::optional<Error>& why) {
 
 void Node::restored(NodeId from, const wire::PullRequest& request) {
   transfers_->on_message(from, request, {}, steady_now());
-}
-
-// --- the loop
-
-/// Returns the resident bytes of the process that it does not share; the object store is shared.
-std::uint64_t Node::memory_of(const Process& process) const {
-  return unshared_memory_of(static_cast<pid_t>(process.told_pid)).count;
-}
-
-/// Ends a worker when memory runs out, before the kernel's OOM killer chooses a process.
-void Node::guard_memory() {
-  const Time now = steady_now();
-  if (now < next_guard_ || leases_.lease_count() == 0) return;
-  next_guard_ = now + kGuardInterval;
-  const std::uint64_t limit = environment_.node_memory.count;
-  MachineMemory machine = machine_memory();
-  if (limit == 0 && !guard_.is_short(machine)) return;
-  std::vector<WorkerMemory> uses;
-  std::uint64_t sum = 0;
-  for (const auto& lease : leases_.busy())
-    if (const Process* worker = processes_.find(lease.worker);
-        worker != nullptr && worker->pid > 0) {
-      uses.push_back({worker->index, worker->told_pid, memory_of(*worker),
-                      static_cast<std::uint64_t>(std::max<std::int64_t>(lease.memory, 0)),
-                      lease.since, lease.dedicated, !worker->sentence.empty()});
-      sum += uses.back().bytes;
-    }
-  if (limit != 0) machine = {limit, limit - std::min(limit, sum), "the node's limit"};
-  if (!guard_.is_short(machine)) return;
-  const auto victim = guard_.choose(machine, uses, now);
-  if (!victim) return;
-  if (Process* worker = processes_.find(victim->process)) {
-    worker->sentence = os::describe_out_of_memory(victim->why + " (on " + options_.name + ")");
-    log_line("%s", worker->sentence.c_str());
-    kill_worker(victim->process);
-  }
 }
 
 }  // namespace troupe::agent

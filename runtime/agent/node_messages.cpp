@@ -38,7 +38,7 @@ void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
             undo(from.index, in_flight_refs_.arrived(from.index, m.peer, m.frames));
             proxies_.drop_written_since({from.index, m.peer});
           },
-          [&](wire::CallSite& m) { on_call_site(from, m); },
+          [&](wire::CallSite& m) { memory_.on_call_site(from, m); },
           [&](wire::Await& m) { references_.await(m.object, from.index, m.fetch); },
           [&](wire::Rebuild& m) { references_.rebuild(m.object, from.index, m.lost); },
           [&](wire::Rebuilt& m) {
@@ -195,21 +195,8 @@ void Node::adopted(const wire::Adopt& message, const Process& from) {
   if (in_flight_refs_.adopted(from.index, message.process != 0 ? message.process : from.index,
                               {message.frame, message.waiting}, at))
     free(at);
-  if (!network_ && environment_.job_bytes.count == 0) return;  // the accounting has no reader
-  const auto [entry, fresh] = made_.try_emplace({at.segment, at.slot, at.generation});
-  if (!fresh) return;
-  Made& object = entry->second;
-  object.bytes = at.length;
-  object.job = from.job_number;
-  object.site =
-      message.site != 0 && message.site <= from.sites.size() ? from.sites[message.site - 1] : 0;
-  accounting_.made(object.job, object.site, at.length, from.heard);
-}
-
-/// Notes a call site of the process. The process numbers its sites from 1 on, in order.
-void Node::on_call_site(Process& from, const wire::CallSite& message) {
-  if (message.number == from.sites.size() + 1 && message.number <= wire::kMaxCallSites)
-    from.sites.push_back(accounting_.site(message.text));
+  if (network_ || environment_.job_bytes.count != 0)  // else the accounting has no reader
+    memory_.made(message, from);
 }
 
 void Node::on_hold(const Process& from, const wire::Hold& message) {
@@ -268,9 +255,7 @@ void Node::carry_out_deferred() {
   for (const wire::Location& location :
        processes_.has_unread() ? std::vector<wire::Location>() : frees_.take_due()) {
     in_flight_refs_.gone(location);
-    if (const auto known = made_.extract({location.segment, location.slot, location.generation}))
-      accounting_.freed(known.mapped().job, known.mapped().site, known.mapped().bytes,
-                        steady_now());
+    memory_.freed(location, steady_now());
     const objectstore::Location at = wire::store_location(location);
     if (objectstore::Spiller* spiller = extents_.spiller())
       (void)spiller->free(at);

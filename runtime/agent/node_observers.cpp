@@ -97,9 +97,7 @@ wire::MemoryHolder Node::holder(ProcessIndex index, std::int64_t refs, Time now)
 }
 
 void Node::describe_place(const wire::Location& location, wire::MemoryObject& row, Time now) {
-  if (const auto made = made_.find({location.segment, location.slot, location.generation});
-      made != made_.end())
-    row.site = accounting_.text_of(made->second.site);
+  if (const std::string* site = memory_.site_of(location)) row.site = *site;
   const objectstore::Spiller* spiller = extents_.spiller();
   const auto seen =
       spiller != nullptr ? spiller->look(wire::store_location(location)) : std::nullopt;
@@ -135,15 +133,16 @@ wire::MemoryReport Node::memory_report() {
     report.asks_waiting = spill.waiting;
   }
   report.job_quota_bytes = environment_.job_bytes.count;
-  accounting_.each_job([&](JobNumber number, std::uint64_t bytes) {
+  memory_.accounting().each_job([&](JobNumber number, std::uint64_t bytes) {
     if (report.jobs.size() == wire::kMaxMemoryJobs) return;
     const Job* job = jobs_.find(number);
     report.jobs.push_back({job == nullptr ? JobId{} : job->id, bytes});
   });
-  accounting_.each_site(now, [&](std::uint32_t number, const ObjectAccounting::Site& site) {
-    if (number != 0)
-      report.sites.push_back({site.text, site.objects, site.bytes, site.made, site.grows});
-  });
+  memory_.accounting().each_site(
+      now, [&](std::uint32_t number, const ObjectAccounting::Site& site) {
+        if (number != 0)
+          report.sites.push_back({site.text, site.objects, site.bytes, site.made, site.grows});
+      });
   std::stable_sort(report.sites.begin(), report.sites.end(),
                    [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
   if (report.sites.size() > wire::kMaxMemorySites) report.sites.resize(wire::kMaxMemorySites);

@@ -1,8 +1,7 @@
 // Tests Processes on real sockets and rings, with the processes' ends here: PROCESS-1 to PROCESS-5.
 #include "troupe/runtime/agent/processes.hpp"
 
-#include "tests/runtime/agent/played_outgoing.hpp"
-#include "tests/runtime/agent/quiet_tables.hpp"
+#include "tests/runtime/agent/played_processes.hpp"
 
 #include <gtest/gtest.h>
 
@@ -16,7 +15,7 @@
 namespace troupe::agent::processes_test {
 namespace {
 
-constexpr NodeId kHere{0, 1}, kOther{0, 2};
+constexpr NodeId kOther{0, 2};
 constexpr ObjectId kObject{0, 16};
 
 /// A process's side of its socket and rings.
@@ -55,23 +54,7 @@ struct Peer {
   }
 };
 
-struct ProcessesTest : testing::Test, PlayedOutgoing, Processes::Out, Proxies::Nodes {
-  struct NoProcesses : Leases::Processes {
-    void start_worker(bool, JobNumber) override {}
-    void end_worker(ProcessIndex) override {}
-    void connect(ProcessIndex, ProcessIndex) override {}
-    std::optional<std::pair<JobId, JobNumber>> job_of(ProcessIndex) override { return {}; }
-    JobNumber number_of(JobId) override { return 1; }
-    std::optional<ProcessIndex> lasting_process(JobNumber) override { return {}; }
-  };
-  // Processes::Out
-  void handle(Process& from, wire::NodeMessage& message, BlobView, std::vector<Fd>&) override {
-    handled.emplace_back(from.index, message.index());
-  }
-  // Proxies::Nodes
-  bool may_serve() override { return true; }
-  void drop(NodeId, const std::string&) override {}
-
+struct ProcessesTest : testing::Test, PlayedProcesses {
   /// Returns the end of a process that has connected and said nothing.
   Peer connect() {
     auto ends = os::LocalSocket::pair().value();
@@ -112,23 +95,6 @@ struct ProcessesTest : testing::Test, PlayedOutgoing, Processes::Out, Proxies::N
     for (const auto& [from, kind] : handled) count += from == peer.index;
     return count;
   }
-
-  const std::string name = "node";
-  QuietReferences quiet;
-  QuietActors quiet_actors;
-  NoProcesses none;
-  std::vector<std::pair<ProcessIndex, std::size_t>> handled;
-  InFlightRefs in_flight_refs;
-  scheduling::LeaseTable table{{}, kHere};
-  ReferenceTable references{quiet};
-  ActorHost actors{quiet_actors, quiet_actors, kHere};
-  Leases leases{kHere, false, {table, remote, actors, lineage, *this, none}};
-  LineageCache lineage{references, leases, Bytes{1 << 20}};
-  Proxies proxies{kHere,
-                  {references, remote, owners, actors, table, leases, *this, processes, *this}};
-  RemoteTable remote{proxies, [this] { return processes.take_index(); }};
-  Owners owners{kHere, references, remote};
-  Processes processes{{name, references, in_flight_refs, table, remote, actors, proxies, *this}};
 };
 
 TEST_F(ProcessesTest, StrangerMaySayHelloAndNothingElse) {
@@ -227,7 +193,7 @@ TEST_F(ProcessesTest, ProxyChannelHasSlotsOfBothDoorbellsUntilItIsClosed) {
   EXPECT_TRUE(channel->remote);
   EXPECT_NE(channel->peer_slot, of(one).slot);
   remote.node_died(kOther, "it died", true);
-  EXPECT_EQ(one.deaths(), 1);
+  EXPECT_EQ(take<wire::PeerDied>().size(), 1u);
   Peer other = worker();
   EXPECT_EQ(of(other).slot, channel->peer_slot);
 }
