@@ -49,6 +49,7 @@ Job& Jobs::add(ProcessIndex driver, const wire::Hello& hello, NodeId self, std::
   job.driver = driver;
   job.record.id = job.id;
   job.record.name = hello.job_name;
+  job.record.pid = hello.pid;
   job.record.node = self;
   job.record.started_ns = now_ns;
   job.record.program = hello.program;
@@ -72,12 +73,26 @@ ProcessIndex Jobs::driver_of(const control::JobReply& reply) {
   return job->driver;
 }
 
+Result<ProcessIndex> Jobs::stop(JobId id, const std::string& user) {
+  Job* job = find(id);
+  if (job == nullptr || job->driver == 0)
+    return Error(Code::invalid_argument,
+                 "it has no driver at the node, because it has ended: see 'troupe list jobs'");
+  if (job->stopped_why.empty())
+    job->stopped_why =
+        "stopped by " + (user.empty() ? std::string("somebody") : user) + " with troupe job stop";
+  return job->driver;
+}
+
 void Jobs::driver_ended(Job& job, bool finished, const std::string& why, Time now) {
   job.driver = 0;
   job.end_by = now + kJobEnds;
   if (kind_.is_private) return control_.send(control::FinishJob{job.id});
   control::ToControl end = control::FinishJob{job.id};
-  if (!finished) end = control::DriverDied{job.id, why};
+  if (!job.stopped_why.empty())
+    end = control::FinishJob{job.id, job.stopped_why};
+  else if (!finished)
+    end = control::DriverDied{job.id, why};
   control_.send(end);
   driver_ends_.push_back(std::move(end));
   if (driver_ends_.size() > kMaxDriverEnds) driver_ends_.pop_front();

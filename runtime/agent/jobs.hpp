@@ -5,6 +5,7 @@
 ///     Job& job = jobs.add(driver, hello, self, now_ns);      // a driver of this node
 ///     jobs.start(job, epoch);                                // → StartJob; JobReply answers
 ///     if (jobs.wants_worker(job, dedicated)) …;              // else it starts with the program
+///     jobs.stop(id, "alice");                                 // a person stops it → its driver
 ///     jobs.driver_ended(job, finished, why, now);            // → FinishJob or DriverDied
 ///     jobs.end(job);                                         // at JobEnded, or when it is late()
 ///
@@ -43,6 +44,7 @@ struct Job {
   ProcessIndex driver;        ///< 0: not a process of this node, or it has ended
   control::JobRecord record;  ///< what StartJob tells control, for a driver of this node
   bool described = false;     ///< the record is complete
+  std::string stopped_why;    ///< not empty: a person stops the job
   std::vector<bool> waiting;  ///< workers to start when the program is here → dedicated
   int failed_starts = 0;      ///< since a worker last came up
 };
@@ -81,6 +83,10 @@ class Jobs {
   /// Returns the driver to which control's reply is to be passed on; 0: none. A reply that control
   /// is unavailable is none: the job is started again once this node is registered.
   ProcessIndex driver_of(const control::JobReply& reply);
+  /// Notes that a person stops the job of a driver of this node: however the driver ends, control
+  /// records the job as stopped. The first person counts. Returns the driver. Error:
+  /// invalid_argument, because the job has no driver here.
+  Result<ProcessIndex> stop(JobId id, const std::string& user);
   /// The driver has ended, `finished` or as `why` says. Tells control, and sets when the job ends.
   void driver_ended(Job& job, bool finished, const std::string& why, Time now);
   /// Sends again what concerns jobs: control may be another process, which got none of it.

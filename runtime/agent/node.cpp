@@ -239,7 +239,7 @@ bool Node::settle() {
 
 Time Node::next_deadline() const {
   Time until = std::min(leases_.next_deadline().value_or(Time::max()), inquiries_.next_deadline());
-  until = std::min(until, jobs_.next_deadline());
+  until = std::min({until, jobs_.next_deadline(), job_stops_.next_deadline()});
   until = std::min({until, zygotes_.next_deadline(), ending_workers_.next_deadline()});
   if (control_)
     if (const auto deadline = control_->next_deadline()) until = std::min(until, *deadline);
@@ -300,6 +300,7 @@ void Node::on_timer() {
   if (rows_.next_deadline() <= now) rows_.on_timer(now);
   actors_.on_tick(now);
   for (const JobId late : jobs_.late(now)) end_job(late, "its driver has ended");
+  for (const Fd& driver : job_stops_.take_late(now)) os::kill_process(driver);
   for (const ProcessIndex late : ending_workers_.take_late(now)) kill_worker(late);
 }
 

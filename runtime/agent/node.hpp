@@ -19,6 +19,7 @@
 #include "troupe/runtime/agent/folder_copies.hpp"
 #include "troupe/runtime/agent/in_flight_refs.hpp"
 #include "troupe/runtime/agent/inquiries.hpp"
+#include "troupe/runtime/agent/job_stops.hpp"
 #include "troupe/runtime/agent/jobs.hpp"
 #include "troupe/runtime/agent/leases.hpp"
 #include "troupe/runtime/agent/lineage_cache.hpp"
@@ -255,6 +256,9 @@ class Node final : private Outgoing,
   void ask_logs(const NodeLogs::Asker& asker, const wire::LogQuestion& question);
   void on_inquire_stacks(Process& from, const wire::Inquire& message);
   void ask_stacks(const StackAsks::Asker& asker, const wire::StackQuestion& question);
+  void on_inquire_stop(Process& from, const wire::Inquire& message);
+  void stop_job(const ObserveQuestions::Asker& asker, const wire::StopQuestion& question);
+  void pass_on(Process& from, const wire::Inquire& message, wire::PeerInquire question);
   void on_peer_inquire(NodeId from, const wire::PeerInquire& message);
 
   // Outgoing, Proxies::Nodes, Transfers::Out and Programs::Out
@@ -328,6 +332,7 @@ class Node final : private Outgoing,
       {options_.name, references_, in_flight_refs_, leases_, remote_, actors_, proxies_, *this}};
   SleepClock sleep_;
   Jobs jobs_;
+  JobStops job_stops_;
   EndingWorkers ending_workers_;
   Draining draining_;
   bool over_ = false;

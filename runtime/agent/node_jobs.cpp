@@ -3,6 +3,7 @@
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/base/wall_clock.hpp"
+#include "troupe/runtime/os/user_name.hpp"
 
 #include <cstdio>
 #include <utility>
@@ -14,6 +15,7 @@ namespace troupe::agent {
 /// Begins the job of a driver. The driver gets its Welcome once control knows the job.
 void Node::on_driver(Process& from, const wire::Hello& hello, std::vector<Fd> descriptors) {
   Job& job = jobs_.add(from.index, hello, id_, unix_nanoseconds());
+  job.record.user = os::user_name();
   from.job = job.id;
   from.job_number = job.number;
   from.waiting = std::move(descriptors);

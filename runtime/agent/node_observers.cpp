@@ -2,11 +2,14 @@
 /// memory of a node is used for.
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/agent/wait_reasons.hpp"
+#include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/wire/cases.hpp"
 #include "troupe/runtime/wire/memory.hpp"
 #include "troupe/runtime/wire/values.hpp"
 
+#include <fcntl.h>
 #include <algorithm>
+#include <span>
 #include <utility>
 
 namespace troupe::agent {
@@ -225,15 +228,19 @@ wire::MemoryReport Node::memory_report() {
 
 // --- questions and answers
 
-void Node::on_inquire_memory(Process& from, const wire::Inquire& message) {
-  if (!message.node || message.node == id_)
-    return inquiries_.answer(from.index, message.request, wire::encode(memory_report()));
+/// Asks the node that the question is about. Its answer goes to the process.
+void Node::pass_on(Process& from, const wire::Inquire& message, wire::PeerInquire question) {
   if (!cluster_.knows(message.node))
     return inquiries_.refuse(from.index, message.request,
                              Error(Code::unavailable, "the node is not in the cluster"));
-  const std::uint64_t number =
-      inquiries_.note(from.index, message.request, message.node, steady_now());
-  network_->send(message.node, wire::PeerInquire{number});
+  question.request = inquiries_.note(from.index, message.request, message.node, steady_now());
+  network_->send(message.node, question);
+}
+
+void Node::on_inquire_memory(Process& from, const wire::Inquire& message) {
+  if (!message.node || message.node == id_)
+    return inquiries_.answer(from.index, message.request, wire::encode(memory_report()));
+  pass_on(from, message, {});
 }
 
 // --- logs
@@ -250,12 +257,7 @@ void Node::on_inquire_logs(Process& from, const wire::Inquire& message) {
               processes_.account_of(from, "for a log that is not its own job's")));
   if (!message.node || message.node == id_)
     return ask_logs({from.index, {}, message.request}, message.logs);
-  if (!cluster_.knows(message.node))
-    return inquiries_.refuse(from.index, message.request,
-                             Error(Code::unavailable, "the node is not in the cluster"));
-  const std::uint64_t number =
-      inquiries_.note(from.index, message.request, message.node, steady_now());
-  network_->send(message.node, wire::PeerInquire{number, true, message.logs});
+  pass_on(from, message, {.about_logs = true, .logs = message.logs});
 }
 
 /// Answers a question about rows of all nodes, which only an observer may ask.
@@ -301,12 +303,7 @@ void Node::on_inquire_stacks(Process& from, const wire::Inquire& message) {
         Error(Code::invalid_argument, processes_.account_of(from, "for the stacks of processes")));
   if (!message.node || message.node == id_)
     return ask_stacks({from.index, {}, message.request}, message.stacks);
-  if (!cluster_.knows(message.node))
-    return inquiries_.refuse(from.index, message.request,
-                             Error(Code::unavailable, "the node is not in the cluster"));
-  const std::uint64_t number =
-      inquiries_.note(from.index, message.request, message.node, steady_now());
-  network_->send(message.node, wire::PeerInquire{number, false, {}, {}, true, message.stacks});
+  pass_on(from, message, {.about_stacks = true, .stacks = message.stacks});
 }
 
 void Node::ask_stacks(const StackAsks::Asker& asker, const wire::StackQuestion& question) {
@@ -345,10 +342,37 @@ void Node::Stacks::answer_stacks(const StackAsks::Asker& asker, const std::strin
   node.inquiries_.answer(asker.process, asker.request, bytes);
 }
 
+// --- stops of jobs
+
+/// Stops a job for an observer, if its driver is at this node; else asks the node where it is.
+void Node::on_inquire_stop(Process& from, const wire::Inquire& message) {
+  if (from.speaks_as != Talker::observer)
+    return inquiries_.refuse(
+        from.index, message.request,
+        Error(Code::invalid_argument, processes_.account_of(from, "that a job is to stop")));
+  if (!message.node || message.node == id_)
+    return stop_job({from.index, {}, message.request}, message.stop);
+  pass_on(from, message, {.stop = message.stop});
+}
+
+void Node::stop_job(const ObserveQuestions::Asker& asker, const wire::StopQuestion& question) {
+  const auto index = jobs_.stop(question.job, question.user);
+  if (!index) return rows_out_.refuse(asker, index.error());
+  const std::string why = jobs_.find(question.job)->stopped_why;
+  log_line("%s: job %s: %s", options_.name.c_str(), question.job.str().c_str(), why.c_str());
+  if (Process* driver = processes_.find(*index)) {
+    job_stops_.begin(question.job, Fd(fcntl(driver->life.get(), F_DUPFD_CLOEXEC, 0)), steady_now());
+    processes_.send(*driver, wire::Shutdown{why, true});
+  }
+  const auto bytes = std::as_bytes(std::span(why));
+  rows_out_.answer(asker, Blob(bytes.begin(), bytes.end()));
+}
+
 /// Answers another agent, which asks for one of its observers or drivers.
 void Node::on_peer_inquire(NodeId from, const wire::PeerInquire& message) {
   if (message.rows) return rows_.ask({{}, from, message.request}, *message.rows, steady_now());
   if (message.about_logs) return ask_logs({{}, from, message.request}, message.logs);
+  if (message.stop) return stop_job({{}, from, message.request}, *message.stop);
   if (message.about_stacks) return ask_stacks({{}, from, message.request}, message.stacks);
   inquiries_.owe(from, message.request, wire::encode(memory_report()));
 }
@@ -368,6 +392,7 @@ void Node::on_inquire(Process& from, const wire::Inquire& message, BlobView payl
   if (message.about == wire::Inquire::About::logs) return on_inquire_logs(from, message);
   if (message.about == wire::Inquire::About::rows) return on_inquire_rows(from, message);
   if (message.about == wire::Inquire::About::stacks) return on_inquire_stacks(from, message);
+  if (message.about == wire::Inquire::About::stop) return on_inquire_stop(from, message);
   if (!network_) return refuse(Code::unavailable, "a private node has no control to ask");
   auto decoded = control::decode_to_control(payload);
   if (!decoded) return refuse(Code::invalid_argument, decoded.error().message());

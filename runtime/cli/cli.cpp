@@ -175,6 +175,14 @@ void CommandLine::add_others() {
   drains->add_option("NODE", name, "name or id as in 'troupe list nodes'")->required();
   drains->add_option("--within", within, "after this time it leaves anyway, like 60s or 5m")
       ->capture_default_str();
+  CLI::App* job = add(app, "job", "about jobs", "troupe job stop train", nullptr);
+  job->require_subcommand(1);
+  CLI::App* stops =
+      add(*job, "stop", "end a job: its waits are cancelled, and its driver is killed after 10 s",
+          "troupe job stop train", [this] { return stop_job(request, name); });
+  add_target(*stops);
+  stops->add_option("JOB", name, "id or name as in 'troupe list jobs'; the newest of that name")
+      ->required();
   CLI::App* logged =
       add(app, "logs", "what the tasks and actors of a job have written",
           "troupe logs mix --tail 50 --grep 'loss|error'", [this] { return logs(logs_request); });

@@ -116,8 +116,10 @@ Row row_of(const control::JobRecord& job, const NodeNames& names, std::int64_t a
   row.text("name", job.name)
       .text("state", std::string(name_of(job.state)))
       .text("node", name_in(names, job.node))
+      .text("user", job.user)
       .text("program", job.program)
       .text("why", job.why);
+  if (job.pid > 0) row.count("pid", job.pid);
   if (job.started_ns > 0) row.count("started", static_cast<std::uint64_t>(job.started_ns));
   if (job.ended_ns > 0) row.count("ended", static_cast<std::uint64_t>(job.ended_ns));
   const std::int64_t since = job.ended_ns > 0 ? job.ended_ns : job.started_ns;

@@ -171,6 +171,16 @@ Result<std::string> Observer::stacks(NodeId node, const wire::StackQuestion& ask
   return std::string(reinterpret_cast<const char*>(bytes->data()), bytes->size());
 }
 
+Result<void> Observer::stop_job(NodeId node, const wire::StopQuestion& asked, Duration limit) {
+  wire::Inquire question;
+  question.about = wire::Inquire::About::stop;
+  question.node = node;
+  question.stop = asked;
+  auto bytes = ask(question, {}, steady_now() + limit);
+  if (!bytes) return bytes.error();
+  return {};
+}
+
 Result<wire::MemoryReport> Observer::memory(NodeId node, Duration limit) {
   wire::Inquire question;
   question.about = wire::Inquire::About::memory;

@@ -42,6 +42,9 @@ class Observer {
   Result<observe::Answer> rows(const observe::Question& question, Duration limit);
   /// Drains a node, which leaves within this time. Returns when control has recorded it.
   Result<void> drain(NodeId node, Duration within, Duration limit = std::chrono::seconds(5));
+  /// Tells the node of a job's driver to stop the job. Returns when the driver was told.
+  Result<void> stop_job(NodeId node, const wire::StopQuestion& question,
+                        Duration limit = std::chrono::seconds(5));
   const std::string& node_name() const noexcept { return node_name_; }
 
  private:

@@ -301,6 +301,10 @@ Result<std::string> Asked::stacks(NodeId node, const wire::StackQuestion& questi
   return observer_.stacks(node, question);
 }
 
+Result<void> Asked::stop_job(NodeId node, const wire::StopQuestion& question) {
+  return observer_.stop_job(node, question);
+}
+
 Exit list(const Request& request, Table table) {
   Asked asked(request);
   if (table == Table::nodes) {

@@ -155,6 +155,9 @@ Exit stack(const Request& request, const std::string& what);
 /// Drains the node of this name and waits until it has left, at most `within` and 10 s. Throws
 /// TimedOut (failed) then.
 Exit drain(const Request& request, const std::string& node, const std::string& within);
+/// Stops a job and waits until it has ended. Throws Failure: usage (an unknown or ended job), failed
+/// (it has not ended within 20 s).
+Exit stop_job(const Request& request, const std::string& job);
 /// Shows what a checkpoint or a file has, and reads all of it. Returns failed when nothing there is
 /// complete.
 Exit inspect_checkpoint(const CheckpointRequest& request);
@@ -200,6 +203,7 @@ class Asked {
   void drain(NodeId node, Duration within);
   Result<wire::LogBatch> logs(NodeId node, const wire::LogQuestion& question);
   Result<std::string> stacks(NodeId node, const wire::StackQuestion& question);
+  Result<void> stop_job(NodeId node, const wire::StopQuestion& question);
   std::optional<control::ObjectName> forget(const std::string& name);
   const std::string& node_name() const { return observer_.node_name(); }
   const Target target;

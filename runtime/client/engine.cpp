@@ -432,7 +432,7 @@ void ClientEngine::submit(detail::Call&& call, const detail::Request* options,
   shrink_arguments(call);
   const bool objects = takes_objects(call);
   Guard lock = guard();
-  if (agent_lost_) throw Unavailable(Code::unavailable, agent_lost_why_);
+  if (agent_lost_) raise(agent_lost_why_);
   if (tasks_.live() >= kMaxTasks)
     throw Overloaded(Code::overloaded, "4,194,304 tasks of this process wait already");
   const bool plain = options == nullptr && !objects;
@@ -514,7 +514,7 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
   shrink_arguments(call);
   takes_objects(call);
   Guard lock = guard();
-  if (agent_lost_) throw Unavailable(Code::unavailable, agent_lost_why_);
+  if (agent_lost_) raise(agent_lost_why_);
   collect_released();  // the name may be that of an actor whose last handle was just dropped
   wire::CreateActor message;
   message.actor = ActorId{objects_->high(), ++next_actor_};
@@ -630,7 +630,7 @@ void ClientEngine::call(const detail::ActorHandle& actor, detail::Call&& call,
   shrink_arguments(call);
   const bool objects = takes_objects(call);
   Guard lock = guard();
-  if (agent_lost_) throw Unavailable(Code::unavailable, agent_lost_why_);
+  if (agent_lost_) raise(agent_lost_why_);
   const ProcessIndex worker = objects ? 0 : actors_.open_way(actor.id);
   const std::uint64_t sequence = send_ahead<ActorCall>(worker, call, actor.id.low, results.size());
   if (sequence == 0) actors_.check_room(actor.id);  // before anything points at the call

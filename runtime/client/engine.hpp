@@ -326,7 +326,8 @@ class ClientEngine final : public detail::Engine,
   void grant(const wire::LeaseGranted& granted, Time now);
   void reclaim(LeaseId lease, Time now);
   void on_actor_update(const wire::ActorUpdate& update);
-  void agent_gone(const std::string& why);
+  void agent_gone(const std::string& why, Code code = Code::unavailable);
+  Error no_answer(const char* why) const;
   Peer* peer_of(ProcessIndex process) {
     return last_peer_ != nullptr && last_peer_->process == process ? last_peer_
                                                                    : find_peer(process);
@@ -631,7 +632,7 @@ class ClientEngine final : public detail::Engine,
   bool agent_lost_ = false;
   bool serving_ = false;             ///< a call of next_work() runs and is not answered
   void (*abandon_)(bool) = nullptr;  ///< see Start
-  std::string agent_lost_why_;
+  Error agent_lost_why_{Code::unavailable, ""};
   std::unique_ptr<IoLoop> io_loop_;
 };
 

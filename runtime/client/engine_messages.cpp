@@ -445,7 +445,10 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
             },
             [&](wire::Shutdown& m) {
               if (kind_ == wire::ProcessKind::driver) {
-                agent_gone("the node goes down: " + m.why);
+                if (m.cancels)
+                  agent_gone("the job was " + m.why, Code::cancelled);
+                else
+                  agent_gone("the node goes down: " + m.why);
               } else {
                 shutdown_ = true;
                 io_loop_->notify();
@@ -475,10 +478,10 @@ void ClientEngine::on_ready(const wire::Ready& message, BlobView payload) {
   }
 }
 
-void ClientEngine::agent_gone(const std::string& why) {
+void ClientEngine::agent_gone(const std::string& why, Code code) {
   if (agent_lost_) return;
   agent_lost_ = true;
-  agent_lost_why_ = why;
+  agent_lost_why_ = Error(code, why);
   shutdown_ = true;
   if (abandon_ != nullptr) abandon_(serving_);
   give_up_notices();
@@ -487,6 +490,13 @@ void ClientEngine::agent_gone(const std::string& why) {
   if (!io_loop_) return;
   io_loop_->forget_socket();
   io_loop_->notify();
+}
+
+/// Returns the error of a wait that has no answer: why the agent is lost, that the session is over, or
+/// else `why`.
+Error ClientEngine::no_answer(const char* why) const {
+  if (agent_lost_) return agent_lost_why_;
+  return Error(Code::unavailable, stopping_ ? "the session is over" : why);
 }
 
 // --- peers' messages

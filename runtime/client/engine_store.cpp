@@ -172,10 +172,7 @@ Result<bool> ClientEngine::need_extent(std::uint64_t bytes) {
       lock, [&] { return wanted_extents_.at(request).has_value() || agent_lost_; },
       steady_now() + kMemoryAnswers, kMemoryGrace);
   const auto answer = std::move(wanted_extents_.extract(request).mapped());
-  if (!answer)
-    return Error(Code::unavailable, agent_lost_ ? agent_lost_why_
-                                    : stopping_ ? "the session is over"
-                                                : "the node's agent gave no memory within 40 s");
+  if (!answer) return no_answer("the node's agent gave no memory within 40 s");
   if (*answer) unlock_and_collect(lock);
   return *answer;
 }
@@ -353,10 +350,9 @@ void ClientEngine::replicate(Guard& lock, Entry& entry, const detail::Replicatio
   const auto answered = std::move(replications_.extract(request).mapped());
   std::optional<Error> error;
   if (!answered)
-    error = Error(Code::unavailable, agent_lost_ ? agent_lost_why_
-                                     : stopping_ ? "the session is over"
-                                                 : "the node's agent did not say in time whether "
-                                                   "an object has its replicas");
+    error = no_answer(
+        "the node's agent did not say in time whether "
+        "an object has its replicas");
   else if (answered->error)
     error = Error(*answered->error);
   if (!error) return;
@@ -408,10 +404,7 @@ bool ClientEngine::fetch_reader(bool is_segment, std::uint64_t id, Error& error)
       error = DescriptorLack::error();
       return false;
     }
-    error = Error(Code::unavailable, agent_lost_ ? agent_lost_why_
-                                     : stopping_
-                                         ? "the session is over"
-                                         : "the node's agent gave no view of memory within 10 s");
+    error = no_answer("the node's agent gave no view of memory within 10 s");
     return false;
   }
   const std::shared_ptr<const Error> failed = reader_answers_.at(key);
@@ -431,11 +424,7 @@ Result<objectstore::Location> ClientEngine::where_is(const wire::Location& name)
       kMemoryGrace);
   const auto answer = std::exchange(place, std::nullopt);
   places_.erase(request);
-  if (!answer)
-    return Error(Code::unavailable, agent_lost_ ? agent_lost_why_
-                                    : stopping_
-                                        ? "the session is over"
-                                        : "the node's agent did not find an object within 40 s");
+  if (!answer) return no_answer("the node's agent did not find an object within 40 s");
   if (answer->error) return Error(*answer->error);
   return store_location(answer->location);
 }

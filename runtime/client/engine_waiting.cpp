@@ -120,9 +120,10 @@ bool ClientEngine::block_until(Guard& guard, const std::function<bool()>& done, 
   if (done()) return true;
   idle_until(guard, [&] { return done() || agent_lost_; }, deadline, kBlockGrace, now);
   if (done()) return true;
-  if (stopping_ || agent_lost_)
-    throw Unavailable(Code::unavailable, agent_lost_ ? agent_lost_why_ : "the session is over",
-                      Outcome::unknown);
+  if (stopping_ || agent_lost_) {
+    const Error error = no_answer("");
+    raise(Error(error.code(), error.message(), Outcome::unknown));
+  }
   return false;
 }
 

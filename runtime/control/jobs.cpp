@@ -7,7 +7,7 @@
 namespace troupe::control {
 namespace {
 
-constexpr std::uint8_t kJobFormat = 3;  // format 1 ends with ended_ns, format 2 has no signals
+constexpr std::uint8_t kJobFormat = 4;  // format 1 ends with ended_ns, 2 has no signals, 3 no user
 constexpr const char* kJobPrefix = "job/";
 
 std::string encode(const JobRecord& job) {
@@ -26,6 +26,7 @@ std::string encode(const JobRecord& job) {
   out.u64(job.files.size());
   for (const auto& [path, digest] : job.files) out.bytes(path).bytes(digest);
   out.u64(job.ignored_signals).u64(job.blocked_signals);
+  out.bytes(job.user).u64(job.pid);
   return out.take();
 }
 
@@ -52,7 +53,12 @@ bool decode(std::string_view bytes, JobRecord& job) {
     job.ignored_signals = in.u64();
     job.blocked_signals = in.u64();
   }
-  return in.ok() && in.version() >= 1 && in.version() <= kJobFormat && state <= 2;
+  if (in.version() >= 4) {
+    job.user = in.bytes();
+    job.pid = static_cast<std::uint32_t>(in.u64());
+  }
+  return in.ok() && in.version() >= 1 && in.version() <= kJobFormat &&
+         state <= static_cast<std::uint64_t>(JobState::stopped);
 }
 
 }  // namespace
@@ -62,6 +68,7 @@ std::string_view name_of(JobState state) noexcept {
     case JobState::running: return "running";
     case JobState::finished: return "finished";
     case JobState::failed: return "failed";
+    case JobState::stopped: return "stopped";
   }
   return "unknown";
 }
@@ -118,6 +125,12 @@ void Jobs::end(JobRecord& job, JobState state, const std::string& why, std::int6
 Jobs::Out Jobs::on_finish(JobId id, std::int64_t wall_ns) {
   Out out;
   if (is_running(id)) end(jobs_.at(id), JobState::finished, "its driver returned", wall_ns, out);
+  return out;
+}
+
+Jobs::Out Jobs::on_stopped(JobId id, const std::string& why, std::int64_t wall_ns) {
+  Out out;
+  if (is_running(id)) end(jobs_.at(id), JobState::stopped, why, wall_ns, out);
   return out;
 }
 

@@ -20,7 +20,7 @@
 
 namespace troupe::control {
 
-enum class JobState : std::uint8_t { running = 0, finished = 1, failed = 2 };
+enum class JobState : std::uint8_t { running = 0, finished = 1, failed = 2, stopped = 3 };
 std::string_view name_of(JobState state) noexcept;
 
 struct JobRecord {
@@ -38,6 +38,8 @@ struct JobRecord {
       files;  ///< executable first, then its own shared objects: path, SHA-256 in hex
   std::uint64_t ignored_signals = 0;  ///< as the driver was started; bit n - 1: signal n
   std::uint64_t blocked_signals = 0;
+  std::string user;       ///< that the driver's node runs as; at most wire::kMaxUser bytes
+  std::uint32_t pid = 0;  ///< of the driver, on its host
 };
 
 struct StartJob {
@@ -72,6 +74,7 @@ class Jobs {
   /// request is harmless.
   Out on_start(const StartJob& message);
   Out on_finish(JobId job, std::int64_t wall_ns);
+  Out on_stopped(JobId job, const std::string& why, std::int64_t wall_ns);
   Out on_driver_died(JobId job, const std::string& why, std::int64_t wall_ns);
   Out on_node_dead(NodeId node, Epoch epoch, const std::string& why, std::int64_t wall_ns);
 

@@ -209,6 +209,8 @@ void write(schema::JobRecord::Builder out, const JobRecord& job) {
                   wire::kMaxProgramArgument);
   out.setIgnoredSignals(job.ignored_signals);
   out.setBlockedSignals(job.blocked_signals);
+  if (!job.user.empty()) out.setUser(CutText(job.user, wire::kMaxUser));
+  out.setPid(job.pid);
   if (job.files.empty()) return;
   auto files = out.initFiles(checked(job.files.size(), kMaxRows));
   for (unsigned i = 0; i < files.size(); ++i) {
@@ -219,7 +221,7 @@ void write(schema::JobRecord::Builder out, const JobRecord& job) {
 void read(schema::JobRecord::Reader in, JobRecord& job) {
   fields::read(in.getId(), job.id);
   job.name = read_text(in.getName(), "job name");
-  job.state = read_enum(in.getState(), JobState::failed, "job state");
+  job.state = read_enum(in.getState(), JobState::stopped, "job state");
   fields::read(in.getNode(), job.node);
   job.epoch = in.getEpoch();
   job.why = read_text(in.getWhy(), "reason");
@@ -229,6 +231,8 @@ void read(schema::JobRecord::Reader in, JobRecord& job) {
   fields::read_texts(in.getArguments(), job.arguments, "arguments", wire::kMaxProgramArgument);
   job.ignored_signals = in.getIgnoredSignals();
   job.blocked_signals = in.getBlockedSignals();
+  job.user = read_text(in.getUser(), "user", wire::kMaxUser);
+  job.pid = in.getPid();
   const auto files = in.getFiles();
   job.files.reserve(bounded(files.size(), kMaxRows, "files"));
   for (const auto file : files)

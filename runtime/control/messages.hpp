@@ -86,6 +86,8 @@ struct WatchActor {
 };
 struct FinishJob {
   JobId job;
+  /// Not empty: a person has stopped the job. How its driver then ended does not count.
+  std::string stopped_why{};
 };
 struct DriverDied {
   JobId job;

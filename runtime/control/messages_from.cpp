@@ -215,7 +215,7 @@ void write(schema::JobEnded::Builder out, const JobEnded& m) {
 }
 void read(schema::JobEnded::Reader in, JobEnded& m) {
   fields::read(in.getJob(), m.job);
-  m.state = read_enum(in.getState(), JobState::failed, "job state");
+  m.state = read_enum(in.getState(), JobState::stopped, "job state");
   m.why = read_text(in.getWhy(), "reason");
 }
 

@@ -176,9 +176,11 @@ void read(schema::StartJob::Reader in, StartJob& m) {
 
 void write(schema::FinishJob::Builder out, const FinishJob& m) {
   fields::write(out.initJob(), m.job);
+  if (!m.stopped_why.empty()) out.setStoppedWhy(CutText(m.stopped_why));
 }
 void read(schema::FinishJob::Reader in, FinishJob& m) {
   fields::read(in.getJob(), m.job);
+  m.stopped_why = read_text(in.getStoppedWhy(), "reason");
 }
 
 void write(schema::DriverDied::Builder out, const DriverDied& m) {

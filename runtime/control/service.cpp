@@ -507,17 +507,18 @@ void Service::on(StartJob message, Sender from, Time now) {
 }
 
 void Service::on(const FinishJob& message, Sender, Time now) {
-  end_job(message.job, std::nullopt, now);
+  const bool stopped = !message.stopped_why.empty();
+  end_job(message.job, stopped ? JobState::stopped : JobState::finished, message.stopped_why, now);
 }
 
 void Service::on(const DriverDied& message, Sender, Time now) {
-  end_job(message.job, message.why, now);
+  end_job(message.job, JobState::failed, message.why, now);
 }
 
-/// Ends a job: its actors first, then (JobIdle) its record. `why`: why its driver died; nullopt: it
-/// returned.
-void Service::end_job(JobId job, const std::optional<std::string>& why, Time now) {
-  if (!jobs_.is_running(job) || !ending_jobs_.try_emplace(job, why).second) return;
+/// Ends a job: its actors first, then (JobIdle) its record. `why`: why its driver died, or who
+/// stopped the job.
+void Service::end_job(JobId job, JobState state, const std::string& why, Time now) {
+  if (!jobs_.is_running(job) || !ending_jobs_.try_emplace(job, state, why).second) return;
   run(actors_.on_job_ending(job, now), now);
 }
 
@@ -712,8 +713,10 @@ void Service::carry_out(const DirectoryEvent& event, Time now) {
   } else if (const auto* idle = std::get_if<JobIdle>(&event)) {
     const auto ending = ending_jobs_.find(idle->job);
     if (ending == ending_jobs_.end()) return;
-    run(ending->second ? jobs_.on_driver_died(idle->job, *ending->second, wall_now())
-                       : jobs_.on_finish(idle->job, wall_now()),
+    const auto& [state, why] = ending->second;
+    run(state == JobState::stopped  ? jobs_.on_stopped(idle->job, why, wall_now())
+        : state == JobState::failed ? jobs_.on_driver_died(idle->job, why, wall_now())
+                                    : jobs_.on_finish(idle->job, wall_now()),
         now);
   }
 }

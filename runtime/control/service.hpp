@@ -225,7 +225,7 @@ class Service {
                         Time now);
   void on(StartJob message, Sender from, Time now);
   void on(const FinishJob& message, Sender from, Time now);
-  void end_job(JobId job, const std::optional<std::string>& why, Time now);
+  void end_job(JobId job, JobState state, const std::string& why, Time now);
   void on(const DriverDied& message, Sender from, Time now);
   void on(const GetJob& message, Sender from, Time now);
   void on(const KeyValueRequest& message, Sender from, Time now);
@@ -300,9 +300,8 @@ class Service {
   Out& out_;
   Membership members_;
   Directory actors_;
-  /// Jobs whose drivers have ended and whose actors have not. The value says why the driver died;
-  /// nullopt: it returned.
-  std::map<JobId, std::optional<std::string>> ending_jobs_;
+  /// Jobs whose drivers have ended and whose actors have not: how, and why the driver ended.
+  std::map<JobId, std::pair<JobState, std::string>> ending_jobs_;
   Jobs jobs_;
   KeyValues values_;
   ObjectNames names_;

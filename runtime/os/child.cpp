@@ -41,6 +41,10 @@ void send_signal(pid_t process, int signal) noexcept {
   ::kill(process, signal);
 }
 
+void kill_process(const Fd& handle) noexcept {
+  (void)syscall(SYS_pidfd_send_signal, handle.get(), SIGKILL, nullptr, 0);
+}
+
 bool has_ended(pid_t process, const Fd& handle) noexcept {
   if (const pid_t reaped = waitpid(process, nullptr, WNOHANG); reaped >= 0) return reaped > 0;
   return !handle || is_ready(handle.get());

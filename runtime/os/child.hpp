@@ -27,6 +27,9 @@ Fd life_of_peer(int socket);
 /// Sends a signal. A process that is gone is no error.
 void send_signal(pid_t process, int signal) noexcept;
 
+/// Kills the process of this handle. A process that is gone is no error.
+void kill_process(const Fd& handle) noexcept;
+
 /// Returns whether the process has ended, and reaps it if it is a child. `handle` is that of
 /// handle_of(); it decides for a process that is no child. Never blocks.
 bool has_ended(pid_t process, const Fd& handle) noexcept;

@@ -377,7 +377,7 @@ struct JobFile {
 struct JobRecord {
   id @0 :Id;
   name @1 :Text;
-  state @2 :UInt8;              # 0 running, 1 finished, 2 failed
+  state @2 :UInt8;              # 0 running, 1 finished, 2 failed, 3 stopped
   node @3 :Id;                  # of its driver
   epoch @4 :UInt64;             # of that node
   why @5 :Text;
@@ -388,6 +388,8 @@ struct JobRecord {
   files @10 :List(JobFile);     # the executable, then its shared objects; at most 4096
   ignoredSignals @11 :UInt64;   # signals that its workers ignore at their start: bit n - 1 is signal n
   blockedSignals @12 :UInt64;   # signals that its workers block at their start
+  user @13 :Text;               # that the driver's node runs as; at most 256 bytes
+  pid @14 :UInt32;              # of the driver
 }
 
 struct StartJob {
@@ -405,6 +407,7 @@ struct JobReply {
 struct FinishJob {
   # Agent -> control: the driver has finished its job.
   job @0 :Id;
+  stoppedWhy @1 :Text;  # not empty: a person has stopped the job, and how its driver then ended does not count
 }
 
 struct DriverDied {

@@ -639,11 +639,14 @@ struct Inquire {
   stackPid @9 :Int32;
   stackActor @10 :Id;
   stackJob @11 :Id;
+  # about 5, to the driver's node: stop this job. Only observers ask it.
+  stopJob @12 :Id;
+  stopUser @13 :Text;  # who asks; at most 256 bytes
 }
 
 struct ListQuestion {
   # Which rows of a list are asked for; runtime/observe/question.hpp.
-  kind @0 :UInt8;     # 0 tasks, 1 functions, 2 processes, 3 nodes, 4 actors, 5 jobs, 6 objects, 7 reasons, 8 waits
+  kind @0 :UInt8;     # 0 tasks, 1 functions, 2 processes, 3 nodes, 4 actors, 5 jobs, 6 objects, 7 reasons, 8 waits, 9 queues
   limit @1 :UInt32;
   where @2 :Text;
   sort @3 :Text;
@@ -679,5 +682,6 @@ struct Shutdown {
   # Agent -> process: end yourself now.
   # Driver -> agent: its job is finished.
   # Worker -> agent, before storeAttached: it cannot start; the system refused it a thread, memory or a descriptor.
-  why @0 :Text;  # for the log
+  why @0 :Text;      # for the log
+  cancels @1 :Bool;  # agent -> driver: a person stops the job, so its waits end as cancelled
 }

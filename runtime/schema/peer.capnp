@@ -288,6 +288,8 @@ struct PeerInquire {
   stackPid @9 :Int32;
   stackActor @10 :Id;
   stackJob @11 :Id;
+  stopJob @12 :Id;     # present: an observer asks to stop this job, whose driver is at the receiver's node
+  stopUser @13 :Text;  # who asks; at most 256 bytes
 }
 
 struct PeerAnswer {

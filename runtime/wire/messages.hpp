@@ -38,6 +38,7 @@ inline constexpr std::size_t kMaxText = 2048;        ///< one message or name
 inline constexpr std::size_t kMaxStack = 4096;       ///< a remote stack
 inline constexpr std::size_t kMaxLastLines = 4096;   ///< that a dead process wrote
 inline constexpr std::size_t kMaxPath = 4096;        ///< of a program
+inline constexpr std::size_t kMaxUser = 256;         ///< a user's name
 inline constexpr std::size_t kMaxProgramArgument = 128 * 1024;  ///< as Linux bounds it
 inline constexpr std::size_t kMaxRefs = 512;         ///< ids with one value; more go in bundles
 inline constexpr std::size_t kMaxPlaces = 64;        ///< nodes of one ObjectPlace
@@ -611,20 +612,34 @@ struct StackQuestion {
   ActorId actor;
   JobId job;
 };
+/// Which job is to stop, and who asks for it.
+struct StopQuestion {
+  JobId job;
+  std::string user;  ///< a name for people; at most kMaxUser bytes
+};
 /// Process -> agent: a question, answered by one or more Answer. With About::control the payload is
 /// an encoded control::ToControl, which may change key-values and draining and nothing else. With
 /// About::memory it asks for the MemoryReport of a node, and with About::logs for the next piece of
 /// a job's log on a node, both without payload. A driver may ask for the log of its own job. With
 /// About::rows an observer asks for rows of all nodes, without payload, and with About::stacks for
-/// a text with the stacks of processes of a node.
+/// a text with the stacks of processes of a node. With About::stop an observer asks the driver's
+/// node to stop a job; the answer is a sentence.
 struct Inquire {
-  enum class About : std::uint8_t { control = 0, memory = 1, logs = 2, rows = 3, stacks = 4 };
+  enum class About : std::uint8_t {
+    control = 0,
+    memory = 1,
+    logs = 2,
+    rows = 3,
+    stacks = 4,
+    stop = 5
+  };
   std::uint64_t request = 0;
   About about = About::control;
   NodeId node;  ///< not control: whose; zero: the agent's own
   LogQuestion logs{};
   ListQuestion rows{};
   StackQuestion stacks{};
+  StopQuestion stop{};
 };
 /// Agent -> process, answers Inquire. The payload is a piece of an encoded control::FromControl,
 /// MemoryReport, LogBatch or observe::Answer. With an error there is no payload: control or the node
@@ -652,7 +667,8 @@ struct GiveRows {
 /// Agent -> process: end yourself now. Driver -> agent: the job is finished. Worker -> agent,
 /// before StoreAttached: it cannot start.
 struct Shutdown {
-  std::string why;  ///< for the log
+  std::string why;       ///< for the log
+  bool cancels = false;  ///< agent -> driver: a person stops the job, so its waits are cancelled
 };
 
 using NodeMessage =

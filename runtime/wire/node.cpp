@@ -526,16 +526,18 @@ void write(schema::Inquire::Builder out, const Inquire& m) {
   internal::write_log_question(out, m.logs);
   if (m.about == Inquire::About::rows) internal::write(out.initRows(), m.rows);
   internal::write_stack_question(out, m.stacks);
+  if (m.about == Inquire::About::stop) internal::write_stop_question(out, m.stop);
 }
 void read(schema::Inquire::Reader in, Inquire& m) {
   m.request = in.getRequest();
-  if (in.getAbout() > static_cast<std::uint8_t>(Inquire::About::stacks))
+  if (in.getAbout() > static_cast<std::uint8_t>(Inquire::About::stop))
     internal::refuse("about", "is unknown");
   m.about = static_cast<Inquire::About>(in.getAbout());
   if (in.hasNode()) internal::read(in.getNode(), m.node);
   internal::read_log_question(in, m.logs);
   if (in.hasRows()) internal::read(in.getRows(), m.rows);
   internal::read_stack_question(in, m.stacks);
+  if (in.hasStopJob()) internal::read_stop_question(in, m.stop);
 }
 
 void write(schema::AskRows::Builder out, const AskRows& m) {
@@ -786,9 +788,11 @@ void read(schema::Nodes::Reader in, Nodes& m) {
 
 void write(schema::Shutdown::Builder out, const Shutdown& m) {
   out.setWhy(CutText(m.why));
+  out.setCancels(m.cancels);
 }
 void read(schema::Shutdown::Reader in, Shutdown& m) {
   m.why = read_text(in.getWhy(), "reason");
+  m.cancels = in.getCancels();
 }
 
 /// Selects the member of the union by the type of the message.

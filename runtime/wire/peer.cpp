@@ -163,6 +163,7 @@ void write(schema::PeerInquire::Builder out, const PeerInquire& m) {
   if (m.rows) internal::write(out.initRows(), *m.rows);
   out.setAboutStacks(m.about_stacks);
   internal::write_stack_question(out, m.stacks);
+  if (m.stop) internal::write_stop_question(out, *m.stop);
 }
 void read(schema::PeerInquire::Reader in, PeerInquire& m) {
   m.request = in.getRequest();
@@ -171,6 +172,7 @@ void read(schema::PeerInquire::Reader in, PeerInquire& m) {
   if (in.hasRows()) internal::read(in.getRows(), m.rows.emplace());
   m.about_stacks = in.getAboutStacks();
   internal::read_stack_question(in, m.stacks);
+  if (in.hasStopJob()) internal::read_stop_question(in, m.stop.emplace());
 }
 
 void write(schema::PeerAnswer::Builder out, const PeerAnswer& m) {

@@ -279,8 +279,8 @@ struct ProgramData {
   std::shared_ptr<const ErrorInfo> error;  ///< set: the file cannot be read
 };
 
-/// Asks for the receiver's MemoryReport, for a piece of a job's log there, or for rows of its node.
-/// Answered by PeerAnswer.
+/// Asks for the receiver's MemoryReport, for a piece of a job's log there, for rows of its node, or to
+/// stop a job. Answered by PeerAnswer.
 struct PeerInquire {
   std::uint64_t request = 0;
   bool about_logs = false;
@@ -288,6 +288,7 @@ struct PeerInquire {
   std::optional<ListQuestion> rows{};
   bool about_stacks = false;
   StackQuestion stacks{};
+  std::optional<StopQuestion> stop{};
 };
 /// Answers PeerInquire. The payload is a piece of a MemoryReport, LogBatch or observe::Answer. With an
 /// error there is none.

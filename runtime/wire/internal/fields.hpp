@@ -108,6 +108,17 @@ Enum read_enum(std::uint8_t value, Enum last, const char* field) {
 }
 
 std::string read_text(capnp::Text::Reader in, const char* field, std::size_t bound = kMaxText);
+template <class Builder>
+void write_stop_question(Builder& out, const StopQuestion& m) {
+  write(out.initStopJob(), m.job);
+  out.setStopUser(CutText(m.user, kMaxUser));
+}
+template <class Reader>
+void read_stop_question(const Reader& in, StopQuestion& m) {
+  read(in.getStopJob(), m.job);
+  m.user = read_text(in.getStopUser(), "user", kMaxUser);
+}
+
 using Texts = capnp::List<capnp::Text>;
 void write(Texts::Builder out, const std::vector<std::string>& texts, std::size_t bound);
 /// At most kMaxRows of them.

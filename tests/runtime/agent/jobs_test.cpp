@@ -93,6 +93,26 @@ TEST_F(JobsTest, EachNewControlIsToldOfDriversAndTheirEnds) {
   EXPECT_EQ(died.size(), 2u);
 }
 
+TEST_F(JobsTest, JobThatAPersonStopsEndsAsStoppedHoweverItsDriverEnds) {
+  for (const bool finished : {true, false}) {
+    Job& job = add_driver();
+    const auto driver = jobs.stop(job.id, "alice");
+    ASSERT_TRUE(driver);
+    EXPECT_EQ(*driver, kDriver);
+    EXPECT_TRUE(jobs.stop(job.id, "bob")) << "and changes nothing";
+    jobs.driver_ended(job, finished, "killed by signal 9", now);
+    EXPECT_FALSE(jobs.stop(job.id, "bob"));
+    jobs.registered(2);
+    const auto ends = take<control::FinishJob>();
+    ASSERT_EQ(ends.size(), finished ? 2u : 3u) << "and again to a new control";
+    for (const auto& end : ends)
+      EXPECT_EQ(end.stopped_why, "stopped by alice with troupe job stop");
+  }
+  const auto unknown = jobs.stop(JobId::random(), "alice");
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().code(), Code::invalid_argument);
+}
+
 TEST_F(JobsTest, LastSixtyFourEndsAreSaidAgain) {
   for (int i = 0; i < 70; ++i) jobs.driver_ended(add_driver(), true, "", now);
   take<control::FinishJob>();

@@ -198,6 +198,21 @@ TEST_F(HostileDriver, MayNotAskForListsOfTheCluster) {
   EXPECT_EQ(answer->error->code, Code::invalid_argument) << answer->error->message;
 }
 
+TEST_F(HostileDriver, StopsNoJob) {
+  begin();
+  auto victim = driver(), hostile = driver();
+  ASSERT_TRUE(victim->is_welcome() && hostile->is_welcome());
+  wire::Inquire question;
+  question.request = 1;
+  question.about = wire::Inquire::About::stop;
+  question.stop = {victim->job(), "nobody"};
+  hostile->say(question);
+  const auto answer = hostile->hear<wire::Answer>();
+  ASSERT_TRUE(answer && answer->error);
+  EXPECT_EQ(answer->error->code, Code::invalid_argument) << answer->error->message;
+  EXPECT_EQ(cpus_free(*victim), 10'000) << "it goes on";
+}
+
 TEST_F(HostileDriver, AnswersThatNobodyAskedForAreDropped) {
   begin();
   auto hostile = driver();

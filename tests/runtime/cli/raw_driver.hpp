@@ -59,6 +59,7 @@ class RawDriver {
     return eventually([this] { return listen(), channel_ || cut_off_; }) && !cut_off_;
   }
   ProcessIndex index() const noexcept { return welcome_.process; }
+  JobId job() const noexcept { return welcome_.job; }
   bool is_cut_off() {
     return eventually([this] { return listen(), cut_off_; });
   }

@@ -118,6 +118,7 @@ void each(F& f, JobRecord& m) {
   f("why", m.why), f("started_ns", m.started_ns), f("ended_ns", m.ended_ns);
   f("program", m.program), f("arguments", m.arguments), f("files", m.files);
   f("ignored_signals", m.ignored_signals), f("blocked_signals", m.blocked_signals);
+  f("user", m.user), f("pid", m.pid);
 }
 template <class F>
 void each(F& f, StartJob& m) {
@@ -125,7 +126,7 @@ void each(F& f, StartJob& m) {
 }
 template <class F>
 void each(F& f, FinishJob& m) {
-  f("job", m.job);
+  f("job", m.job), f("stopped_why", m.stopped_why);
 }
 template <class F>
 void each(F& f, DriverDied& m) {

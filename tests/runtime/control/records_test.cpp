@@ -74,6 +74,8 @@ TEST_F(Records, JobsStartEndAndStayKnown) {
     message.job.program = "/bin/train";
     message.job.arguments = {"train", "--steps=5"};
     message.job.files = {{"/bin/train", std::string(64, 'a')}};
+    message.job.user = "alice";
+    message.job.pid = 4711;
     return std::get<JobReply>(run(jobs.on_start(message)).at(0));
   };
   for (std::uint64_t n = 1; n <= 4; ++n) EXPECT_EQ(start(n).error, nullptr);
@@ -84,9 +86,16 @@ TEST_F(Records, JobsStartEndAndStayKnown) {
   EXPECT_EQ(std::get<JobEnded>(run(jobs.on_driver_died(JobId{0, 2}, "signal 9", 7)).at(0)).why,
             "its driver died: signal 9");
   EXPECT_NE(start(2).error, nullptr);
+  start(5);
+  EXPECT_EQ(std::get<JobEnded>(run(jobs.on_stopped(JobId{0, 5}, "by alice", 8)).at(0)).state,
+            JobState::stopped);
   reopen();
   Jobs again = Jobs::recover(*store, {}).value();
-  EXPECT_EQ(again.list().size(), 4u);
+  EXPECT_EQ(again.list().size(), 5u);
+  EXPECT_EQ(again.find(JobId{0, 5})->state, JobState::stopped);
+  EXPECT_EQ(again.find(JobId{0, 5})->why, "by alice");
+  EXPECT_EQ(again.find(JobId{0, 3})->user, "alice");
+  EXPECT_EQ(again.find(JobId{0, 3})->pid, 4711u);
   EXPECT_TRUE(again.is_running(JobId{0, 3}));
   EXPECT_FALSE(again.is_running(JobId{0, 2}));
   EXPECT_EQ(again.find(JobId{0, 3})->program, "/bin/train");

@@ -281,6 +281,15 @@ TEST_F(ServiceTest, AJobWhoseActorsDoNotEndIsOverInTime) {
   EXPECT_EQ(spawn(spec(3, 1)).error->code, Code::cancelled);
 }
 
+TEST_F(ServiceTest, AJobThatAPersonStopsIsListedAsStopped) {
+  join_all();
+  const std::string why = "stopped by alice with troupe job stop";
+  say(kA, FinishJob{kJob, why});
+  EXPECT_EQ(last<JobEnded>(kB).state, JobState::stopped);
+  EXPECT_EQ(last<JobEnded>(kB).why, why);
+  EXPECT_EQ(service->jobs().find(kJob)->state, JobState::stopped);
+}
+
 TEST_F(ServiceTest, AJobEndsWithItsNode) {
   join_all();
   say(kA, Leaving{kA, epochs[kA]});

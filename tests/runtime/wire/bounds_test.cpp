@@ -336,7 +336,7 @@ TEST(Bounds, AQuestionAboutALogHasBounds) {
   EXPECT_TRUE(ask(kMaxLogBatch, kMaxLogWait, 2));
   expect_refused(ask(kMaxLogBatch + 1, 0, 2), Code::invalid_argument, "mostBytes");
   expect_refused(ask(0, kMaxLogWait + 1, 2), Code::invalid_argument, "waitMs");
-  expect_refused(ask(0, 0, 5), Code::invalid_argument, "about");
+  expect_refused(ask(0, 0, 6), Code::invalid_argument, "about");
   const auto peer = [](std::uint32_t most, std::uint32_t wait_ms) {
     return decode_peer(frame_with<schema::PeerMessage>([&](schema::PeerMessage::Builder m) {
       auto inquire = m.initInquire();
@@ -346,6 +346,28 @@ TEST(Bounds, AQuestionAboutALogHasBounds) {
   };
   expect_refused(peer(kMaxLogBatch + 1, 0), Code::invalid_argument, "mostBytes");
   expect_refused(peer(0, kMaxLogWait + 1), Code::invalid_argument, "waitMs");
+}
+
+TEST(Bounds, TheUserWhoStopsAJobHasABound) {
+  const auto fill = [](auto inquire, const std::string& user) {
+    inquire.initStopJob().setLow(1);
+    inquire.setStopUser(user.c_str());
+  };
+  const auto node = [&](const std::string& user) {
+    return decode_node(node_with([&](schema::NodeMessage::Builder m) {
+      auto inquire = m.initInquire();
+      inquire.setAbout(5);
+      fill(inquire, user);
+    }));
+  };
+  const auto peer = [&](const std::string& user) {
+    return decode_peer(frame_with<schema::PeerMessage>(
+        [&](schema::PeerMessage::Builder m) { fill(m.initInquire(), user); }));
+  };
+  const std::string fits(kMaxUser, 'u'), too_long(kMaxUser + 1, 'u');
+  EXPECT_TRUE(node(fits) && peer(fits));
+  expect_refused(node(too_long), Code::invalid_argument, "user");
+  expect_refused(peer(too_long), Code::invalid_argument, "user");
 }
 
 TEST(Bounds, AQuestionAboutRowsHasBounds) {

@@ -60,6 +60,11 @@ void repair(F&, LogQuestion& question) {
 template <class F>
 void repair(F&, Inquire& inquire) {
   if (inquire.about != Inquire::About::rows) inquire.rows = {};
+  if (inquire.about != Inquire::About::stop) inquire.stop = {};
+}
+template <class F>
+void repair(F&, StopQuestion& question) {
+  if (question.user.size() > kMaxUser) question.user.resize(kMaxUser);
 }
 template <class F>
 void repair(F& filler, PullRefused& refused) {
@@ -68,7 +73,7 @@ void repair(F& filler, PullRefused& refused) {
 
 /// Returns the last value of an enumeration.
 constexpr Inquire::About last_of(Inquire::About) {
-  return Inquire::About::stacks;
+  return Inquire::About::stop;
 }
 constexpr NameObject::Verb last_of(NameObject::Verb) {
   return NameObject::Verb::forget;

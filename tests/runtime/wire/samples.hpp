@@ -324,9 +324,13 @@ void each(F& f, Nodes& m) {
 }
 template <class F>
 void each(F& f, Shutdown& m) {
-  f("why", m.why);
+  f("why", m.why), f("cancels", m.cancels);
 }
 
+template <class F>
+void each(F& f, StopQuestion& m) {
+  f("job", m.job), f("user", m.user);
+}
 template <class F>
 void each(F& f, StackQuestion& m) {
   f("pid", m.pid), f("actor", m.actor), f("job", m.job);
@@ -344,7 +348,7 @@ void each(F& f, ListQuestion& m) {
 template <class F>
 void each(F& f, Inquire& m) {
   f("request", m.request), f("about", m.about), f("node", m.node), f("logs", m.logs);
-  f("rows", m.rows), f("stacks", m.stacks);
+  f("rows", m.rows), f("stacks", m.stacks), f("stop", m.stop);
 }
 template <class F>
 void each(F& f, AskRows& m) {
@@ -413,7 +417,7 @@ template <class F>
 void each(F& f, PeerInquire& m) {
   f("request", m.request), f("about_logs", m.about_logs), f("logs", m.logs);
   f("rows", m.rows);
-  f("about_stacks", m.about_stacks), f("stacks", m.stacks);
+  f("about_stacks", m.about_stacks), f("stacks", m.stacks), f("stop", m.stop);
 }
 template <class F>
 void each(F& f, PeerAnswer& m) {

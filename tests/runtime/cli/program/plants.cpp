@@ -63,6 +63,24 @@ int friends(troupe::Context& ctx, const std::string& file) {
   return tell_and_wait(ctx, "planted", file);
 }
 
+/// Waits until somebody stops the job, and then prints why the wait ended.
+int until_stopped(troupe::Context& ctx, const std::string& file) {
+  const auto never = ctx.submit<until_file>(file);
+  std::cout << "planted" << std::endl;
+  try {
+    return ctx.get(never);
+  } catch (const troupe::Cancelled& stopped) {
+    std::cout << stopped.message() << std::endl;
+    return 5;
+  }
+}
+
+/// Neither waits for the cluster nor calls it.
+int loop() {
+  std::cout << "planted" << std::endl;
+  for (;;) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+}
+
 }  // namespace
 
 std::optional<int> run(troupe::Context& ctx, const std::vector<std::string>& arguments) {
@@ -70,6 +88,8 @@ std::optional<int> run(troupe::Context& ctx, const std::vector<std::string>& arg
   const auto number = [&](std::size_t i) { return std::stoi(arguments.at(i)); };
   if (verb == "plant_tasks") return tasks(ctx, number(1), number(2), number(3), arguments.at(4));
   if (verb == "plant_friends") return friends(ctx, arguments.at(1));
+  if (verb == "plant_wait") return until_stopped(ctx, arguments.at(1));
+  if (verb == "plant_loop") return loop();
   return std::nullopt;
 }
 

@@ -1,0 +1,75 @@
+/// The verb `troupe job stop`.
+#include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/base/visible_text.hpp"
+#include "troupe/runtime/cli/internal/print.hpp"
+#include "troupe/runtime/cli/verbs.hpp"
+#include "troupe/runtime/os/user_name.hpp"
+
+#include <cstdio>
+#include <thread>
+
+namespace troupe::cli {
+namespace {
+
+using namespace std::chrono_literals;
+using What = control::ListRequest::What;
+
+constexpr Duration kLooks = 100ms;
+/// A driver has 10 s to end, and its actors have a few more.
+constexpr Duration kEnds = 20s;
+
+/// Returns the job as people know it: "job 3f2a91c0 (train)".
+std::string title_of(const control::JobRecord& job) {
+  return "job " + job.id.str().substr(0, 8) + " (" + visible_text(job.name, 80) + ")";
+}
+
+control::JobRecord record_of(Asked& asked, JobId id) {
+  for (auto& job : asked.list(What::jobs).jobs)
+    if (job.id == id) return std::move(job);
+  throw Failure{Exit::failed, Error(Code::unavailable, "control has forgotten the job")};
+}
+
+}  // namespace
+
+Exit stop_job(const Request& request, const std::string& text) {
+  Asked asked(request);
+  const auto jobs = asked.list(What::jobs);
+  control::JobRecord job = find_job(jobs, text);
+  if (job.state != control::JobState::running)
+    throw Failure{
+        Exit::usage,
+        Error(Code::invalid_argument,
+              title_of(job) + " has ended: it is " + std::string(name_of(job.state)) + ", since " +
+                  visible_text(job.why, 200) + "; 'troupe list jobs' shows those that run")};
+  const Time begin = steady_now();
+  if (const auto told = asked.stop_job(job.node, {job.id, os::user_name()}); !told)
+    throw Failure{
+        Exit::failed,
+        Error(told.error().code(), title_of(job) + " is not stopped: " + told.error().message())};
+  if (!request.json) {
+    std::printf("troupe: %s is told to stop; its driver is killed if it lives after 10 s\n",
+                title_of(job).c_str());
+    std::fflush(stdout);
+  }
+  while (job.state == control::JobState::running) {
+    if (steady_now() - begin >= kEnds)
+      throw Failure{Exit::failed,
+                    Error(Code::timed_out, title_of(job) + " was told to stop and has not ended in "
+                                                           "20 s: see 'troupe list jobs'")};
+    std::this_thread::sleep_for(kLooks);
+    job = record_of(asked, job.id);
+  }
+  const double seconds = std::chrono::duration<double>(steady_now() - begin).count();
+  if (request.json)
+    print(Json{{"id", job.id.str()},
+               {"name", job.name},
+               {"state", std::string(name_of(job.state))},
+               {"why", job.why},
+               {"seconds", seconds}});
+  else
+    std::printf("troupe: %s is %s after %.1f s\n", title_of(job).c_str(),
+                std::string(name_of(job.state)).c_str(), seconds);
+  return Exit::ok;
+}
+
+}  // namespace troupe::cli
