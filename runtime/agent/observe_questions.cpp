@@ -14,7 +14,8 @@ using observe::RowKind;
 
 /// Kinds of which drivers and workers know rows.
 bool is_known_to_processes(RowKind kind) {
-  return kind == RowKind::tasks || observe::adds_up(kind) || kind == RowKind::waits;
+  return kind == RowKind::tasks || observe::adds_up(kind) || kind == RowKind::waits ||
+         kind == RowKind::objects;
 }
 
 }  // namespace

@@ -52,8 +52,7 @@ struct CommandLine {
   void add_others();
   void add_lists();
   void add_leak_after(CLI::App& verb);
-  CLI::App* add_rows(CLI::App& to, const char* kind, const char* what, const char* example,
-                     std::function<Exit()> plain);
+  CLI::App* add_rows(CLI::App& to, const char* kind, const char* what, const char* example);
   void add_doctor();
   void add_train();
   void add_checkpoint();
@@ -220,31 +219,25 @@ void CommandLine::add_leak_after(CLI::App& sub) {
       ->capture_default_str();
 }
 
-/// Adds a list whose rows can be chosen. `plain`: what it does when none of the options is given;
-/// empty: the same.
+/// Adds a list whose rows can be chosen.
 CLI::App* CommandLine::add_rows(CLI::App& to, const char* list, const char* what,
-                                const char* example, std::function<Exit()> plain) {
+                                const char* example) {
   CLI::App* sub = add(to, list, what, example, nullptr);
   add_target(*sub);
   observe::Question& q = list_request.question;
-  const auto* where = sub->add_option(
-      "--where", q.where, "rows to show, like 'state = running and since > 10s'; see README");
-  const auto* sort = sub->add_option("--sort", q.sort, "FIELD, FIELD:asc or FIELD:desc");
-  const auto* after = sub->add_option("--after", q.after, "go on behind an earlier page");
-  const bool keeps_limit = std::string_view(list) == "objects";  // its plain form has one, too
-  const auto* most = sub->add_option("--limit", limit, "how many at most")
-                         ->check(CLI::Range(1U, keeps_limit ? 1U << 20 : observe::kMaxRows))
-                         ->capture_default_str();
+  sub->add_option("--where", q.where,
+                  "rows to show, like 'state = running and since > 10s'; see README");
+  sub->add_option("--sort", q.sort, "FIELD, FIELD:asc or FIELD:desc");
+  sub->add_option("--after", q.after, "go on behind an earlier page");
+  sub->add_option("--limit", limit, "how many at most")
+      ->check(CLI::Range(1U, observe::kMaxRows))
+      ->capture_default_str();
   sub->callback([=, this] {
-    const bool chosen = where->count() + sort->count() + after->count() > 0;
-    if (plain && !chosen && (keeps_limit || most->count() == 0)) {
-      verb = plain;
-      return;
-    }
     list_request.question.kind = observe::parse_row_kind(list).value();
     list_request.question.limit = limit;
     list_request.address = request.address;
     list_request.json = request.json;
+    list_request.leak_after = leak_after;
     verb = [this] { return list_rows(list_request); };
   });
   return sub;
@@ -255,23 +248,19 @@ void CommandLine::add_lists() {
                       "troupe list tasks --where 'state = running and since > 10s'", nullptr);
   sub->require_subcommand(1);
   add_rows(*sub, "tasks", "tasks that have not ended, and why they wait",
-           "troupe list tasks --where 'state = running' --sort since --limit 20", nullptr);
+           "troupe list tasks --where 'state = running' --sort since --limit 20");
   add_rows(*sub, "functions", "how many tasks of each function wait and run",
-           "troupe list functions --sort waiting", nullptr);
+           "troupe list functions --sort waiting");
   add_rows(*sub, "processes", "drivers, workers and actors, their memory and CPU time",
-           "troupe list processes --sort anonymous", nullptr);
-  add_rows(*sub, "nodes", "processes that stand for machines", "troupe list nodes",
-           [this] { return list(request, Table::nodes); });
+           "troupe list processes --sort anonymous");
+  add_rows(*sub, "nodes", "processes that stand for machines", "troupe list nodes");
   add_rows(*sub, "actors", "actors, dead ones for a while too",
-           "troupe list actors --where 'state != alive'",
-           [this] { return list(request, Table::actors); });
-  add_rows(*sub, "jobs", "drivers and what became of them", "troupe list jobs --json",
-           [this] { return list(request, Table::jobs); });
+           "troupe list actors --where 'state != alive'");
+  add_rows(*sub, "jobs", "drivers and what became of them", "troupe list jobs --json");
   add_target(*add(*sub, "names", "objects that stay when their program has ended",
-                  "troupe list names", [this] { return list(request, Table::names); }));
-  CLI::App* objects =
-      add_rows(*sub, "objects", "what is kept, the largest first", "troupe list objects --limit 20",
-               [this] { return list_objects(request, limit, leak_after); });
+                  "troupe list names", [this] { return list_names(request); }));
+  CLI::App* objects = add_rows(*sub, "objects", "what is kept, the largest first",
+                               "troupe list objects --limit 20");
   add_leak_after(*objects);
   CLI::App* got = add(app, "get", "all that is known about one row of a list",
                       "troupe get actor 3f2a", [this] { return get(request, kind, name); });

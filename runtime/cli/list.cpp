@@ -1,4 +1,5 @@
 /// The verbs `troupe list` and `troupe get`: rows of agents and processes, and rows of control.
+#include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/base/visible_text.hpp"
 #include "troupe/runtime/base/wall_clock.hpp"
 #include "troupe/runtime/cli/internal/print.hpp"
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <set>
 #include <utility>
 
 namespace troupe::cli {
@@ -22,6 +24,11 @@ using What = control::ListRequest::What;
 
 /// Names of nodes by id.
 using NodeNames = std::map<NodeId, std::string>;
+
+/// A list has 2 s for all answers: control, nodes and processes have these.
+constexpr Duration kControlAnswers = std::chrono::milliseconds(1500);
+constexpr Duration kRowsAnswer = std::chrono::milliseconds(1700);
+constexpr Duration kDoorAnswers = std::chrono::seconds(2);
 
 /// Fills in a row's values by the names of their fields. An empty text is no value.
 class RowMaker {
@@ -97,13 +104,18 @@ Row row_of(const control::ClusterRow& node) {
       .take();
 }
 
-Row row_of(const control::ActorRow& actor, const NodeNames& names) {
+/// How many calls of each actor have not ended.
+using Queues = std::map<std::string, std::uint64_t>;
+
+Row row_of(const control::ActorRow& actor, const NodeNames& names, const Queues& queues) {
+  const auto queue = queues.find(actor.actor.str());
   return RowMaker(RowKind::actors, actor.actor.str())
       .text("class", actor.class_name)
       .text("name", actor.name)
       .text("namespace", actor.name_space)
       .text("state", std::string(name_of(actor.state)))
       .text("node", name_in(names, actor.node))
+      .count("queue", queue == queues.end() ? 0 : queue->second)
       .count("restarts", actor.restarts)
       .text("job", actor.job ? actor.job.str() : "")
       .flag("detached", actor.detached)
@@ -127,21 +139,33 @@ Row row_of(const control::JobRecord& job, const NodeNames& names, std::int64_t a
   return row.take();
 }
 
+/// What else is known about the objects of a list.
+struct ObjectFacts {
+  const NodeNames& names;
+  std::map<ObjectId, std::string> name_of;  ///< those that have one
+  std::uint64_t leak_after = 0;             ///< nanoseconds
+};
+
 /// Objects that only their holder can name have no id: they get a place on the list.
 Row row_of(const wire::MemoryObject& object, const std::string& node, std::size_t place,
-           const NodeNames& names) {
+           const ObjectFacts& facts) {
   const std::string id =
       object.id ? object.id.str() : "unnamed-" + node + "-" + std::to_string(place);
+  const auto named = facts.name_of.find(object.id);
+  const std::string name = named == facts.name_of.end() ? "" : named->second;
   RowMaker row(RowKind::objects, id);
   row.count("bytes", object.bytes)
       .text("state", std::string(name_of(object.state)))
       .text("node", node)
-      .text("owner", name_in(names, object.owner))
+      .text("owner", name_in(facts.names, object.owner))
       .text("maker", object.maker_pid == 0 ? "" : node + "/" + std::to_string(object.maker_pid))
       .text("job", object.job ? object.job.str() : "")
       .count("held", static_cast<std::uint64_t>(std::max<std::int64_t>(object.held, 0)))
       .count("pins", object.pins)
-      .text("site", object.site);
+      .text("site", object.site)
+      .text("name", name)
+      .text("holders", holders_text(facts.names, name, object))
+      .text("suspicion", suspicion(object, facts.leak_after));
   if (object.age_ns != 0) row.count("since", object.age_ns).count("unused", object.unused_ns);
   return row.take();
 }
@@ -157,26 +181,114 @@ NodeNames names_in(const control::ListReply& reply) {
   return names;
 }
 
-/// Adds the objects of all nodes; a node without an answer is listed as such.
-void add_objects(Asked& asked, const NodeNames& names, observe::Selection& selection,
-                 observe::Merge& merge) {
-  const Time until = steady_now() + std::chrono::milliseconds(1500);
-  for (const auto& [id, name] : names) {
-    const Duration left = std::max<Duration>(until - steady_now(), std::chrono::milliseconds(1));
-    auto report = asked.memory(id, left);
-    if (!report) {
-      merge.add_unanswered(name, 0, report.error().message());
-      continue;
-    }
-    std::size_t place = 0;
-    for (const wire::MemoryObject& object : report->rows)
-      offer(selection, row_of(object, name, ++place, names));
-    if (report->rows_in_all > report->rows.size())
-      merge.add_unanswered(name, 0,
-                           "it tells of its " + std::to_string(report->rows.size()) +
-                               " largest objects of " + std::to_string(report->rows_in_all));
+/// Asks control and nodes for the rows that control knows, in a time that is set at the start.
+class ControlRows {
+ public:
+  ControlRows(Asked& asked, const observe::Question& question, const Query& query,
+              double leak_after)
+      : asked_(asked),
+        question_(question),
+        query_(query),
+        leak_after_(static_cast<std::uint64_t>(leak_after * 1e9)),
+        merge_(query, observe::Merge::Place::verb) {}
+
+  Answer take() {
+    const std::int64_t now = unix_nanoseconds();
+    const control::ListReply nodes = of_control(What::nodes);
+    names_ = names_in(nodes);
+    observe::Selection selection(query_);
+    if (query_.kind() == RowKind::nodes)
+      for (const auto& node : nodes.nodes) offer(selection, row_of(node));
+    if (query_.kind() == RowKind::actors) add_actors(selection);
+    if (query_.kind() == RowKind::jobs)
+      for (const auto& job : of_control(What::jobs).jobs)
+        offer(selection, row_of(job, names_, query_.as_of(now)));
+    if (query_.kind() == RowKind::objects) add_objects(selection);
+    merge_.add(selection.take());
+    return merge_.take(now);
   }
-}
+
+ private:
+  Duration left_of(Duration limit) const {
+    return std::max<Duration>(begin_ + limit - steady_now(), std::chrono::milliseconds(1));
+  }
+  /// Returns an empty reply when control does not answer; control is then listed as such.
+  control::ListReply of_control(What what) {
+    if (is_silent_) return {};
+    auto reply = asked_.try_list(what, left_of(kControlAnswers));
+    if (reply) return std::move(*reply);
+    is_silent_ = true;
+    merge_.add_unanswered("control", 0, reply.error().message());
+    return {};
+  }
+  void add_actors(observe::Selection& selection) {
+    const auto actors = of_control(What::actors).actors;
+    Queues queues;
+    if (!actors.empty()) {
+      const auto calls = asked_.try_rows({.kind = RowKind::queues,
+                                          .where = {},
+                                          .sort = {},
+                                          .limit = observe::kMaxRows,
+                                          .after = {}},
+                                         left_of(kRowsAnswer));
+      if (!calls) merge_.add_unanswered(asked_.node_name(), 0, calls.error().message());
+      if (calls)
+        for (const observe::Unanswered& source : calls->unanswered)
+          merge_.add_unanswered(source.node, source.pid, source.why);
+      static const std::size_t kCalls = observe::column_of(RowKind::queues, "calls");
+      if (calls)
+        for (const Row& row : calls->rows)
+          if (row.cells.size() > kCalls)
+            if (const auto* count = std::get_if<std::int64_t>(&row.cells[kCalls]))
+              queues[row.id] = static_cast<std::uint64_t>(std::max<std::int64_t>(*count, 0));
+    }
+    for (const auto& actor : actors) offer(selection, row_of(actor, names_, queues));
+  }
+  /// Adds the objects of all nodes that control knows; without control, those of the node that is
+  /// asked.
+  void add_objects(observe::Selection& selection) {
+    ObjectFacts facts{.names = names_, .name_of = {}, .leak_after = leak_after_};
+    for (const auto& row : of_control(What::objects).objects)
+      facts.name_of.emplace(row.object, row.name);
+    NodeNames asked = names_;
+    if (asked.empty()) asked[NodeId{}] = asked_.node_name();
+    std::vector<NodeId> nodes;
+    for (const auto& [id, name] : asked) nodes.push_back(id);
+    auto told = asked_.objects(nodes, question_, left_of(kRowsAnswer));
+    std::set<std::string> silent;  // nodes that are listed as such already
+    if (told.own) {
+      for (const observe::Unanswered& source : told.own->unanswered)
+        if (source.pid == 0) silent.insert(source.node);
+      merge_.add(std::move(*told.own));
+    } else {
+      merge_.add_unanswered(asked_.node_name(), 0, told.own.error().message());
+    }
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      const std::string& name = asked.at(nodes[i]);
+      const auto& report = told.reports[i];
+      if (!report) {
+        if (silent.count(name) == 0) merge_.add_unanswered(name, 0, report.error().message());
+        continue;
+      }
+      std::size_t place = 0;
+      for (const wire::MemoryObject& object : report->rows)
+        offer(selection, row_of(object, name, ++place, facts));
+      if (report->rows_in_all > report->rows.size())
+        merge_.add_unanswered(name, 0,
+                              "it tells of its " + std::to_string(report->rows.size()) +
+                                  " largest objects of " + std::to_string(report->rows_in_all));
+    }
+  }
+
+  Asked& asked_;
+  const observe::Question& question_;
+  const Query& query_;
+  const std::uint64_t leak_after_;
+  const Time begin_ = steady_now();
+  observe::Merge merge_;
+  NodeNames names_;
+  bool is_silent_ = false;  ///< control has not answered
+};
 
 bool is_of_control(RowKind kind) {
   return kind == RowKind::nodes || kind == RowKind::actors || kind == RowKind::jobs ||
@@ -184,27 +296,18 @@ bool is_of_control(RowKind kind) {
 }
 
 /// Asks whoever has rows of the kind, and returns a page of them.
-Answer answer_to(Asked& asked, const observe::Question& question, const Query& query) {
-  const std::int64_t now = unix_nanoseconds();
+Answer answer_to(Asked& asked, const observe::Question& question, const Query& query,
+                 double leak_after) {
+  if (is_of_control(query.kind())) return ControlRows(asked, question, query, leak_after).take();
   observe::Merge merge(query, observe::Merge::Place::verb);
-  if (!is_of_control(query.kind())) {
-    merge.add(asked.rows(question));
-    return merge.take(now);
-  }
-  const control::ListReply nodes = asked.list(What::nodes);
-  const NodeNames names = names_in(nodes);
-  observe::Selection selection(query);
-  if (query.kind() == RowKind::nodes)
-    for (const auto& node : nodes.nodes) offer(selection, row_of(node));
-  if (query.kind() == RowKind::actors)
-    for (const auto& actor : asked.list(What::actors).actors)
-      offer(selection, row_of(actor, names));
-  if (query.kind() == RowKind::jobs)
-    for (const auto& job : asked.list(What::jobs).jobs)
-      offer(selection, row_of(job, names, query.as_of(now)));
-  if (query.kind() == RowKind::objects) add_objects(asked, names, selection, merge);
-  merge.add(selection.take());
-  return merge.take(now);
+  auto answer = asked.try_rows(question, kRowsAnswer);
+  if (answer)
+    merge.add(std::move(*answer));
+  else if (answer.error().code() == Code::timed_out)
+    merge.add_unanswered(asked.node_name(), 0, answer.error().message());
+  else
+    raise(answer.error());
+  return merge.take(unix_nanoseconds());
 }
 
 Query parsed(const observe::Question& question) {
@@ -219,7 +322,7 @@ Answer candidates(Asked& asked, RowKind kind, const std::string& part) {
       .kind = kind, .where = {}, .sort = {}, .limit = observe::kMaxRows, .after = {}};
   if (kind != RowKind::processes)
     question.where = std::string(observe::fields_of(kind)[0].name) + " ~ '" + part + "'";
-  return answer_to(asked, question, parsed(question));
+  return answer_to(asked, question, parsed(question), ListRequest().leak_after);
 }
 
 std::string cell_text(const observe::Column& column, const observe::Cell& cell) {
@@ -262,8 +365,8 @@ Exit list_rows(const ListRequest& request) {
   // All sources tell of one time, and so do later pages.
   if (question.after.empty()) question.after = std::to_string(unix_nanoseconds());
   const Query query = parsed(question);
-  Asked asked(request);
-  const Answer answer = answer_to(asked, question, query);
+  Asked asked(request, kDoorAnswers);
+  const Answer answer = answer_to(asked, question, query, request.leak_after);
   if (request.json)
     print(observe::document_of(query.kind(), answer, query.as_of(unix_nanoseconds())));
   else

@@ -1,4 +1,4 @@
-/// The verbs `troupe memory` and `troupe list objects`.
+/// The verb `troupe memory`.
 #include "troupe/runtime/cli/internal/print.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
 
@@ -37,33 +37,25 @@ Reports reports_of(Asked& asked) {
   return all;
 }
 
+std::string node_text(const std::map<NodeId, std::string>& names, NodeId id) {
+  const auto found = names.find(id);
+  return found != names.end() ? found->second : id ? id.str().substr(0, 8) + " (gone)" : "-";
+}
 std::string node_text(const Reports& all, NodeId id) {
-  const auto found = all.names.find(id);
-  return found != all.names.end() ? found->second : id ? id.str().substr(0, 8) + " (gone)" : "-";
+  return node_text(all.names, id);
 }
 
 std::string pid_text(std::uint32_t pid) {
   return pid != 0 ? std::to_string(pid) : "-";
 }
 
-std::string user_text(const Reports& all, const wire::MemoryHolder& holder) {
+std::string user_text(const std::map<NodeId, std::string>& names,
+                      const wire::MemoryHolder& holder) {
   std::string text(wire::name_of(holder.kind));
-  if (holder.kind == MemoryUser::node) text = node_text(all, holder.node);
+  if (holder.kind == MemoryUser::node) text = node_text(names, holder.node);
   if (holder.kind == MemoryUser::agent) text = "a value";
   if (holder.pid != 0) text += " " + std::to_string(holder.pid);
   return holder.refs == 1 ? text : text + " ×" + std::to_string(holder.refs);
-}
-
-std::string holders_text(const Reports& all, const MemoryObject& object) {
-  if (object.holders.empty() && !object.id) return "whoever it was made for";
-  std::string text;
-  if (const auto name = all.name_of.find(object.id); name != all.name_of.end())
-    text = "its name '" + name->second + "'";
-  for (const auto& holder : object.holders) {
-    if (!text.empty() && holder.kind == MemoryUser::agent && holder.refs == 1) continue;
-    text += (text.empty() ? "" : ", ") + user_text(all, holder);
-  }
-  return text.empty() ? "-" : text;
 }
 
 /// Returns the bytes of extents that are in no object that the agent knows: objects that processes
@@ -229,11 +221,10 @@ struct Listed {
   const MemoryObject* object = nullptr;
 };
 
-std::string text_of_objects(const Reports& all, const std::vector<Listed>& objects,
-                            std::uint64_t after, bool suspects) {
+std::string text_of_suspects(const Reports& all, const std::vector<Listed>& objects,
+                             std::uint64_t after) {
   std::vector<std::vector<std::string>> rows{{"OBJECT", "SIZE", "STATE", "NODE", "OWNER", "MAKER",
-                                              "MADE AT", "REFS", "VIEWS", "AGE", "UNUSED",
-                                              suspects ? "WHY" : "HELD BY"}};
+                                              "MADE AT", "REFS", "VIEWS", "AGE", "UNUSED", "WHY"}};
   for (const auto& [report, object] : objects) {
     const bool aged = object->age_ns != 0;
     rows.push_back({object->id ? object->id.str() : "-", size_text(object->bytes),
@@ -242,7 +233,7 @@ std::string text_of_objects(const Reports& all, const std::vector<Listed>& objec
                     object->site.empty() ? "-" : object->site,
                     object->id ? std::to_string(object->held) : "-", std::to_string(object->pins),
                     aged ? age_text(object->age_ns) : "-", aged ? age_text(object->unused_ns) : "-",
-                    suspects ? suspicion(*object, after) : holders_text(all, *object)});
+                    suspicion(*object, after)});
   }
   return table_text(rows);
 }
@@ -268,6 +259,17 @@ std::uint64_t nanoseconds(double seconds) {
 }
 
 }  // namespace
+
+std::string holders_text(const std::map<NodeId, std::string>& nodes, const std::string& name,
+                         const MemoryObject& object) {
+  if (object.holders.empty() && !object.id) return "whoever it was made for";
+  std::string text = name.empty() ? "" : "its name '" + name + "'";
+  for (const auto& holder : object.holders) {
+    if (!text.empty() && holder.kind == MemoryUser::agent && holder.refs == 1) continue;
+    text += (text.empty() ? "" : ", ") + user_text(nodes, holder);
+  }
+  return text.empty() ? "-" : text;
+}
 
 std::string suspicion(const MemoryObject& object, std::uint64_t after) {
   if (object.age_ns == 0 || object.age_ns < after || object.unused_ns < after) return {};
@@ -322,32 +324,8 @@ Exit memory(const Request& request, double leak_after) {
     std::printf("\nno object looks like a leak\n");
   } else {
     std::printf("\n%zu object%s may be leaked:\n%s", suspects.size(),
-                suspects.size() == 1 ? "" : "s",
-                text_of_objects(all, suspects, after, true).c_str());
+                suspects.size() == 1 ? "" : "s", text_of_suspects(all, suspects, after).c_str());
   }
-  return all.silent.empty() ? Exit::ok : Exit::unreachable;
-}
-
-Exit list_objects(const Request& request, std::uint32_t limit, double leak_after) {
-  Asked asked(request);
-  const Reports all = reports_of(asked);
-  const std::uint64_t after = nanoseconds(leak_after);
-  print_silent(all);
-  std::vector<Listed> objects = listed(all);
-  std::uint64_t in_all = 0;
-  for (const auto& report : all.reports) in_all += report.rows_in_all;
-  objects.resize(std::min<std::size_t>(objects.size(), limit));
-  if (request.json) {
-    Json list = Json::array();
-    for (const auto& [report, object] : objects)
-      list.push_back(json_of(all, *report, *object, after));
-    print(list);
-    return all.silent.empty() ? Exit::ok : Exit::unreachable;
-  }
-  std::printf("%s", text_of_objects(all, objects, after, false).c_str());
-  if (in_all > objects.size())
-    std::printf("%llu more are not shown\n",
-                static_cast<unsigned long long>(in_all - objects.size()));
   return all.silent.empty() ? Exit::ok : Exit::unreachable;
 }
 

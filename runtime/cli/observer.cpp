@@ -21,6 +21,14 @@ Error gone() {
   return Error(Code::unavailable, "the node's agent closed the connection");
 }
 
+wire::Inquire about_rows(const observe::Question& asked) {
+  wire::Inquire question;
+  question.about = wire::Inquire::About::rows;
+  question.rows = {static_cast<std::uint8_t>(asked.kind), asked.limit, asked.where, asked.sort,
+                   asked.after};
+  return question;
+}
+
 }  // namespace
 
 Result<wire::Decoded<wire::NodeMessage>> Observer::next(Time until) {
@@ -74,28 +82,65 @@ Result<Observer> Observer::connect(const std::string& socket_name, Duration limi
   return observer;
 }
 
-Result<Blob> Observer::ask(wire::Inquire question, BlobView payload, Time until) {
+Result<void> Observer::send(wire::Inquire question, BlobView payload) {
   question.request = ++request_;
   wire::FrameWriter writer;
   const BlobView message = writer.encode(wire::NodeMessage(question));
   Blob frame(message.begin(), message.end());
   frame.insert(frame.end(), payload.begin(), payload.end());
   if (!socket_.send(frame, {})) return gone();
-  Blob whole;
-  for (;;) {
+  return {};
+}
+
+/// Returns the answers to the last so many questions, in their order. Answers to earlier ones are
+/// dropped.
+std::vector<Result<Blob>> Observer::answers(std::size_t questions, Time until) {
+  struct Open {
+    Blob whole;
+    std::optional<Error> error;
+    bool is_whole = false;
+  };
+  std::vector<Open> open(questions);
+  const std::uint64_t first = request_ + 1 - questions;
+  std::size_t missing = questions;
+  std::optional<Error> lost;  // no more answers come
+  while (missing > 0 && !lost) {
     auto next_one = next(until);
-    if (!next_one) return next_one.error();
+    if (!next_one) {
+      lost = next_one.error();
+      continue;
+    }
     const auto* answer = std::get_if<wire::Answer>(&next_one->message);
-    if (answer == nullptr || answer->request != request_) continue;  // it answers another question
-    if (answer->error) return Error(*answer->error);
+    if (answer == nullptr || answer->request < first || answer->request > request_) continue;
+    Open& one = open[answer->request - first];
+    if (one.is_whole || one.error) continue;
     const std::uint64_t size = next_one->payload.size();
-    if (answer->bytes > kMaxAnswer || answer->offset != whole.size() ||
-        size > answer->bytes - whole.size())
-      return Error(Code::unavailable, "the node's agent sent a piece that does not fit its answer");
-    whole.insert(whole.end(), next_one->payload.begin(), next_one->payload.end());
-    if (whole.size() == answer->bytes) return whole;
-    if (size == 0) return Error(Code::unavailable, "the node's agent sent an empty piece");
+    if (answer->error)
+      one.error = Error(*answer->error);
+    else if (answer->bytes > kMaxAnswer || answer->offset != one.whole.size() ||
+             size > answer->bytes - one.whole.size())
+      one.error =
+          Error(Code::unavailable, "the node's agent sent a piece that does not fit its answer");
+    else
+      one.whole.insert(one.whole.end(), next_one->payload.begin(), next_one->payload.end());
+    one.is_whole = !one.error && one.whole.size() == answer->bytes;
+    if (!one.error && !one.is_whole && size == 0)
+      one.error = Error(Code::unavailable, "the node's agent sent an empty piece");
+    if (one.error || one.is_whole) --missing;
   }
+  std::vector<Result<Blob>> all;
+  for (Open& one : open) {
+    if (one.is_whole)
+      all.emplace_back(std::move(one.whole));
+    else
+      all.emplace_back(one.error ? *one.error : lost.value_or(gone()));
+  }
+  return all;
+}
+
+Result<Blob> Observer::ask(const wire::Inquire& question, BlobView payload, Time until) {
+  if (const auto sent = send(question, payload); !sent) return sent.error();
+  return std::move(answers(1, until).front());
 }
 
 Result<control::FromControl> Observer::ask_control(const control::ToControl& question, Time until) {
@@ -151,11 +196,7 @@ Result<wire::LogBatch> Observer::logs(NodeId node, const wire::LogQuestion& aske
 }
 
 Result<observe::Answer> Observer::rows(const observe::Question& asked, Duration limit) {
-  wire::Inquire question;
-  question.about = wire::Inquire::About::rows;
-  question.rows = {static_cast<std::uint8_t>(asked.kind), asked.limit, asked.where, asked.sort,
-                   asked.after};
-  auto bytes = ask(question, {}, steady_now() + limit);
+  auto bytes = ask(about_rows(asked), {}, steady_now() + limit);
   if (!bytes) return bytes.error();
   return observe::decode_answer(*bytes);
 }
@@ -179,6 +220,29 @@ Result<void> Observer::stop_job(NodeId node, const wire::StopQuestion& asked, Du
   auto bytes = ask(question, {}, steady_now() + limit);
   if (!bytes) return bytes.error();
   return {};
+}
+
+Observer::Objects Observer::objects(const std::vector<NodeId>& nodes,
+                                    const observe::Question& asked, Duration limit) {
+  const Time until = steady_now() + limit;
+  std::optional<Error> lost;
+  for (const NodeId node : nodes) {
+    wire::Inquire question;
+    question.about = wire::Inquire::About::memory;
+    question.node = node;
+    if (const auto sent = send(question, {}); !sent) lost = sent.error();
+  }
+  if (const auto sent = send(about_rows(asked), {}); !sent) lost = sent.error();
+  if (lost) return {{nodes.size(), *lost}, *lost};
+  const std::vector<Result<Blob>> all = answers(nodes.size() + 1, until);
+  Objects objects{{}, all.back() ? observe::decode_answer(*all.back()) : all.back().error()};
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    if (all[i])
+      objects.reports.push_back(wire::decode_memory(*all[i]));
+    else
+      objects.reports.emplace_back(all[i].error());
+  }
+  return objects;
 }
 
 Result<wire::MemoryReport> Observer::memory(NodeId node, Duration limit) {

@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace troupe::cli {
 
@@ -37,6 +38,14 @@ class Observer {
   /// Returns what the memory of a node is used for. Zero: the node of this door. Error: Unavailable
   /// when that node cannot be reached.
   Result<wire::MemoryReport> memory(NodeId node, Duration limit = std::chrono::seconds(5));
+  /// What nodes, and processes, know of objects.
+  struct Objects {
+    std::vector<Result<wire::MemoryReport>> reports;  ///< in the order of the nodes
+    Result<observe::Answer> own;                      ///< rows of objects that processes alone know
+  };
+  /// Asks these nodes and all processes at once. Who has not answered within the limit: TimedOut.
+  Objects objects(const std::vector<NodeId>& nodes, const observe::Question& question,
+                  Duration limit);
   /// Returns rows of all nodes. Rows that agents and processes know alone: tasks, functions,
   /// processes, reasons, waits.
   Result<observe::Answer> rows(const observe::Question& question, Duration limit);
@@ -50,7 +59,10 @@ class Observer {
  private:
   Observer() = default;
   Result<wire::Decoded<wire::NodeMessage>> next(Time until);
-  Result<Blob> ask(wire::Inquire question, BlobView payload, Time until);
+  /// Sends the question with the next number.
+  Result<void> send(wire::Inquire question, BlobView payload);
+  Result<Blob> ask(const wire::Inquire& question, BlobView payload, Time until);
+  std::vector<Result<Blob>> answers(std::size_t questions, Time until);
   Result<control::FromControl> ask_control(const control::ToControl& question, Time until);
   os::LocalSocket socket_;
   std::unique_ptr<std::array<std::byte, os::kMaxPacket>> packet_;

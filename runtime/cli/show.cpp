@@ -1,5 +1,6 @@
 /// The verbs `troupe status`, `list` and `forget`, and the connection that verbs ask through.
 #include "troupe/runtime/base/short_name.hpp"
+#include "troupe/runtime/base/wall_clock.hpp"
 #include "troupe/runtime/cli/internal/print.hpp"
 #include "troupe/runtime/cli/observer.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
@@ -238,8 +239,8 @@ Error named(const Target& target, const Error& error) {
                "the cluster of " + target.path + " does not answer: " + error.message());
 }
 
-Observer open_observer(const Target& target) {
-  auto observer = Observer::connect(target.file.socket_name);
+Observer open_observer(const Target& target, Duration limit) {
+  auto observer = Observer::connect(target.file.socket_name, limit);
   if (!observer) raise(named(target, observer.error()));
   return std::move(*observer);
 }
@@ -254,12 +255,18 @@ std::string text_of_names(const std::vector<control::ObjectName>& objects, const
   return table_text(rows);
 }
 
-Asked::Asked(const Request& request)
-    : target(find_cluster(request)), observer_(open_observer(target)) {}
+Asked::Asked(const Request& request, Duration limit)
+    : target(find_cluster(request)), observer_(open_observer(target, limit)) {}
 
 control::ListReply Asked::list(What what) {
-  auto reply = observer_.list(what);
+  auto reply = try_list(what, std::chrono::seconds(5));
   if (!reply) raise(named(target, reply.error()));
+  return std::move(*reply);
+}
+
+Result<control::ListReply> Asked::try_list(What what, Duration limit) {
+  auto reply = observer_.list(what, limit);
+  if (!reply) return reply.error();
   if (reply->left_off > 0)
     std::fprintf(stderr, "troupe: an answer has no room for %u more, which are not shown\n",
                  reply->left_off);
@@ -279,14 +286,19 @@ wire::MemoryReport Asked::memory(NodeId node) {
   return std::move(*report);
 }
 
-Result<wire::MemoryReport> Asked::memory(NodeId node, Duration limit) {
-  return observer_.memory(node, limit);
+Observer::Objects Asked::objects(const std::vector<NodeId>& nodes,
+                                 const observe::Question& question, Duration limit) {
+  return observer_.objects(nodes, question, limit);
 }
 
 observe::Answer Asked::rows(const observe::Question& question) {
-  auto answer = observer_.rows(question, std::chrono::seconds(2));
+  auto answer = try_rows(question, std::chrono::seconds(2));
   if (!answer) raise(named(target, answer.error()));
   return std::move(*answer);
+}
+
+Result<observe::Answer> Asked::try_rows(const observe::Question& question, Duration limit) {
+  return observer_.rows(question, limit);
 }
 
 void Asked::drain(NodeId node, Duration within) {
@@ -305,33 +317,19 @@ Result<void> Asked::stop_job(NodeId node, const wire::StopQuestion& question) {
   return observer_.stop_job(node, question);
 }
 
-Exit list(const Request& request, Table table) {
+Exit list_names(const Request& request) {
   Asked asked(request);
-  if (table == Table::nodes) {
-    const auto reply = asked.list(What::nodes);
-    if (request.json)
-      print(json_rows(reply.nodes));
-    else
-      std::printf("%s", text_of(reply.nodes).c_str());
-    return Exit::ok;
-  }
-  if (table == Table::names) {
-    const auto names = asked.list(What::objects).objects;
-    if (request.json)
-      print(json_rows(names));
-    else
-      std::printf("%s", text_of_names(names, names_of(asked.list(What::nodes).nodes)).c_str());
-    return Exit::ok;
-  }
-  const auto reply = asked.list(table == Table::actors ? What::actors : What::jobs);
-  if (request.json) {
-    print(table == Table::actors ? json_rows(reply.actors) : json_rows(reply.jobs));
-    return Exit::ok;
-  }
-  const Names names = names_of(asked.list(What::nodes).nodes);
-  std::printf(
-      "%s",
-      (table == Table::actors ? text_of(reply.actors, names) : text_of(reply.jobs, names)).c_str());
+  const auto names = asked.list(What::objects).objects;
+  if (request.json)
+    print({{"kind", "names"},
+           {"at_unix_ns", unix_nanoseconds()},
+           {"total", names.size()},
+           {"matched", names.size()},
+           {"shown", names.size()},
+           {"unanswered", Json::array()},
+           {"rows", json_rows(names)}});
+  else
+    std::printf("%s", text_of_names(names, names_of(asked.list(What::nodes).nodes)).c_str());
   return Exit::ok;
 }
 

@@ -68,6 +68,7 @@ struct LogsRequest : Request {
 /// The options of `list` that choose rows.
 struct ListRequest : Request {
   observe::Question question;
+  double leak_after = 60;  ///< of objects: seconds
 };
 
 /// An error with the exit code of the command.
@@ -118,8 +119,6 @@ struct StudyRequest {
   bool json = false;
 };
 
-enum class Table { nodes, actors, jobs, names };
-
 /// Starts the cluster and stays until a signal ends it (ok) or it is lost (failed).
 Exit up(const UpRequest& request);
 /// Starts the cluster in the background; returns when the cluster serves.
@@ -129,14 +128,13 @@ Exit stop(const Request& request, bool all);
 Exit status(const Request& request, bool verbose);
 /// Shows which records of a damaged data folder can be saved, and saves them.
 Exit doctor(const DoctorRequest& request);
-Exit list(const Request& request, Table table);
+/// Shows the named objects.
+Exit list_names(const Request& request);
 /// Shows what the memory of each node is used for, and what looks like a leak: objects that no
 /// process has used for `leak_after` seconds, held only by processes that were silent for as long.
 Exit memory(const Request& request, double leak_after);
-/// Shows the objects of each node, the largest first; at most `limit`.
-Exit list_objects(const Request& request, std::uint32_t limit, double leak_after);
-/// Shows rows of the cluster as a table, or as the one document of a list. Throws Failure (usage) for
-/// a question that does not parse.
+/// Shows rows of the cluster as a table, or as the one document of a list, within 2 s. Who does not
+/// answer in time is listed as such. Throws Failure (usage) for a question that does not parse.
 Exit list_rows(const ListRequest& request);
 /// Shows the row with this id, or the only one whose id begins or ends so. `kind`: like actors, or
 /// actor.
@@ -195,11 +193,15 @@ Target find_cluster(const Request& request);
 /// A connection to the cluster of a request. It throws errors, and they name the cluster.
 class Asked {
  public:
-  explicit Asked(const Request& request);
+  /// `limit`: for the node's first word.
+  explicit Asked(const Request& request, Duration limit = std::chrono::seconds(5));
   control::ListReply list(control::ListRequest::What what);
+  Result<control::ListReply> try_list(control::ListRequest::What what, Duration limit);
   wire::MemoryReport memory(NodeId node);
-  Result<wire::MemoryReport> memory(NodeId node, Duration limit);
+  Observer::Objects objects(const std::vector<NodeId>& nodes, const observe::Question& question,
+                            Duration limit);
   observe::Answer rows(const observe::Question& question);
+  Result<observe::Answer> try_rows(const observe::Question& question, Duration limit);
   void drain(NodeId node, Duration within);
   Result<wire::LogBatch> logs(NodeId node, const wire::LogQuestion& question);
   Result<std::string> stacks(NodeId node, const wire::StackQuestion& question);
@@ -235,6 +237,9 @@ using observe::size_text;
 using observe::table_text;
 using observe::unique_part;
 
+/// Returns who holds the object. `nodes`: names by id. `name`: one of the object's; may be empty.
+std::string holders_text(const std::map<NodeId, std::string>& nodes, const std::string& name,
+                         const wire::MemoryObject& object);
 /// Returns why the object looks like a leak; empty: it does not. `after`: nanoseconds.
 std::string suspicion(const wire::MemoryObject& object, std::uint64_t after);
 

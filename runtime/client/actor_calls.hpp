@@ -139,6 +139,12 @@ class ActorCalls {
         look_at(Place{peer.queue[i].get(), peer.state, false, before});
     }
   }
+  /// Calls look_at(ActorId, std::size_t) with each actor and how many calls to it have not ended.
+  template <class F>
+  void each_queue(F look_at) const {
+    for (const auto& [actor, peer] : peers_)
+      look_at(actor, peer.in_flight.size() + peer.queue.size());
+  }
   std::size_t live() const noexcept { return live_; }
 
  private:

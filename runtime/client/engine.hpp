@@ -429,6 +429,7 @@ class ClientEngine final : public detail::Engine,
   void report_unpins();
   void collect_unless_locked();
   static std::uint64_t next_serial() noexcept;
+  static std::string text_of_site(std::string_view text, std::uint32_t line);
   std::uint32_t number_of(detail::CallSite at);
 
   // outgoing calls (engine.cpp)

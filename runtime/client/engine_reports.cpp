@@ -3,6 +3,9 @@
 #include "troupe/runtime/client/engine.hpp"
 #include "troupe/runtime/client/task_report.hpp"
 
+#include <map>
+#include <string>
+
 namespace troupe::client {
 
 struct ClientEngine::Reports final : TaskReport::Out {
@@ -21,6 +24,15 @@ struct ClientEngine::Reports final : TaskReport::Out {
     if (is_busy) return;
     for (const Resume* resume : engine.resumes_)
       if (resume->on_executor) look_at(resume->object);
+  }
+  void each_own(
+      const std::function<void(const Entry&, const std::string& site)>& look_at) override {
+    std::map<std::uint32_t, std::string> sites;
+    for (const auto& [place, number] : engine.sites_)
+      sites.emplace(number, text_of_site(place.first, place.second));
+    engine.objects_->each_own(TaskReport::kMostOwn, [&](const Entry& entry) {
+      look_at(entry, sites[static_cast<std::uint32_t>(entry.site)]);
+    });
   }
   ClientEngine& engine;
   TaskReport report{*this,

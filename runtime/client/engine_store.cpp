@@ -216,6 +216,13 @@ std::uint64_t ClientEngine::next_serial() noexcept {
   return ++last;
 }
 
+/// Returns a call site for people: "main.cpp:12", or a function's name.
+std::string ClientEngine::text_of_site(std::string_view text, std::uint32_t line) {
+  if (line == 0) return std::string(text);
+  text.remove_prefix(text.find_last_of('/') + 1);
+  return std::string(text) + ":" + std::to_string(line);
+}
+
 /// Returns the agent's number for a call site, which the agent is told once. Each thread caches
 /// its last one.
 std::uint32_t ClientEngine::number_of(detail::CallSite at) {
@@ -230,11 +237,7 @@ std::uint32_t ClientEngine::number_of(detail::CallSite at) {
   const auto [known, fresh] = sites_.try_emplace({at.text, at.line}, 0);
   if (fresh && sites_.size() <= wire::kMaxCallSites) {
     known->second = static_cast<std::uint32_t>(sites_.size());
-    std::string_view text(at.text);
-    if (at.line != 0) text.remove_prefix(text.find_last_of('/') + 1);
-    tell_agent(wire::CallSite{
-        known->second,
-        at.line == 0 ? std::string(text) : std::string(text) + ":" + std::to_string(at.line)});
+    tell_agent(wire::CallSite{known->second, text_of_site(at.text, at.line)});
   }
   last = {serial_, at.text, at.line, known->second};
   unlock_and_collect(lock);

@@ -217,6 +217,12 @@ class ObjectTable {
   /// Removes the entry from that list.
   void remove_own(Entry& entry) noexcept;
   Entry* oldest_own() noexcept { return oldest_own_; }
+  /// Calls look_at(const Entry&) with at most `most` entries of that list, the oldest first.
+  template <class F>
+  void each_own(std::size_t most, F look_at) const {
+    for (const Entry* own = oldest_own_; own != nullptr && most > 0; own = own->own->newer, --most)
+      look_at(*own);
+  }
   std::uint64_t next_low() noexcept { return ++low_; }
   std::uint64_t high() const noexcept { return high_; }
   /// Returns whether the entry belongs to this table, and not to an earlier session of this

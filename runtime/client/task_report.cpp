@@ -200,16 +200,24 @@ Time TaskReport::step(Time now) {
     questions_.pop_front();
     const std::int64_t as_of = open_->question.query.as_of(now.time_since_epoch().count() + zero_);
     open_->as_of = Time(Duration(as_of - zero_));
-    tasks_.begin_walk();
-    if (open_->question.query.kind() == RowKind::waits) {
+    const RowKind kind = open_->question.query.kind();
+    open_->walked = kind == RowKind::queues || kind == RowKind::objects;  // no task is in them
+    if (!open_->walked) tasks_.begin_walk();
+    if (kind == RowKind::waits) {
       add_threads(now);
       add_calls();
+    } else if (kind == RowKind::queues) {
+      add_queues();
+    } else if (kind == RowKind::objects) {
+      add_own_objects();
     }
   }
   if (!open_->walked) {
     tasks_.walk(kTasksOfStep, [&](const Task& task) { look_at(task, now); });
     if (tasks_.walks()) return now;
     open_->walked = true;
+  }
+  if (open_->bytes.empty()) {
     for (auto& [id, row] : open_->sums) add(row);
     open_->bytes = observe::encode(open_->selection.take());
   }
@@ -361,6 +369,36 @@ void TaskReport::add_calls() {
     else
       fact.waits_for.push_back({Thing::Kind::actor, call.actor.str(), around.self});
     add(observe::wait_row(fact));
+  });
+}
+
+void TaskReport::add_queues() {
+  calls_.each_queue([this](ActorId actor, std::size_t calls) {
+    if (calls == 0 || open_->sums.size() == observe::kMaxSums) return;
+    Row& row = open_->sums[actor.str()];
+    row = observe::make_row(RowKind::queues, actor.str());
+    row.cells[observe::column_of(RowKind::queues, "calls")] = static_cast<std::int64_t>(calls);
+  });
+}
+
+/// Tells of objects that no agent knows yet. Their state is private.
+void TaskReport::add_own_objects() {
+  const std::string& self = open_->question.around.self;
+  out_.each_own([&](const Entry& entry, const std::string& site) {
+    Row row = observe::make_row(RowKind::objects, entry.id.str());
+    const auto cell = [&row](std::string_view field) -> Cell& {
+      return row.cells[observe::column_of(RowKind::objects, field)];
+    };
+    cell("bytes") =
+        static_cast<std::int64_t>(std::min<std::uint64_t>(entry.location->length, INT64_MAX));
+    cell("state") = std::string("private");
+    cell("node") = cell("owner") = node_in(self);
+    cell("maker") = self;
+    cell("job") = job_;
+    cell("held") = std::int64_t{1};
+    if (!site.empty()) cell("site") = site;
+    cell("holders") = std::string("its maker alone");
+    add(row);
   });
 }
 

@@ -29,6 +29,7 @@ class TaskReport {
  public:
   static constexpr std::size_t kMostQuestions = 16;
   static constexpr std::size_t kTasksOfStep = 1024;
+  static constexpr std::size_t kMostOwn = 4096;
   /// What the report needs of the engine.
   class Out {
    public:
@@ -42,6 +43,10 @@ class TaskReport {
     /// Calls look_at with each object for which a coroutine of a task or method waits, if nothing
     /// else runs or could run in the process.
     virtual void each_awaited(const std::function<void(const detail::ObjectHandle&)>& look_at) = 0;
+    /// Calls look_at with large objects that this process alone knows, at most kMostOwn, and the
+    /// lines that made them.
+    virtual void each_own(
+        const std::function<void(const Entry&, const std::string& site)>& look_at) = 0;
   };
   /// `zero`: the Unix time in nanoseconds at which steady_now() was zero. It stays as it is, so that a
   /// row keeps its place from page to page.
@@ -79,6 +84,8 @@ class TaskReport {
   void add_waits(const Task& task, TaskFields& fields);
   void add_threads(Time now);
   void add_calls();
+  void add_queues();
+  void add_own_objects();
   bool send();
 
   Out& out_;

@@ -93,11 +93,16 @@ constexpr Column kObjects[] = {{"id", "id", text, Show::id, "OBJECT"},
                                {"pins", "pins", number, Show::hidden, {}},
                                {"since_ns", "since", time, Show::age, "AGE"},
                                {"unused_ns", "unused", time, Show::age, "UNUSED"},
-                               {"site", "site", text, Show::plain, "LINE"}};
+                               {"site", "site", text, Show::plain, "LINE"},
+                               {"name", "name", text, Show::plain, "NAME"},
+                               {"holders", "holders", text, Show::plain, "HELD BY"},
+                               {"suspicion", "suspicion", text, Show::plain, "SUSPICION"}};
 
 constexpr Column kReasons[] = {{"reason", "reason", text, Show::plain, "REASON"},
                                {"state", "state", text, Show::plain, "STATE"},
                                {"tasks", "tasks", number, Show::plain, "TASKS"}};
+constexpr Column kQueues[] = {{"actor", "actor", text, Show::id, "ACTOR"},
+                              {"calls", "calls", number, Show::plain, "CALLS"}};
 // The members of Fact; wait_rows.cpp writes and reads them.
 constexpr Column kWaits[] = {{"id", "id", text, Show::hidden, {}},
                              {"thing", "thing", text, Show::plain, "THING"},
@@ -140,6 +145,7 @@ std::string_view name_of(RowKind kind) noexcept {
     case RowKind::objects: return "objects";
     case RowKind::reasons: return "reasons";
     case RowKind::waits: return "waits";
+    case RowKind::queues: return "queues";
   }
   return "?";
 }
@@ -170,6 +176,7 @@ std::span<const Column> columns_of(RowKind kind) noexcept {
     case RowKind::objects: return kObjects;
     case RowKind::reasons: return kReasons;
     case RowKind::waits: return kWaits;
+    case RowKind::queues: return kQueues;
   }
   return {};
 }

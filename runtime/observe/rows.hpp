@@ -20,7 +20,8 @@
 namespace troupe::observe {
 
 /// reasons: how many tasks wait, and why. waits: what one owner knows about a thing that waits or is
-/// waited for, from which WaitGraph is made (wait_rows.hpp). Nobody lists these two by name.
+/// waited for, from which WaitGraph is made (wait_rows.hpp). queues: how many calls of an actor have not
+/// ended. Nobody lists these three by name.
 enum class RowKind : std::uint8_t {
   tasks,
   functions,
@@ -30,9 +31,10 @@ enum class RowKind : std::uint8_t {
   jobs,
   objects,
   reasons,
-  waits
+  waits,
+  queues
 };
-inline constexpr std::size_t kAllRowKinds = 9;
+inline constexpr std::size_t kAllRowKinds = 10;
 /// The kinds that people list.
 inline constexpr RowKind kRowKinds[] = {RowKind::tasks,  RowKind::functions, RowKind::processes,
                                         RowKind::nodes,  RowKind::actors,    RowKind::jobs,
@@ -75,9 +77,9 @@ std::optional<std::string> problem_of(RowKind kind, const Row& row);
 
 inline constexpr std::size_t kMaxIdBytes = 256;
 inline constexpr std::size_t kMaxTextBytes = 64 * 1024;  ///< of a cell
-/// Rows of functions and reasons are counts: those of one function are added up.
+/// Rows of functions, reasons and queues are counts: those of one function or actor are added up.
 constexpr bool adds_up(RowKind kind) noexcept {
-  return kind == RowKind::functions || kind == RowKind::reasons;
+  return kind == RowKind::functions || kind == RowKind::reasons || kind == RowKind::queues;
 }
 
 }  // namespace troupe::observe

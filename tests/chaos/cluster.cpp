@@ -98,10 +98,11 @@ void Cluster::forget_dead() {
 }
 
 bool Cluster::is_whole() const {
-  const json rows =
+  const json document =
       json::parse(list(setup_.command, "nodes", nodes_.front().file, setup_.folder + "/list.log"),
                   nullptr, false);
-  if (!rows.is_array() || rows.size() != nodes_.size()) return false;
+  if (!document.is_object() || document["rows"].size() != nodes_.size()) return false;
+  const json& rows = document["rows"];
   return std::all_of(nodes_.begin(), nodes_.end(), [&](const Node& node) {
     return std::any_of(rows.begin(), rows.end(), [&](const json& row) {
       return row["id"] == node.id && row["state"] != "suspect";

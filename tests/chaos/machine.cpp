@@ -114,11 +114,11 @@ std::string damage(const fs::path& folder, std::mt19937_64& random) {
 
 std::set<std::string> jobs_of(const std::string& command, const std::string& file,
                               const std::string& log, bool& fine) {
-  const json rows = json::parse(list(command, "jobs", file, log), nullptr, false);
-  fine = rows.is_array();
+  const json document = json::parse(list(command, "jobs", file, log), nullptr, false);
+  fine = document.is_object() && document["unanswered"].empty();
   std::set<std::string> jobs;
   if (fine)
-    for (const auto& row : rows) jobs.insert(row["id"].get<std::string>());
+    for (const auto& row : document["rows"]) jobs.insert(row["id"].get<std::string>());
   return jobs;
 }
 

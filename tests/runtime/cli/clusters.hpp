@@ -137,6 +137,11 @@ class Clusters : public testing::Test {
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     return json::parse(outcome.out, nullptr, false);
   }
+  /// Returns the rows of the list's document.
+  static json rows(const std::string& kind, std::vector<std::string> more = {}) {
+    more.insert(more.begin(), {"list", kind});
+    return ask(std::move(more))["rows"];
+  }
   /// Expects that none of the cluster's processes is left within 10 s.
   static void expect_ended(const json& cluster) {
     EXPECT_TRUE(eventually([&] {

@@ -37,7 +37,7 @@ TEST_F(Clusters, AnIdleNodeThatIsDrainedLeavesAtOnce) {
   const json drained = ask({"drain", "node-2", "--within", "20s"});
   EXPECT_EQ(drained["node"], "node-2");
   EXPECT_LT(drained["seconds"], 5.0);
-  const json nodes = ask({"list", "nodes"});
+  const json nodes = rows("nodes");
   EXPECT_EQ(nodes.size(), 2u);
   EXPECT_EQ(name_of_state(nodes, "node-2"), "gone");
   EXPECT_EQ(troupe_command({"run", paths::cli_program(), "sum", "20"}).code, 0);
@@ -48,12 +48,12 @@ TEST_F(Clusters, ADrainedNodeFinishesItsTask) {
   Holder holder(folder, "node-1");
   Child drain({paths::command(), "drain", "node-1", "--within", "60s"});
   EXPECT_TRUE(says(drain.read_until("takes nothing new"), "takes nothing new"));
-  EXPECT_EQ(name_of_state(ask({"list", "nodes"}), "node-1"), "draining");
+  EXPECT_EQ(name_of_state(rows("nodes"), "node-1"), "draining");
   holder.let_go();
   EXPECT_EQ(holder.program().line(), "7");
   EXPECT_EQ(holder.program().finish(0), 0);
   EXPECT_EQ(drain.finish(0), 0);
-  EXPECT_EQ(name_of_state(ask({"list", "nodes"}), "node-1"), "gone");
+  EXPECT_EQ(name_of_state(rows("nodes"), "node-1"), "gone");
 }
 
 TEST_F(Clusters, ADrainedNodeLeavesAtItsDeadline) {
@@ -74,14 +74,13 @@ TEST_F(Clusters, SigtermDrainsANodeWithGrace) {
   {
     Holder holder(folder, name);
     ::kill(node.pid(), SIGTERM);
-    EXPECT_TRUE(
-        eventually([&] { return name_of_state(ask({"list", "nodes"}), name) == "draining"; }));
+    EXPECT_TRUE(eventually([&] { return name_of_state(rows("nodes"), name) == "draining"; }));
     holder.let_go();
     EXPECT_EQ(holder.program().line(), "7");
     EXPECT_EQ(holder.program().finish(0), 0);
   }
   EXPECT_EQ(node.finish(0), 0);
-  EXPECT_EQ(name_of_state(ask({"list", "nodes"}), name), "gone");
+  EXPECT_EQ(name_of_state(rows("nodes"), name), "gone");
 }
 
 TEST_F(Clusters, ADrainNamesWhatIsWrong) {

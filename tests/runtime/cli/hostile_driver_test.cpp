@@ -140,7 +140,7 @@ TEST_F(HostileDriver, AsksControlForNothingThatChangesTheCluster) {
   begin();
   auto hostile = driver();
   ASSERT_TRUE(hostile->is_welcome());
-  const json before = ask({"list", "nodes"});
+  const json before = rows("nodes");
   control::DrainRequest drain;
   drain.node = NodeId::parse(before[0]["id"].get<std::string>()).value_or(NodeId{});
   control::KeyValueRequest write;
@@ -163,7 +163,7 @@ TEST_F(HostileDriver, AsksControlForNothingThatChangesTheCluster) {
   const auto answer = hostile->hear<wire::Answer>();
   ASSERT_TRUE(answer) << "what changes nothing is answered";
   EXPECT_FALSE(answer->error);
-  EXPECT_EQ(ask({"list", "nodes"})[0]["state"], "alive");
+  EXPECT_EQ(rows("nodes")[0]["state"], "alive");
 }
 
 TEST_F(HostileDriver, ReadsNoLogOfAnotherJob) {
@@ -174,7 +174,7 @@ TEST_F(HostileDriver, ReadsNoLogOfAnotherJob) {
   wire::Inquire question;
   question.request = 1;
   question.about = wire::Inquire::About::logs;
-  for (const json& job : ask({"list", "jobs"}))
+  for (const json& job : rows("jobs"))
     if (job["state"] != "running")
       question.logs.job = JobId::parse(job["id"].get<std::string>()).value_or(JobId{});
   ASSERT_TRUE(question.logs.job);
@@ -224,7 +224,7 @@ TEST_F(HostileDriver, AnswersThatNobodyAskedForAreDropped) {
     rows.bytes = ~std::uint64_t{0};
     hostile->say(rows);
   }
-  EXPECT_EQ(ask({"list", "nodes"})[0]["state"], "alive");
+  EXPECT_EQ(rows("nodes")[0]["state"], "alive");
 }
 
 TEST_F(HostileDriver, KillsNoActorOfAnotherJob) {
@@ -246,7 +246,7 @@ TEST_F(HostileDriver, KillsNoActorOfAnotherJob) {
     while (update && update->state != wire::ActorState::dead);
     ASSERT_TRUE(update && update->error) << "whoever waits for its end is told why none comes";
     EXPECT_EQ(update->error->code, Code::invalid_argument) << update->error->message;
-    EXPECT_EQ(ask({"list", "actors"})[0]["state"], "alive");
+    EXPECT_EQ(rows("actors")[0]["state"], "alive");
   }
   keeper.close_input();
   EXPECT_EQ(keeper.finish(0), 0);
@@ -278,10 +278,10 @@ TEST_F(HostileDriver, HasOneJobHoweverOftenItSaysHello) {
     EXPECT_TRUE(hostile->is_cut_off());
   }
   EXPECT_TRUE(eventually([] {
-    const json jobs = ask({"list", "jobs"});
+    const json jobs = rows("jobs");
     return std::none_of(jobs.begin(), jobs.end(),
                         [](const json& job) { return job["state"] == "running"; });
-  })) << ask({"list", "jobs"});
+  })) << rows("jobs");
 }
 
 // --- random messages
@@ -427,7 +427,7 @@ TEST_F(HostileDriver, WhateverItSaysTheOthersAreServed) {
     EXPECT_EQ(payload, blob_of("value " + std::to_string(i + 1)));
   }
   EXPECT_TRUE(runs(cluster["nodes"][0]["pid"])) << "the agent of before";
-  const json actors = ask({"list", "actors"});
+  const json actors = rows("actors");
   EXPECT_TRUE(std::any_of(actors.begin(), actors.end(), [](const json& actor) {
     return actor["name"] == "keeper" && actor["state"] == "alive";
   })) << actors;

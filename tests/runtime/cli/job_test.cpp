@@ -45,6 +45,25 @@ TEST_F(JobStop, ADriverThatWaitsIsCancelledAndItsJobIsStopped) {
   EXPECT_GE(row["ended_unix_ns"].get<std::int64_t>(), row["started_unix_ns"].get<std::int64_t>());
 }
 
+TEST_F(JobStop, ADriverAtAnotherNodeIsToldByItsAgent) {
+  const json head = start({"--nodes", "1", "--cpus", "1", "--join-tokens", "1"});
+  const Outcome joined =
+      troupe_command({"start", "--address", head["join_tokens"][0].get<std::string>(), "--cpus",
+                      "1", "--memory", "64MiB", "--json"});
+  ASSERT_EQ(joined.code, 0) << joined.err;
+  const std::string there = json::parse(joined.out)["file"];
+  Child program({paths::command(), "run", "--address", there, paths::cli_program(), "plant_wait",
+                 state.string() + "-never"});
+  ASSERT_TRUE(says(program.read_until("planted\n"), "planted\n"));
+  const json job = job_in("running");
+  ASSERT_FALSE(job.is_null());
+  EXPECT_NE(job["node"], "node-0") << job;
+  const json stopped = ask({"job", "stop", "--address", head["file"].get<std::string>(),
+                            job["name"].get<std::string>()});
+  EXPECT_EQ(stopped["state"], "stopped");
+  EXPECT_EQ(program.finish(0), 5);
+}
+
 TEST_F(JobStop, ADriverThatDoesNotWaitIsKilledByItsNode) {
   start({"--nodes", "2", "--cpus", "1"});
   const auto program = plant({"plant_loop"});

@@ -151,6 +151,56 @@ TEST_F(Lists, ASilentProcessOrNodeIsARowAndNoListWaitsForIt) {
   EXPECT_LT(took, 10s) << "one second for the process, and what this machine takes";
 }
 
+TEST_F(Lists, AnActorShowsHowManyCallsWaitForIt) {
+  begin();
+  plant({"plant_queue", "7"});
+  EXPECT_TRUE(eventually([&] { return matched("actors", "queue = 7 and state = alive") == 1; }))
+      << page({"actors"});
+  const json actors = page({"actors"});
+  EXPECT_EQ(actors["kind"], "actors");
+  EXPECT_EQ(actors["total"], 1) << actors;
+}
+
+TEST_F(Lists, AnObjectThatADriverAloneHoldsHasTheLineThatMadeIt) {
+  begin();
+  plant({"plant_objects", "6"});
+  const json objects = page({"objects", "--where", "state = private and site ~ plants.cpp"});
+  EXPECT_EQ(objects["matched"], 6) << objects;
+  for (const json& row : objects["rows"]) {
+    EXPECT_GE(row["bytes"].get<int>(), 1 << 16) << row;
+    EXPECT_TRUE(says(row["maker"], "node-0/")) << row;
+  }
+}
+
+TEST_F(Lists, WithoutControlAListSaysSoAndEnds) {
+  begin();
+  const pid_t control = cluster["control"]["pid"].get<pid_t>();
+  for (const char* kind : {"nodes", "actors", "jobs", "objects"}) {
+    ASSERT_EQ(::kill(control, SIGSTOP), 0);
+    const auto begun = std::chrono::steady_clock::now();
+    const json list = page({kind});
+    const auto took = std::chrono::steady_clock::now() - begun;
+    EXPECT_EQ(::kill(control, SIGCONT), 0);
+    ASSERT_FALSE(list["unanswered"].empty()) << list;
+    EXPECT_EQ(list["unanswered"][0]["node"], "control") << list;
+    EXPECT_TRUE(list["rows"].is_array()) << list;
+    EXPECT_LT(took, 10s) << "two seconds, and what this machine takes";
+    EXPECT_TRUE(eventually([&] { return page({"nodes"})["matched"] == kNodes; }));
+  }
+}
+
+TEST_F(Lists, AStoppedAgentIsARowOfTheListOfObjects) {
+  begin();
+  plant_tasks();
+  const pid_t agent = cluster["nodes"][1]["pid"].get<pid_t>();
+  ASSERT_EQ(::kill(agent, SIGSTOP), 0);
+  const json objects = page({"objects"});
+  EXPECT_EQ(::kill(agent, SIGCONT), 0);
+  ASSERT_EQ(objects["unanswered"].size(), 1u) << objects;
+  EXPECT_EQ(objects["unanswered"][0]["node"], "node-1") << objects;
+  EXPECT_EQ(objects["kind"], "objects");
+}
+
 TEST_F(Lists, ProcessesNodesActorsAndJobsAreRowsOfOneForm) {
   begin();
   plant_tasks();

@@ -179,7 +179,7 @@ TEST_F(Logs, TheVerbChoosesLines) {
   const std::string timed = lines_of(logs({"--time", "--tail", "1"}).out)[0];
   EXPECT_TRUE(timed[4] == '-' && timed[13] == ':' && says(timed, " (says::many_lines pid="))
       << timed;
-  const json jobs = ask({"list", "jobs"});
+  const json jobs = rows("jobs");
   const std::string id = jobs[0]["id"];
   EXPECT_EQ(lines_of(logs({id.substr(0, 8), "--tail", "5"}).out).size(), 5U);
   EXPECT_EQ(lines_of(logs({jobs[0]["name"], "--tail", "5"}).out).size(), 5U);
@@ -230,7 +230,7 @@ TEST_F(Logs, ADriverThatCannotPrintStopsNoWorkerAndEnds) {
   EXPECT_TRUE(eventually([&] { return in_files().size() == 40'000U; }, 60s))
       << "nobody reads the driver's output, and its workers go on";
   const auto begin = std::chrono::steady_clock::now();
-  EXPECT_TRUE(eventually([&] { return ask({"list", "jobs"})[0]["state"] != "running"; }));
+  EXPECT_TRUE(eventually([&] { return rows("jobs")[0]["state"] != "running"; }));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
   EXPECT_TRUE(eventually([&] {
     siginfo_t how{};

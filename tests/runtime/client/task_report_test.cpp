@@ -36,6 +36,12 @@ struct Agent final : TaskManager::Out, ActorCalls::Out, TaskReport::Out {
   bool has_room() override { return !full; }
   Begun has_begun(ProcessIndex, const Task&) override { return Begun::unknown; }
   void each_awaited(const std::function<void(const detail::ObjectHandle&)>&) override {}
+  void each_own(
+      const std::function<void(const Entry&, const std::string& site)>& look_at) override {
+    if (objects != nullptr)
+      objects->each_own(2, [&](const Entry& entry) { look_at(entry, "train.cpp:12"); });
+  }
+  ObjectTable* objects = nullptr;
   std::uint64_t sequence = 0, whole = 0;
   Blob bytes;
   std::string refused;
@@ -189,6 +195,41 @@ TEST_F(Report, RefusesQuestionsThatDoNotParse) {
   question.rows.limit = 1;
   report.ask(question, {});
   EXPECT_FALSE(agent.refused.empty());
+}
+
+TEST_F(Report, CallsThatHaveNotEndedAreCountedByActor) {
+  const ActorId busy{3, 1}, idle{3, 2};
+  for (const ActorId actor : {busy, busy, idle, busy}) {
+    auto call = std::make_unique<ActorCall>();
+    call->actor = actor;
+    call->call.callable = &function;
+    calls.submit(std::move(call));
+  }
+  submit();
+  ask(RowKind::queues);
+  const Answer told = answer();
+  ASSERT_EQ(told.rows.size(), 2U) << "a task is no call";
+  for (const auto& row : told.rows)
+    EXPECT_EQ(row.cells[observe::column_of(RowKind::queues, "calls")],
+              observe::Cell(std::int64_t{row.id == busy.str() ? 3 : 1}));
+}
+
+TEST_F(Report, ObjectsThatThisProcessAloneKnowsHaveTheLineThatMadeThem) {
+  std::vector<detail::ObjectHandle> own;
+  for (std::uint64_t bytes = 1; bytes <= 3; ++bytes) {
+    own.push_back(objects.create());
+    entry_of(own.back()).location.edit().length = bytes << 20;
+    objects.add_own(entry_of(own.back()));
+  }
+  agent.objects = &objects;
+  ask(RowKind::objects, "site ~ train.cpp and bytes > 1500000");
+  const Answer told = answer();
+  EXPECT_EQ(told.total, 2U) << "the bound of a walk";
+  ASSERT_EQ(told.rows.size(), 1U);
+  EXPECT_EQ(told.rows[0].id, entry_of(own[1]).id.str());
+  EXPECT_EQ(told.rows[0].cells[observe::column_of(RowKind::objects, "maker")],
+            observe::Cell(std::string("node-0/17")));
+  for (const auto& object : own) objects.remove_own(entry_of(object));
 }
 
 TEST_F(Report, AThreadThatWaitsIsAFact) {

@@ -34,6 +34,10 @@ struct Friend {
   }
 };
 
+struct Slow {
+  int wait(std::string file) { return until_file(file); }
+};
+
 int tell_and_wait(troupe::Context& ctx, const std::string& what, const std::string& file) {
   std::cout << what << std::endl;
   return ctx.get(ctx.with({.cpus = 0.0}).submit<until_file>(file)) - 1;
@@ -63,6 +67,23 @@ int friends(troupe::Context& ctx, const std::string& file) {
   return tell_and_wait(ctx, "planted", file);
 }
 
+/// An actor with so many calls that have not ended.
+int queue(troupe::Context& ctx, int calls, const std::string& file) {
+  const auto slow = ctx.spawn<Slow>();
+  std::vector<troupe::Ref<int>> all;
+  for (int i = 0; i < calls; ++i) all.push_back(slow.call<&Slow::wait>(file));
+  std::cout << "planted" << std::endl;
+  for (auto& one : all) ctx.get(one);
+  return 0;
+}
+
+/// Large objects that the driver alone holds.
+int keep_alone(troupe::Context& ctx, int objects, const std::string& file) {
+  std::vector<troupe::Ref<std::vector<char>>> kept;
+  for (int i = 0; i < objects; ++i) kept.push_back(ctx.put(std::vector<char>(1 << 16)));
+  return tell_and_wait(ctx, "planted", file);
+}
+
 /// Waits until somebody stops the job, and then prints why the wait ended.
 int until_stopped(troupe::Context& ctx, const std::string& file) {
   const auto never = ctx.submit<until_file>(file);
@@ -88,6 +109,8 @@ std::optional<int> run(troupe::Context& ctx, const std::vector<std::string>& arg
   const auto number = [&](std::size_t i) { return std::stoi(arguments.at(i)); };
   if (verb == "plant_tasks") return tasks(ctx, number(1), number(2), number(3), arguments.at(4));
   if (verb == "plant_friends") return friends(ctx, arguments.at(1));
+  if (verb == "plant_queue") return queue(ctx, number(1), arguments.at(2));
+  if (verb == "plant_objects") return keep_alone(ctx, number(1), arguments.at(2));
   if (verb == "plant_wait") return until_stopped(ctx, arguments.at(1));
   if (verb == "plant_loop") return loop();
   return std::nullopt;
