@@ -267,6 +267,11 @@ void CommandLine::add_lists() {
   add_target(*got);
   got->add_option("KIND", kind, "task, process, node, actor, job or object")->required();
   got->add_option("ID", name, "as a list prints it, or its only beginning or end")->required();
+  CLI::App* topped =
+      add(app, "top", "one screen of nodes, tasks and failures, once a second; q ends",
+          "troupe top", [this] { return top(request); });
+  topped->add_option("--address", request.address,
+                     "file of the cluster; else TROUPE_ADDRESS, else the newest of this host");
   CLI::App* explained =
       add(app, "explain", "why something waits; without an ID, what waits in the cluster",
           "troupe explain 3f2a", [this] { return explain(request, name); });

@@ -136,6 +136,9 @@ Exit memory(const Request& request, double leak_after);
 /// Shows rows of the cluster as a table, or as the one document of a list, within 2 s. Who does not
 /// answer in time is listed as such. Throws Failure (usage) for a question that does not parse.
 Exit list_rows(const ListRequest& request);
+/// Draws the state of the cluster once a second until a key q; without a terminal once. Throws the
+/// errors of a cluster that does not answer at first.
+Exit top(const Request& request);
 /// Shows the row with this id, or the only one whose id begins or ends so. `kind`: like actors, or
 /// actor.
 Exit get(const Request& request, const std::string& kind, const std::string& id);

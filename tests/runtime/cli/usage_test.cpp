@@ -70,6 +70,8 @@ TEST_F(Cli, EveryVerbHelpsWithAnExampleAndItsExitCodes) {
                                              {"list", "jobs"},
                                              {"list", "objects"},
                                              {"memory"},
+                                             {"top"},
+                                             {"job", "stop"},
                                              {"logs"},
                                              {"stack"},
                                              {"doctor"}}) {
@@ -112,6 +114,8 @@ TEST_F(Cli, BadUsageEndsWithTwoAndNamesWhatIsWrong) {
       {{"memory", "--leak-after", "-1"}, "--leak-after"},
       {{"logs", "--tail", "0"}, "--tail"},
       {{"stack"}, "PROCESS"},
+      {{"job"}, "known are stop"},
+      {{"job", "stop"}, "JOB"},
       {{"list", "objects", "--limit", "0"}, "see 'troupe list objects --help'"},
       {{"list", "object"}, "was 'objects' meant?"},
       {{"run", "--fast", "true"}, "--fast"},

@@ -1,0 +1,243 @@
+/// The verb `troupe top`: one screen of the cluster, drawn anew once a second.
+#include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/base/visible_text.hpp"
+#include "troupe/runtime/base/wall_clock.hpp"
+#include "troupe/runtime/cli/top_screen.hpp"
+#include "troupe/runtime/cli/verbs.hpp"
+
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <map>
+
+namespace troupe::cli {
+namespace {
+
+using namespace std::chrono_literals;
+using observe::RowKind;
+using What = control::ListRequest::What;
+
+constexpr Duration kEvery = 1s;
+constexpr Duration kAnswers = 1500ms;              ///< for all answers of one look
+constexpr std::int64_t kRecent = 600'000'000'000;  ///< nanoseconds: what counts as a failure of now
+constexpr std::size_t kMostFunctions = 5, kMostReasons = 5, kMostFailures = 5;
+
+std::string text_in(const observe::Row& row, RowKind kind, std::string_view field) {
+  const auto* text = std::get_if<std::string>(&row.cells[observe::column_of(kind, field)]);
+  return text == nullptr ? "" : *text;
+}
+double number_in(const observe::Row& row, RowKind kind, std::string_view field) {
+  const FieldValue value = observe::value_of(row.cells[observe::column_of(kind, field)]);
+  const auto* number = std::get_if<double>(&value);
+  return number == nullptr ? 0 : *number;
+}
+
+/// Looks at the cluster again and again. What two looks differ by is the CPU time between them.
+class Watch {
+ public:
+  explicit Watch(const Request& request) : asked_(request) {}
+
+  TopView look() {
+    until_ = steady_now() + kAnswers;
+    TopView view;
+    const auto now = static_cast<std::time_t>(unix_nanoseconds() / 1'000'000'000);
+    std::tm local{};
+    localtime_r(&now, &local);
+    char clock[16];
+    std::strftime(clock, sizeof clock, "%T", &local);
+    view.title = "cluster " + asked_.target.file.cluster.str().substr(0, 8) + " at " + clock +
+                 ", asked through " + asked_.node_name();
+    add_nodes(view);
+    add_processes(view);
+    add_tasks(view);
+    add_failures(view);
+    return view;
+  }
+
+ private:
+  Duration left() const { return std::max<Duration>(until_ - steady_now(), 1ms); }
+
+  control::ListReply of_control(What what, TopView& view) {
+    auto reply = asked_.try_list(what, left());
+    if (reply) return std::move(*reply);
+    const std::string text = "control: " + reply.error().message();
+    if (view.silent.empty() || view.silent.back() != text) view.silent.push_back(text);
+    return {};
+  }
+  observe::Answer rows(RowKind kind, const char* sort, TopView& view) {
+    auto answer = asked_.try_rows(
+        {.kind = kind, .where = {}, .sort = sort, .limit = observe::kMaxRows, .after = {}}, left());
+    if (!answer) {
+      view.silent.push_back(std::string(name_of(kind)) + ": " + answer.error().message());
+      return {};
+    }
+    for (const observe::Unanswered& source : answer->unanswered) {
+      std::string text = source.node;
+      if (source.pid != 0) text += "/" + std::to_string(source.pid);
+      text += ": " + source.why;
+      if (std::find(view.silent.begin(), view.silent.end(), text) == view.silent.end())
+        view.silent.push_back(std::move(text));
+    }
+    return std::move(*answer);
+  }
+
+  void add_nodes(TopView& view) {
+    for (const auto& row : of_control(What::nodes, view).nodes) {
+      TopNode& node = view.nodes.emplace_back();
+      const auto& total = row.description.resources;
+      node.name = row.description.name;
+      node.state = row.suspect    ? "suspect"
+                   : row.draining ? "draining"
+                   : row.avoided  ? "slow"
+                                  : "alive";
+      const auto units = [](scheduling::Amount amount) {
+        return static_cast<double>(amount) / static_cast<double>(scheduling::kUnit);
+      };
+      node.cpus = units(total.cpus);
+      node.cpus_used = units(total.cpus - row.report.view.free.cpus);
+      node.store = row.report.store_capacity;
+      node.store_used = row.report.store_used;
+      node.workers = row.report.workers;
+    }
+  }
+
+  void add_processes(TopView& view) {
+    std::map<std::string, double> seconds;
+    const Time now = steady_now();
+    const double passed = std::chrono::duration<double>(now - looked_).count();
+    for (const observe::Row& row : rows(RowKind::processes, "anonymous:desc", view).rows) {
+      const std::string name = text_in(row, RowKind::processes, "node");
+      const auto node = std::find_if(view.nodes.begin(), view.nodes.end(),
+                                     [&](const TopNode& one) { return one.name == name; });
+      const double spent = number_in(row, RowKind::processes, "cpu_seconds");
+      seconds[row.id] = spent;
+      if (node == view.nodes.end()) continue;
+      node->memory += static_cast<std::uint64_t>(
+          std::max(number_in(row, RowKind::processes, "anonymous"), 0.0));
+      if (looked_ == Time{} || passed <= 0) continue;
+      const auto before = seconds_.find(row.id);
+      const double since = before == seconds_.end() ? 0 : before->second;
+      node->cpu_busy = node->cpu_busy.value_or(0) + std::max(spent - since, 0.0) / passed;
+    }
+    looked_ = now;
+    seconds_ = std::move(seconds);
+  }
+
+  void add_tasks(TopView& view) {
+    for (const observe::Row& row : rows(RowKind::functions, "waiting:desc", view).rows) {
+      const auto waiting = static_cast<std::int64_t>(number_in(row, RowKind::functions, "waiting"));
+      const auto running = static_cast<std::int64_t>(number_in(row, RowKind::functions, "running"));
+      view.waiting += waiting;
+      view.running += running;
+      if (view.functions.size() < kMostFunctions && waiting + running > 0)
+        view.functions.push_back({row.id, waiting, running});
+    }
+    if (view.waiting == 0) return;
+    for (const observe::Row& row : rows(RowKind::reasons, "tasks:desc", view).rows)
+      if (view.reasons.size() < kMostReasons)
+        view.reasons.emplace_back(
+            static_cast<std::int64_t>(number_in(row, RowKind::reasons, "tasks")), row.id);
+  }
+
+  void add_failures(TopView& view) {
+    const std::int64_t since = unix_nanoseconds() - kRecent;
+    for (const auto& job : of_control(What::jobs, view).jobs)
+      if (job.state == control::JobState::failed && job.ended_ns >= since &&
+          view.failures.size() < kMostFailures)
+        view.failures.push_back("job " + job.id.str().substr(0, 8) + " (" + job.name +
+                                "): " + job.why);
+    for (const auto& actor : of_control(What::actors, view).actors)
+      if (actor.state != control::ActorState::alive && actor.state != control::ActorState::dead &&
+          !actor.why.empty() && view.failures.size() < kMostFailures)
+        view.failures.push_back("actor " + actor.actor.str().substr(0, 8) + " (" +
+                                actor.class_name + "): " + actor.why);
+  }
+
+  Asked asked_;
+  Time until_{};
+  Time looked_{};                          ///< zero: never
+  std::map<std::string, double> seconds_;  ///< CPU time of each process at that time
+};
+
+volatile std::sig_atomic_t g_is_over = 0;
+
+/// The terminal while `top` runs: a screen of its own, keys without a newline. The destructor gives
+/// it back as it was.
+class Terminal {
+ public:
+  Terminal() {
+    tcgetattr(STDIN_FILENO, &before_);
+    termios raw = before_;
+    raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO | ISIG);
+    raw.c_cc[VMIN] = 0;
+    raw.c_cc[VTIME] = 0;
+    tcsetattr(STDIN_FILENO, TCSANOW, &raw);
+    struct sigaction over{};
+    over.sa_handler = [](int) { g_is_over = 1; };
+    for (const int signal : {SIGTERM, SIGHUP, SIGINT}) sigaction(signal, &over, nullptr);
+    say("\x1b[?1049h\x1b[?25l");
+  }
+  ~Terminal() {
+    say("\x1b[?25h\x1b[?1049l");
+    tcsetattr(STDIN_FILENO, TCSANOW, &before_);
+  }
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+
+  /// Draws over the last screen. Returns false when the terminal is gone.
+  bool draw(const TopView& view) {
+    winsize size{};
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row == 0) size = {24, 80, 0, 0};
+    std::string text = top_text(view, size.ws_row - 1U, size.ws_col);
+    std::string screen = "\x1b[H";
+    for (const char c : text) screen += c == '\n' ? "\x1b[K\n" : std::string(1, c);
+    return say(screen + "\x1b[Jq ends");
+  }
+  /// Waits until the time for a key that ends `top`. Returns true when it has come, or the terminal
+  /// is gone.
+  bool is_over(Time until) {
+    while (g_is_over == 0) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(
+          std::max<Duration>(until - steady_now(), Duration(0)));
+      pollfd entry{STDIN_FILENO, POLLIN, 0};
+      const int ready = poll(&entry, 1, static_cast<int>(left.count()));
+      if (ready == 0) return false;
+      if (ready < 0 && errno == EINTR) continue;
+      char key = 0;
+      const ssize_t got = read(STDIN_FILENO, &key, 1);
+      if (got <= 0 || key == 'q' || key == 'Q' || key == '\x03') return true;
+    }
+    return true;
+  }
+
+ private:
+  static bool say(const std::string& text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return std::fflush(stdout) == 0;
+  }
+  termios before_{};
+};
+
+}  // namespace
+
+Exit top(const Request& request) {
+  Watch watch(request);
+  if (isatty(STDIN_FILENO) == 0 || isatty(STDOUT_FILENO) == 0) {
+    std::printf("%s", top_text(watch.look(), 1000, 1000).c_str());
+    return Exit::ok;
+  }
+  TopView view = watch.look();  // an error is told before the screen is taken
+  Terminal terminal;
+  for (Time next = steady_now() + kEvery; terminal.draw(view) && !terminal.is_over(next);
+       next = std::max(next + kEvery, steady_now())) {
+    view = watch.look();
+  }
+  return Exit::ok;
+}
+
+}  // namespace troupe::cli
