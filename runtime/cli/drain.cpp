@@ -58,7 +58,8 @@ Duration duration_of(const std::string& flag, const std::string& text) {
 Exit drain(const Request& request, const std::string& name, const std::string& within_text) {
   const Duration within = duration_of("--within", within_text);
   Asked asked(request);
-  const NodeId node = find_node(asked.list(What::nodes), name);
+  const auto nodes = asked.list(What::nodes);
+  const NodeId node = find_node(nodes, name);
   const Time begin = steady_now();
   asked.drain(node, within);
   if (!request.json) {
@@ -66,7 +67,7 @@ Exit drain(const Request& request, const std::string& name, const std::string& w
                 name.c_str(), within_text.c_str());
     std::fflush(stdout);
   }
-  const bool asks_itself = asked.target.file.node == node;
+  const bool asks_itself = row_of(nodes, node)->description.name == asked.node_name();
   for (bool gone = false; !gone;) {
     if (steady_now() - begin >= within + kLeaves)
       throw Failure{Exit::failed,

@@ -127,6 +127,7 @@ os::ClusterFile file_of(const boot::LocalCluster& cluster) {
   file.node = nodes.front().id;
   file.node_name = nodes.front().name;
   file.socket_name = nodes.front().socket_name;
+  for (std::size_t i = 1; i < nodes.size(); ++i) file.other_doors.push_back(nodes[i].socket_name);
   file.control_door = cluster.control().door;
   file.nodes = static_cast<std::uint32_t>(nodes.size());
   file.launcher = getpid();

@@ -21,6 +21,7 @@ namespace {
 constexpr const char* kAddress = "TROUPE_ADDRESS";
 constexpr std::size_t kMaxFile = 64 * 1024;
 constexpr std::size_t kMaxText = 4096;
+constexpr std::size_t kMaxDoors = 256;
 constexpr const char* kPrefix = "cluster-";
 constexpr const char* kSuffix = ".json";
 
@@ -62,6 +63,24 @@ IdType file_id(const Json& document, const char* name) {
   return *id;
 }
 
+/// Returns the texts of a list that may be missing.
+std::vector<std::string> file_texts(const Json& document, const char* name) {
+  const Json* field = document.find(name);
+  if (field == nullptr) return {};
+  const auto* list = field->as_array();
+  if (list == nullptr || list->size() > kMaxDoors)
+    throw BadFile{std::string("its ") + name + " is no list of at most " +
+                  std::to_string(kMaxDoors)};
+  std::vector<std::string> texts;
+  for (const Json& one : *list) {
+    const std::string* text = one.as_text();
+    if (text == nullptr || text->size() > kMaxText || text->find('\0') != std::string::npos)
+      throw BadFile{std::string("its ") + name + " has a bad text"};
+    texts.push_back(*text);
+  }
+  return texts;
+}
+
 ClusterFile file_of(const Json& document) {
   if (file_number(document, "format", 1000) != 1) throw BadFile{"its format is not 1"};
   ClusterFile file;
@@ -80,6 +99,7 @@ ClusterFile file_of(const Json& document) {
   file.nodes = static_cast<std::uint32_t>(file_number(document, "nodes", 1'000'000));
   file.launcher = static_cast<pid_t>(file_number(document, "launcher", 1u << 30));
   file.launched = file_number(document, "launched", UINT64_MAX);
+  file.other_doors = file_texts(document, "otherDoors");
   return file;
 }
 
@@ -163,7 +183,8 @@ Result<void> write_cluster_file(const std::string& path, const ClusterFile& file
                          {"controlDoor", file.control_door},
                          {"nodes", file.nodes},
                          {"launcher", file.launcher},
-                         {"launched", file.launched}};
+                         {"launched", file.launched},
+                         {"otherDoors", file.other_doors}};
   const std::string text = document.dump(2) + "\n";
   const std::string draft = path + "." + std::to_string(getpid());
   const auto failed = [&](const char* what) {

@@ -28,6 +28,7 @@ struct ClusterFile {
   std::uint32_t nodes = 0;     ///< number of nodes that the launcher started here
   pid_t launcher = 0;          ///< the process whose end ends the cluster's part on this host
   std::uint64_t launched = 0;  ///< the launcher's start_of(), since a later process may get its pid
+  std::vector<std::string> other_doors{};  ///< local doors of the launcher's other nodes
 };
 
 /// Returns TROUPE_ADDRESS, by which a program finds a running cluster: the path of its file, or a

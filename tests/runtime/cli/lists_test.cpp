@@ -189,6 +189,16 @@ TEST_F(Lists, WithoutControlAListSaysSoAndEnds) {
   }
 }
 
+TEST_F(Lists, WhenTheFirstNodeIsSilentAnotherOneIsAsked) {
+  begin();
+  const pid_t agent = cluster["nodes"][0]["pid"].get<pid_t>();
+  ASSERT_EQ(::kill(agent, SIGSTOP), 0);
+  const Outcome nodes = troupe_command({"list", "nodes", "--json"});
+  EXPECT_EQ(::kill(agent, SIGCONT), 0);
+  EXPECT_EQ(nodes.code, 0) << nodes.err;
+  EXPECT_EQ(json::parse(nodes.out, nullptr, false)["matched"], kNodes) << nodes.out;
+}
+
 TEST_F(Lists, AStoppedAgentIsARowOfTheListOfObjects) {
   begin();
   plant_tasks();

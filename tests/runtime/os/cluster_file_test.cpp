@@ -42,6 +42,7 @@ class ClusterFileTest : public testing::Test {
     file.nodes = 3;
     file.launcher = getpid();
     file.launched = start_of(getpid());
+    file.other_doors = {"troupe-def", "troupe-ghi"};
     return file;
   }
   std::string path() const { return (folder / "c.json").string(); }
@@ -86,6 +87,7 @@ TEST_F(ClusterFileTest, IsReadAsItWasWrittenAndOnlyItsOwners) {
   EXPECT_EQ(got.nodes, sent.nodes);
   EXPECT_EQ(got.launcher, sent.launcher);
   EXPECT_EQ(got.launched, sent.launched);
+  EXPECT_EQ(got.other_doors, sent.other_doors);
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 1);
 }
 
