@@ -12,6 +12,8 @@
 
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <algorithm>
 #include <cerrno>
@@ -26,6 +28,7 @@ namespace {
 constexpr std::size_t kMostText = 512 * 1024;
 constexpr std::size_t kPiece = 4096;  ///< of one packet
 constexpr std::size_t kShown = 200;
+constexpr std::size_t kMostThreads = 64;  ///< whose states are told
 
 std::string first_line_of(const std::string& path) {
   std::ifstream in(path);
@@ -34,10 +37,15 @@ std::string first_line_of(const std::string& path) {
   return line;
 }
 
+/// Returns the letter of the state in a `stat` of /proc.
+char state_letter(const std::string& stat) {
+  const auto end = stat.rfind(") ");
+  return end == std::string::npos || end + 2 >= stat.size() ? '?' : stat[end + 2];
+}
+
 /// Returns "sleeping", or the letter of /proc for a state that has no word here.
 std::string state_word(const std::string& stat) {
-  const auto end = stat.rfind(") ");
-  const char letter = end == std::string::npos || end + 2 >= stat.size() ? '?' : stat[end + 2];
+  const char letter = state_letter(stat);
   switch (letter) {
     case 'R': return "running";
     case 'S': return "sleeping";
@@ -60,6 +68,22 @@ void send_all(int fd, const std::string& text) {
     if (put <= 0) _exit(1);
     done += static_cast<std::size_t>(put);
   }
+}
+
+/// Returns whether somebody has halted the process, as SIGSTOP does.
+bool is_halted(pid_t process) {
+  return state_letter(first_line_of("/proc/" + std::to_string(process) + "/stat")) == 'T';
+}
+
+/// Blocks until the child has ended, and reaps it. Returns whether it has exited with 0.
+bool ends_well(pid_t child) noexcept {
+  siginfo_t how{};
+  int waited = 0;
+  do {
+    waited = waitid(P_PID, static_cast<id_t>(child), &how, WEXITED | WNOWAIT);
+  } while (waited < 0 && errno == EINTR);
+  reap_at_end(child);
+  return waited == 0 && how.si_code == CLD_EXITED && how.si_status == 0;
 }
 
 struct LiveReport {
@@ -134,6 +158,8 @@ std::string thread_states(pid_t process) {
   std::sort(threads.begin(), threads.end(), [](const std::string& a, const std::string& b) {
     return std::pair(a.size(), a) < std::pair(b.size(), b);
   });
+  const std::size_t more = threads.size() - std::min(threads.size(), kMostThreads);
+  threads.resize(threads.size() - more);
   for (const std::string& thread : threads) {
     std::string folder = tasks;
     folder.append("/").append(thread);
@@ -142,6 +168,7 @@ std::string thread_states(pid_t process) {
             "): " + state_word(first_line_of(folder + "/stat"));
     text += waits_in.empty() || waits_in == "0" ? "\n" : " in " + waits_in + "\n";
   }
+  if (more != 0) text += "and " + std::to_string(more) + " more threads\n";
   return text;
 }
 
@@ -153,26 +180,31 @@ void allow_live_stack(int socket) noexcept {
 }
 
 Result<LiveStack> LiveStack::start(pid_t process, StackLines::By by) {
+  Fd goes_on = is_halted(process) ? Fd() : handle_of(process);
   Fd answer;
   const pid_t child =
       by == StackLines::By::role ? spawn_child(process, answer) : fork_child(process, answer);
   if (child < 0)
     return Error(Code::out_of_memory, "no process can be started that reads the stacks");
-  return LiveStack(process, child, std::move(answer));
+  return LiveStack(process, child, std::move(answer), std::move(goes_on));
 }
 
-LiveStack::LiveStack(pid_t process, pid_t child, Fd answer) noexcept
-    : process_(process), child_(child), answer_(std::move(answer)) {}
+LiveStack::LiveStack(pid_t process, pid_t child, Fd answer, Fd goes_on) noexcept
+    : process_(process), child_(child), answer_(std::move(answer)), goes_on_(std::move(goes_on)) {}
 LiveStack::LiveStack(LiveStack&& other) noexcept
     : process_(other.process_),
       child_(std::exchange(other.child_, -1)),
       answer_(std::move(other.answer_)),
+      goes_on_(std::move(other.goes_on_)),
       bytes_(std::move(other.bytes_)) {}
 
 LiveStack::~LiveStack() {
   if (child_ < 0) return;
   send_signal(child_, SIGKILL);
-  reap_at_end(child_);
+  if (ends_well(child_) || !goes_on_) return;
+  // The SIGSTOP of an attach outlives a reader that was killed. A thread in the kernel has not even
+  // seen it. SIGCONT undoes it in both cases.
+  (void)syscall(SYS_pidfd_send_signal, goes_on_.get(), SIGCONT, nullptr, 0);
 }
 
 bool LiveStack::read() {

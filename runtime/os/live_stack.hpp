@@ -23,7 +23,8 @@ class LiveStack {
   static Result<LiveStack> start(pid_t process, StackLines::By by = StackLines::By::role);
   LiveStack(LiveStack&& other) noexcept;
   LiveStack& operator=(LiveStack&&) = delete;
-  /// Kills the child, and blocks until it is reaped.
+  /// Kills the child, and blocks until it is reaped. The process goes on also when the child had no
+  /// time to leave it. A process that was halted before start() stays halted.
   ~LiveStack();
 
   int fd() const noexcept { return answer_.get(); }
@@ -37,15 +38,16 @@ class LiveStack {
   std::string text() const;
 
  private:
-  LiveStack(pid_t process, pid_t child, Fd answer) noexcept;
+  LiveStack(pid_t process, pid_t child, Fd answer, Fd goes_on) noexcept;
 
   pid_t process_, child_;
   Fd answer_;
+  Fd goes_on_;  ///< handle of the process, which was not halted
   std::string bytes_;
 };
 
 /// Returns the state of each thread of the process in /proc: "thread 8185 (mix): sleeping in
-/// futex_do_wait". Empty: there is no such process.
+/// futex_do_wait". Beyond 64 threads it counts the others. Empty: there is no such process.
 std::string thread_states(pid_t process);
 
 /// Lets the process at the other end of the socket, and its children, read this process's stacks,

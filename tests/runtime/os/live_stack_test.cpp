@@ -9,15 +9,21 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <algorithm>
 #include <csignal>
+#include <fstream>
 #include <functional>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 namespace troupe::os {
 namespace live_stack_test {
@@ -33,6 +39,19 @@ volatile int* g_count = nullptr;  // in memory that a child shares
   mutex.lock();
   mutex.lock();  // NOLINT(clang-analyzer-*): for ever
   *g_count = 1;
+}
+
+/// Sleeps in the kernel, where no signal but SIGKILL reaches it, until its child has ended.
+[[gnu::noinline]] void sleeps_in_the_kernel() {
+  const auto child = static_cast<int>(syscall(SYS_clone, CLONE_VFORK | SIGCHLD, 0, 0, 0, 0));
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    *g_count = getpid();
+    pause();
+    _exit(0);
+  }
+  *g_count = -1;
+  for (;;) pause();
 }
 
 namespace {
@@ -74,11 +93,22 @@ class LiveStacks : public testing::Test {
   char state() const {
     const std::string text = thread_states(child_);
     return text.find("stopped") != std::string::npos    ? 'T'
+           : text.find("device") != std::string::npos   ? 'D'
            : text.find("sleeping") != std::string::npos ? 'S'
                                                         : 'R';
   }
   void await(char wanted) const {
     ASSERT_TRUE(eventually([&] { return state() == wanted; })) << thread_states(child_);
+  }
+  /// Waits until the reader has attached to the child.
+  void await_attach(const LiveStack& live) const {
+    const std::string wanted = "TracerPid:\t" + std::to_string(live.child());
+    ASSERT_TRUE(eventually([&] {
+      std::ifstream status("/proc/" + std::to_string(child_) + "/status");
+      for (std::string line; std::getline(status, line);)
+        if (line == wanted) return true;
+      return false;
+    }));
   }
   std::string stack() {
     auto live = LiveStack::start(child_, StackLines::By::fork);
@@ -118,6 +148,29 @@ TEST_F(LiveStacks, AStoppedProcessStaysStopped) {
   await('T');  // the kernel stops it again once the reader has left
 }
 
+TEST_F(LiveStacks, AProcessGoesOnWhoseReaderIsKilledBeforeItSawTheAttach) {
+  start(sleeps_in_the_kernel);
+  ASSERT_TRUE(eventually([] { return *g_count > 0; }));
+  await('D');
+  {
+    auto live = LiveStack::start(child_, StackLines::By::fork);
+    ASSERT_TRUE(live) << live.error().message();
+    await_attach(*live);
+  }
+  ::kill(*g_count, SIGKILL);
+  EXPECT_TRUE(eventually([] { return *g_count == -1; })) << thread_states(child_);
+}
+
+TEST_F(LiveStacks, AStoppedProcessStaysStoppedWhenItsReaderIsKilled) {
+  start_loop();
+  ::kill(child_, SIGSTOP);
+  await('T');
+  {
+    const auto killed = LiveStack::start(child_, StackLines::By::fork);
+  }
+  await('T');
+}
+
 TEST_F(LiveStacks, AProcessThatIsGoneHasAReason) {
   start([] {});
   siginfo_t info{};
@@ -130,6 +183,22 @@ TEST(ThreadStates, OfNoProcessAreEmpty) {
   EXPECT_EQ(thread_states(0x7fffffff), "");
   EXPECT_NE(thread_states(getpid()).find("thread " + std::to_string(getpid()) + " ("),
             std::string::npos);
+}
+
+TEST(ThreadStates, OfManyThreadsAreCounted) {
+  constexpr int kThreads = 100;
+  std::mutex held;
+  std::vector<std::thread> threads;
+  std::string text;
+  {
+    const std::lock_guard lock(held);
+    for (int i = 0; i < kThreads; ++i)
+      threads.emplace_back([&] { const std::lock_guard wait(held); });
+    text = thread_states(getpid());
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_NE(text.find(" more threads\n"), std::string::npos) << text;
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 65) << text;
 }
 
 }  // namespace
