@@ -99,14 +99,15 @@ Result<Query> Query::parse(const Question& question) {
     query.sort_ = *sort;
   }
   if (question.after.empty()) return query;
-  // AS_OF:VALUE:ID, or AS_OF for the first page
-  query.as_of_ = number_in<std::int64_t>(question.after);
-  if (query.as_of_) return query;
   const Error bad(Code::invalid_argument,
                   "the list cannot go on: 'after' is no text of an earlier answer; ask without it");
   const std::string_view after = question.after;
+  if (after.size() > kMaxAfterBytes) return bad;
+  // AS_OF:VALUE:ID, or AS_OF for the first page
+  query.as_of_ = number_in<std::int64_t>(after);
+  if (query.as_of_) return query;
   const auto first = after.find(':'), last = after.rfind(':');
-  if (after.size() > kMaxAfterBytes || first == std::string_view::npos || first == last) return bad;
+  if (first == std::string_view::npos || first == last) return bad;
   query.as_of_ = number_in<std::int64_t>(after.substr(0, first));
   auto value = cell_in(after.substr(first + 1, last - first - 1));
   auto id = bytes_of(after.substr(last + 1));

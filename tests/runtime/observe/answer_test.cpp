@@ -340,6 +340,9 @@ TEST(Question, ATimeAloneIsTheFirstPageAsOfThatTime) {
   EXPECT_FALSE(first.was_shown({Cell(), "a"}));
   EXPECT_EQ(parsed({.kind = RowKind::tasks}).as_of(99), 99);
   EXPECT_FALSE(Query::parse({.kind = RowKind::tasks, .after = "17:"}).ok());
+  EXPECT_TRUE(Query::parse({.after = std::string(kMaxAfterBytes - 2, '0') + "17"}).ok());
+  EXPECT_FALSE(Query::parse({.after = std::string(kMaxAfterBytes - 1, '0') + "17"}).ok())
+      << "a frame has a bound";
 }
 
 }  // namespace
