@@ -24,7 +24,7 @@ std::string ProcessPages::name(ProcessIndex worker) const {
 std::string ProcessPages::ended(ProcessIndex worker) {
   const auto page = pages_.extract(worker);
   if (!page) return {};
-  const auto report = page.mapped().crash();
+  const auto report = page.mapped().crash(modules_.source());
   if (report) return os::stack_text(*report);
   return report.error().code() == Code::unavailable ? "" : "    " + report.error().message();
 }

@@ -21,11 +21,13 @@ class ProcessPages {
   /// Returns the name of what the worker runs; empty: unknown.
   std::string name(ProcessIndex worker) const;
   /// Forgets a worker that has ended, or was not forked. Returns os::stack_text() of its crash;
-  /// empty: it left no record. Reads the build-ids of the modules in the record.
+  /// empty: it left no record. Waits os::ModuleReader::kPatience at most for the build-ids of the
+  /// modules in the record.
   std::string ended(ProcessIndex worker);
 
  private:
   std::map<ProcessIndex, os::ProcessPage> pages_;
+  os::ModuleReader modules_;
 };
 
 }  // namespace troupe::agent

@@ -1,20 +1,13 @@
 // The reader of crash records. Everything in a record may be forged or torn.
-#include "troupe/runtime/base/fd.hpp"
-#include "troupe/runtime/base/standard_descriptors.hpp"
 #include "troupe/runtime/base/visible_text.hpp"
 #include "troupe/runtime/os/crash_record.hpp"
 #include "troupe/runtime/os/internal/crash_layout.hpp"
+#include "troupe/runtime/os/internal/read_at.hpp"
 
-#include <elf.h>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
-#include <map>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -26,27 +19,11 @@ using internal::CrashHead;
 using internal::CrashStage;
 
 constexpr std::size_t kMaxModules = 512;
-constexpr std::size_t kMaxHeaders = 64;       ///< program headers of a module
-constexpr std::size_t kMaxNotes = 64 * 1024;  ///< bytes
-constexpr std::size_t kMaxBuildId = 64;
-
-/// Reads up to `size` bytes; returns how many.
-std::size_t read_at(int fd, void* to, std::size_t size, std::uint64_t offset) {
-  std::size_t done = 0;
-  while (done < size) {
-    const ssize_t got =
-        pread(fd, static_cast<char*>(to) + done, size - done, static_cast<off_t>(offset + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) break;
-    done += static_cast<std::size_t>(got);
-  }
-  return done;
-}
 
 /// An executable line of /proc/PID/maps.
 struct Mapping {
-  std::uint64_t begin = 0, end = 0, offset = 0, inode = 0;
-  std::string path;
+  std::uint64_t begin = 0, end = 0, offset = 0;
+  MappedFile file;
 };
 
 template <class T>
@@ -67,10 +44,10 @@ std::optional<Mapping> mapping_in(std::string_view line) {
   if (line.size() < 5 || line[4] != ' ') return std::nullopt;
   line.remove_prefix(5);
   if (!take_number(line, mapping.offset, 16, ' ') || !take_number(line, major, 16, ':') ||
-      !take_number(line, minor, 16, ' ') || !take_number(line, mapping.inode, 10, ' '))
+      !take_number(line, minor, 16, ' ') || !take_number(line, mapping.file.inode, 10, ' '))
     return std::nullopt;
   const auto path = line.find_first_not_of(' ');
-  if (path != std::string_view::npos) mapping.path = line.substr(path);
+  if (path != std::string_view::npos) mapping.file.path = line.substr(path);
   if (mapping.begin >= mapping.end) return std::nullopt;
   return mapping;
 }
@@ -86,95 +63,53 @@ std::vector<Mapping> mappings_in(std::string_view text) {
   return mappings;
 }
 
-/// What a module's file says about itself.
-struct Module {
-  std::string build_id;
-  std::vector<Elf64_Phdr> segments;
-};
-
-std::string build_id_in(const char* notes, std::size_t size) {
-  constexpr std::string_view kGnu("GNU\0", 4);
-  const auto aligned = [](std::size_t bytes) { return (bytes + 3) & ~std::size_t{3}; };
-  for (std::size_t at = 0; at + sizeof(Elf64_Nhdr) <= size;) {
-    Elf64_Nhdr note;
-    std::memcpy(&note, notes + at, sizeof note);
-    const std::size_t name = at + sizeof note;
-    const std::size_t value = name + aligned(note.n_namesz);
-    const std::size_t end = value + aligned(note.n_descsz);
-    if (note.n_namesz > size || note.n_descsz > size || value + note.n_descsz > size) break;
-    if (note.n_type == NT_GNU_BUILD_ID && note.n_descsz <= kMaxBuildId &&
-        std::string_view(notes + name, note.n_namesz) == kGnu) {
-      std::string id;
-      for (std::size_t i = 0; i < note.n_descsz; ++i) {
-        char digits[3];
-        std::snprintf(digits, sizeof digits, "%02x", static_cast<unsigned char>(notes[value + i]));
-        id += digits;
-      }
-      return id;
-    }
-    at = end;
-  }
-  return {};
-}
-
-/// Opens the file that the process had mapped. Another file of that name gives nothing.
-Module module_of(const Mapping& mapping) {
-  Module module;
-  if (mapping.path.empty() || mapping.path[0] != '/') return module;
-  const Fd fd = make_fd(open(mapping.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  struct stat file{};
-  if (!fd || fstat(fd.get(), &file) != 0 || !S_ISREG(file.st_mode) || file.st_ino != mapping.inode)
-    return module;
-  Elf64_Ehdr head;
-  if (read_at(fd.get(), &head, sizeof head, 0) != sizeof head ||
-      std::memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_ident[EI_CLASS] != ELFCLASS64 ||
-      head.e_phentsize != sizeof(Elf64_Phdr) || head.e_phnum > kMaxHeaders)
-    return module;
-  module.segments.resize(head.e_phnum);
-  const std::size_t bytes = module.segments.size() * sizeof(Elf64_Phdr);
-  if (read_at(fd.get(), module.segments.data(), bytes, head.e_phoff) != bytes) return {};
-  for (const Elf64_Phdr& segment : module.segments) {
-    if (segment.p_type != PT_NOTE || segment.p_filesz > kMaxNotes) continue;
-    std::vector<char> notes(segment.p_filesz);
-    const std::size_t got = read_at(fd.get(), notes.data(), notes.size(), segment.p_offset);
-    if (auto id = build_id_in(notes.data(), got); !id.empty()) {
-      module.build_id = std::move(id);
-      break;
-    }
-  }
-  return module;
-}
-
+/// The modules of a process, and what their files say.
 class Frames {
  public:
-  explicit Frames(std::string_view maps) : mappings_(mappings_in(maps)) {}
+  Frames(std::string_view maps, std::span<const std::uint64_t> addresses,
+         const ModuleSource& modules)
+      : mappings_(mappings_in(maps)) {
+    for (std::size_t i = 0; i < addresses.size(); ++i) {
+      const Mapping* const mapping = mapping_of(addresses[i], i > 0);
+      if (mapping == nullptr || mapping->file.path.empty()) continue;
+      if (std::find(files_.begin(), files_.end(), mapping->file) == files_.end())
+        files_.push_back(mapping->file);
+    }
+    if (!files_.empty()) modules_ = modules(files_);
+    modules_.resize(files_.size());
+  }
 
   /// `is_return`: the address behind a call. The call itself may be the last of its function.
-  CrashFrame frame_of(std::uint64_t address, bool is_return) {
+  CrashFrame frame_of(std::uint64_t address, bool is_return) const {
     CrashFrame frame;
     frame.offset = address;
-    const std::uint64_t inside = is_return && address > 0 ? address - 1 : address;
-    const auto at = std::find_if(mappings_.begin(), mappings_.end(), [&](const Mapping& mapping) {
-      return inside >= mapping.begin && inside < mapping.end;
-    });
-    if (at == mappings_.end()) return frame;
-    auto known = modules_.find(at->path);
-    if (known == modules_.end()) known = modules_.emplace(at->path, module_of(*at)).first;
-    const Module& module = known->second;
-    frame.module = at->path;
-    frame.build_id = module.build_id;
-    const std::uint64_t in_file = address - at->begin + at->offset;
+    const Mapping* const mapping = mapping_of(address, is_return);
+    if (mapping == nullptr) return frame;
+    frame.module = mapping->file.path;
+    const std::uint64_t in_file = address - mapping->begin + mapping->offset;
     frame.offset = in_file;
-    for (const Elf64_Phdr& segment : module.segments)
-      if (segment.p_type == PT_LOAD && in_file >= segment.p_offset &&
-          in_file - segment.p_offset < segment.p_filesz)
-        frame.offset = in_file - segment.p_offset + segment.p_vaddr;
+    const auto at = std::find(files_.begin(), files_.end(), mapping->file);
+    if (at == files_.end()) return frame;
+    const ModuleFile& module = modules_[static_cast<std::size_t>(at - files_.begin())];
+    frame.build_id = module.build_id;
+    for (const ModuleFile::Segment& segment : module.segments)
+      if (in_file >= segment.offset && in_file - segment.offset < segment.bytes)
+        frame.offset = in_file - segment.offset + segment.address;
     return frame;
   }
 
  private:
+  const Mapping* mapping_of(std::uint64_t address, bool is_return) const {
+    const std::uint64_t inside = is_return && address > 0 ? address - 1 : address;
+    const auto at = std::find_if(mappings_.begin(), mappings_.end(), [&](const Mapping& mapping) {
+      return inside >= mapping.begin && inside < mapping.end;
+    });
+    return at == mappings_.end() ? nullptr : &*at;
+  }
+
   const std::vector<Mapping> mappings_;
-  std::map<std::string, Module> modules_;
+  std::vector<MappedFile> files_;    // of the frames, each once
+  std::vector<ModuleFile> modules_;  // one for each of them
 };
 
 const char* signal_name(int signal) noexcept {
@@ -195,7 +130,8 @@ std::string hex_text(std::uint64_t value) {
 }
 
 /// Reads the first `got` bytes, which nobody changes.
-Result<CrashReport> report_in(const std::vector<char>& bytes, std::size_t got) {
+Result<CrashReport> report_in(const std::vector<char>& bytes, std::size_t got,
+                              const ModuleSource& modules) {
   const auto damaged = [](const std::string& why) {
     return Error(Code::invalid_argument, "the crash record is damaged: " + why);
   };
@@ -218,7 +154,8 @@ Result<CrashReport> report_in(const std::vector<char>& bytes, std::size_t got) {
   report.thread_id = head.thread;
   report.thread.assign(head.name, strnlen(head.name, sizeof head.name));
   report.whole = head.stage == static_cast<std::uint32_t>(CrashStage::whole);
-  Frames frames(std::string_view(bytes.data() + sizeof head, head.map_bytes));
+  const Frames frames(std::string_view(bytes.data() + sizeof head, head.map_bytes),
+                      std::span(head.at).first(head.frames), modules);
   for (std::uint32_t i = 0; i < head.frames; ++i)
     report.frames.push_back(frames.frame_of(head.at[i], i > 0));
   return report;
@@ -228,11 +165,11 @@ Result<CrashReport> report_in(const std::vector<char>& bytes, std::size_t got) {
 
 Result<CrashReport> read_crash(int fd, std::uint64_t offset) {
   std::vector<char> bytes(kCrashBytes);
-  const std::size_t got = read_at(fd, bytes.data(), bytes.size(), offset);
-  return report_in(bytes, got);
+  const std::size_t got = internal::read_at(fd, bytes.data(), bytes.size(), offset);
+  return report_in(bytes, got, read_modules);
 }
 
-Result<CrashReport> read_crash(std::span<const std::byte> area) {
+Result<CrashReport> read_crash(std::span<const std::byte> area, const ModuleSource& modules) {
   TROUPE_ASSERT(area.size() >= kCrashBytes, "a crash record has its whole area");
   // Most processes leave no record. A look at the head takes no memory for the rest.
   CrashHead head;
@@ -240,7 +177,7 @@ Result<CrashReport> read_crash(std::span<const std::byte> area) {
   std::vector<char> bytes(kCrashBytes);
   const bool is_empty = head.magic == 0 && head.stage == 0;
   std::memcpy(bytes.data(), area.data(), is_empty ? sizeof head : kCrashBytes);
-  return report_in(bytes, bytes.size());
+  return report_in(bytes, bytes.size(), modules);
 }
 
 std::string text_of(const CrashReport& report) {

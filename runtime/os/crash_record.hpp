@@ -10,6 +10,7 @@
 #pragma once
 
 #include "troupe/runtime/base/result.hpp"
+#include "troupe/runtime/os/module_files.hpp"
 
 #include <array>
 #include <csignal>
@@ -61,9 +62,10 @@ struct CrashReport {
 /// inode that the process has mapped. Errors: unavailable when there is no record, invalid_argument
 /// when the record is damaged.
 Result<CrashReport> read_crash(int fd, std::uint64_t offset = 0);
-/// Reads the record in memory of kCrashBytes that its writer may still change. Precondition: the
-/// memory cannot shrink.
-Result<CrashReport> read_crash(std::span<const std::byte> area);
+/// Reads the record in memory of kCrashBytes that its writer may still change. `modules` reads the
+/// files, and may leave out what it cannot read in time. Precondition: the memory cannot shrink.
+Result<CrashReport> read_crash(std::span<const std::byte> area,
+                               const ModuleSource& modules = read_modules);
 
 /// Returns "killed by SIGSEGV at address 0x0 in thread 'mix' (8185)" and a line for each frame:
 /// "    #0 libmix.so+0x1234". No control character passes.

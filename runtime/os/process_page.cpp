@@ -93,8 +93,8 @@ std::span<std::byte> ProcessPage::crash_area() noexcept {
   return memory_->crash;
 }
 
-Result<CrashReport> ProcessPage::crash() const {
-  return read_crash(memory_->crash);
+Result<CrashReport> ProcessPage::crash(const ModuleSource& modules) const {
+  return read_crash(memory_->crash, modules);
 }
 
 }  // namespace troupe::os

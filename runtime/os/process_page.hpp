@@ -40,7 +40,7 @@ class ProcessPage {
   /// Returns the memory for record_crashes(). Precondition: there is a page.
   std::span<std::byte> crash_area() noexcept;
   /// Reads the record. Precondition: there is a page. Errors: those of read_crash().
-  Result<CrashReport> crash() const;
+  Result<CrashReport> crash(const ModuleSource& modules = read_modules) const;
 
  private:
   struct Layout;
