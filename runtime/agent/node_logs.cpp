@@ -119,6 +119,7 @@ std::string NodeLogs::ended(ProcessIndex worker, JobNumber number) {
   const bool has_own = std::any_of(sources_.begin(), sources_.end(),
                                    [&](const auto& one) { return is_own(one.second); });
   if (has_own) end_sources(is_own);
+  forget_last(is_own);
   const auto node = last_of_worker_.extract(worker);
   const std::string last(node ? node.mapped().text() : "");
   if (has_own) return last;
@@ -130,13 +131,17 @@ std::string NodeLogs::ended(ProcessIndex worker, JobNumber number) {
 }
 
 std::string NodeLogs::zygote_ended(JobNumber number) {
-  end_sources([&](const Source& one) { return one.worker == 0 && one.number == number; });
+  const auto is_its = [&](const Source& one) { return one.worker == 0 && one.number == number; };
+  end_sources(is_its);
+  forget_last(is_its);
   const auto last = last_of_zygote_.extract(number);
   return last ? std::string(last.mapped().text()) : "";
 }
 
 void NodeLogs::job_over(JobNumber number) {
-  end_sources([&](const Source& one) { return one.number == number; });
+  const auto is_its = [&](const Source& one) { return one.number == number; };
+  end_sources(is_its);
+  forget_last([&](const Source& one) { return is_its(one) && one.worker == 0; });
   last_of_zygote_.erase(number);
 }
 
@@ -152,6 +157,12 @@ void NodeLogs::end_sources(const std::function<bool(const Source&)>& which) {
     drain(one);
   }
   looks_again_ = true;
+}
+
+/// What these sources still hold, once the writer has room, is in no news of a death any more.
+void NodeLogs::forget_last(const std::function<bool(const Source&)>& which) {
+  for (auto& [id, source] : sources_)
+    if (which(source)) source.told = true;
 }
 
 // --- lines
@@ -201,12 +212,13 @@ void NodeLogs::keep(std::uint64_t id, const Source& source, std::string_view byt
   record.is_error = source.is_error;
   record.name = name;
   wire::write_record_head(record, head);
-  LastLines& last =
-      source.worker == 0 ? last_of_zygote_[source.number] : last_of_worker_[source.worker];
+  LastLines* const last = source.told          ? nullptr
+                          : source.worker == 0 ? &last_of_zygote_[source.number]
+                                               : &last_of_worker_[source.worker];
   const auto take = [&](std::string_view line) {
     ++lines.count;
     if (valve_ != Valve::dropping) lines.bytes.append(head).append(line).append(1, '\n');
-    last.add(line);
+    if (last != nullptr) last->add(line);
   };
   if (ends)
     reader_.end(id, take);

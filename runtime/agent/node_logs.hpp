@@ -89,6 +89,10 @@ class NodeLogs {
   int fd() const noexcept { return events_.get(); }
   void serve(Time now);
   Time next_deadline() const;
+  /// Returns of how many processes last lines are kept.
+  std::size_t kept_last_lines() const noexcept {
+    return last_of_worker_.size() + last_of_zygote_.size();
+  }
 
  private:
   struct Source {
@@ -99,6 +103,7 @@ class NodeLogs {
     pid_t pid = 0;
     bool is_error = false;
     bool ending = false;  ///< closed when it is empty
+    bool told = false;    ///< its last lines were given away, or nobody asks for them
   };
   using Sources = std::map<std::uint64_t, Source>;
   struct Waiting {
@@ -115,6 +120,7 @@ class NodeLogs {
   Sources::iterator close(Sources::iterator at);
   void read_pipes();
   void end_sources(const std::function<bool(const Source&)>& which);
+  void forget_last(const std::function<bool(const Source&)>& which);
   void set_valve(Time now);
   void look(std::uint64_t number, Time now);
   bool is_complete(const std::string& job, JobId id, std::uint64_t offset) const;

@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <set>
@@ -216,6 +217,32 @@ TEST(NodeLogs, CountsLinesWhenTheDiskHangsForLong) {
       << " lines are counted, " << kept << " kept, " << written << " written";
   say(ends.out, "after\n");
   ASSERT_TRUE(world.serve_until([&] { return world.texts().back() == "after"; }));
+}
+
+TEST(NodeLogs, KeepsNoLastLinesOfProcessesWhoseEndIsKnown) {
+  World world;
+  const os::OutputEnds busy = world.worker(5);
+  const os::OutputEnds late = world.worker(6);
+  const os::OutputEnds zygote = world.logs.add_zygote(world.number, world.job);
+  world.faults->set(false, true);
+  const std::string line = std::string(1023, 'x') + "\n";
+  while (world.logs.next_deadline() == Time::max()) {  // until no pipe is read
+    while (write(busy.out.get(), line.data(), line.size()) > 0) {
+    }
+    world.logs.serve(world.now);
+  }
+  say(late.out, "late\n");
+  say(zygote.out, "late\n");
+  EXPECT_EQ(world.logs.ended(ProcessIndex::of(6), world.number), "") << "it cannot be read yet";
+  EXPECT_EQ(world.logs.zygote_ended(world.number), "");
+  EXPECT_NE(world.logs.ended(ProcessIndex::of(5), world.number), "");
+  world.logs.job_over(world.number);
+  world.faults->set(false, false);
+  EXPECT_TRUE(world.serve_until([&] {
+    const std::vector<std::string> texts = world.texts();
+    return std::count(texts.begin(), texts.end(), "late") == 2;
+  }));
+  EXPECT_EQ(world.logs.kept_last_lines(), 0U);
 }
 
 TEST(NodeLogs, LeavesTheZygotesOutputWhenHalfOfTheDescriptorsAreTaken) {
