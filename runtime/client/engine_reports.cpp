@@ -19,11 +19,11 @@ struct ClientEngine::Reports final : TaskReport::Out {
     if (peer == nullptr || peer->remote) return Begun::unknown;
     return engine.may_come_back(worker, task.sequence) ? Begun::no : Begun::yes;
   }
-  void each_awaited(const std::function<void(const detail::ObjectHandle&)>& look_at) override {
+  void each_awaited(const std::function<bool(const detail::ObjectHandle&)>& look_at) override {
     const bool is_busy = engine.serving_ || !engine.incoming_.empty() || !engine.resumable_.empty();
     if (is_busy) return;
     for (const Resume* resume : engine.resumes_)
-      if (resume->on_executor) look_at(resume->object);
+      if (resume->on_executor && !look_at(resume->object)) return;
   }
   void each_own(
       const std::function<void(const Entry&, const std::string& site)>& look_at) override {

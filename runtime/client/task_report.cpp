@@ -333,22 +333,31 @@ void TaskReport::add_threads(Time now) {
     fact.state = Fact::State::blocked;
     return fact;
   };
+  std::size_t objects = kObjectsOfStep;
+  /// Returns whether more objects may be looked at.
   const auto add_object = [&](Fact& fact, const detail::ObjectHandle& object) {
+    if (objects == 0) return false;
+    --objects;
     const Entry* blocker = object ? blocker_of(entry_of(object)) : nullptr;
     if (blocker != nullptr && fact.waits_for.size() < observe::WaitGraph::kMaxFollowed)
       fact.waits_for.push_back({Thing::Kind::object, blocker->id.str(), around.self});
+    return fact.waits_for.size() < observe::WaitGraph::kMaxFollowed;
   };
   threads_.each([&](const WaitingThreads::Here& thread) {
-    if (number == observe::kMaxRows) return;
+    if (number == kThreadsOfStep || objects == 0) return;
     Fact fact = fact_of_thread();
     fact.since_ns = open_->age_of(time_of(thread.since_ms(), now));
     fact.any = thread.count() < thread.objects().size();
-    for (const detail::ObjectHandle& object : thread.objects()) add_object(fact, object);
+    const auto awaited = thread.objects();
+    for (const detail::ObjectHandle& object :
+         awaited.first(std::min(awaited.size(), kObjectsOfThread)))
+      if (!add_object(fact, object)) break;
     add(observe::wait_row(fact));
   });
   // Any coroutine that goes on ends the wait of the process.
   Fact coroutines = fact_of_thread();
-  out_.each_awaited([&](const detail::ObjectHandle& object) { add_object(coroutines, object); });
+  out_.each_awaited(
+      [&](const detail::ObjectHandle& object) { return add_object(coroutines, object); });
   coroutines.any = coroutines.waits_for.size() > 1;
   if (!coroutines.waits_for.empty()) add(observe::wait_row(coroutines));
 }

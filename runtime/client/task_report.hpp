@@ -30,6 +30,8 @@ class TaskReport {
   static constexpr std::size_t kMostQuestions = 16;
   static constexpr std::size_t kTasksOfStep = 1024;
   static constexpr std::size_t kMostOwn = 4096;
+  static constexpr std::size_t kThreadsOfStep = 256;
+  static constexpr std::size_t kObjectsOfThread = 1024, kObjectsOfStep = 8192;  ///< awaited ones
   /// What the report needs of the engine.
   class Out {
    public:
@@ -40,9 +42,9 @@ class TaskReport {
     /// Whether the worker has begun the task. A worker of another node may have: not known.
     enum class Begun : std::uint8_t { no, yes, unknown };
     virtual Begun has_begun(ProcessIndex worker, const Task& task) = 0;
-    /// Calls look_at with each object for which a coroutine of a task or method waits, if nothing
-    /// else runs or could run in the process.
-    virtual void each_awaited(const std::function<void(const detail::ObjectHandle&)>& look_at) = 0;
+    /// Calls look_at with each object for which a coroutine of a task or method waits, until it
+    /// returns false, if nothing else runs or could run in the process.
+    virtual void each_awaited(const std::function<bool(const detail::ObjectHandle&)>& look_at) = 0;
     /// Calls look_at with large objects that this process alone knows, at most kMostOwn, and the
     /// lines that made them.
     virtual void each_own(

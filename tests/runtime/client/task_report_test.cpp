@@ -3,11 +3,15 @@
 #include "troupe/runtime/client/task_report.hpp"
 
 #include "troupe/runtime/client/objects.hpp"
+#include "troupe/runtime/observe/wait_graph.hpp"
 
 #include <gtest/gtest.h>
+#include <deque>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace troupe::client::task_report_test {
 namespace {
@@ -35,7 +39,14 @@ struct Agent final : TaskManager::Out, ActorCalls::Out, TaskReport::Out {
   }
   bool has_room() override { return !full; }
   Begun has_begun(ProcessIndex, const Task&) override { return Begun::unknown; }
-  void each_awaited(const std::function<void(const detail::ObjectHandle&)>&) override {}
+  void each_awaited(const std::function<bool(const detail::ObjectHandle&)>& look_at) override {
+    for (const detail::ObjectHandle& object : awaited) {
+      ++looked_at;
+      if (!look_at(object)) return;
+    }
+  }
+  std::vector<detail::ObjectHandle> awaited;
+  std::size_t looked_at = 0;
   void each_own(
       const std::function<void(const Entry&, const std::string& site)>& look_at) override {
     if (objects != nullptr)
@@ -230,6 +241,30 @@ TEST_F(Report, ObjectsThatThisProcessAloneKnowsHaveTheLineThatMadeThem) {
   EXPECT_EQ(told.rows[0].cells[observe::column_of(RowKind::objects, "maker")],
             observe::Cell(std::string("node-0/17")));
   for (const auto& object : own) objects.remove_own(entry_of(object));
+}
+
+TEST_F(Report, AStepLooksAtABoundedNumberOfThreadsAndOfWhatTheyAwait) {
+  Task* task = submit(1);
+  const auto threads_told = [&](std::span<const detail::ObjectHandle> awaited) {
+    std::deque<WaitingThreads::Here> many;
+    for (std::size_t i = 0; i < 2 * TaskReport::kThreadsOfStep; ++i)
+      many.emplace_back(threads, awaited, 1);
+    ask(RowKind::waits, "thing = thread");
+    const std::size_t told = answer().matched;
+    while (!many.empty()) many.pop_back();
+    return told;
+  };
+  EXPECT_EQ(threads_told(task->results), TaskReport::kThreadsOfStep);
+  std::vector<detail::ObjectHandle> ready;
+  for (std::size_t i = 0; i < 2 * TaskReport::kObjectsOfThread; ++i) {
+    ready.push_back(objects.create());
+    entry_of(ready.back()).ready = true;
+  }
+  EXPECT_EQ(threads_told(ready), TaskReport::kObjectsOfStep / TaskReport::kObjectsOfThread);
+  agent.awaited.assign(1000, task->results.front());
+  ask(RowKind::waits, "thing = thread");
+  EXPECT_EQ(answer().matched, 1U) << "the coroutines together";
+  EXPECT_LE(agent.looked_at, observe::WaitGraph::kMaxFollowed);
 }
 
 TEST_F(Report, AThreadThatWaitsIsAFact) {
