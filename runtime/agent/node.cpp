@@ -353,6 +353,7 @@ void Node::end(Process& process) {
   replica_host_.places().process_died(index);
   if (logs_) logs_->forget(index);
   rows_.process_died(index);
+  stacks_.process_died(index, now);
   extents_.forget(index, process.store_index);
   if (process.store_index != 0) host_->process_died(process.store_index);
   processes_.remove(index);

@@ -257,6 +257,7 @@ void Node::node_gone(NodeId node, const std::string& why, bool for_ever) {
   inquiries_.end(node, Error(info.code, info.message, Outcome::unknown));
   inquiries_.forget(node);
   rows_.node_died(node, info.message);
+  stacks_.node_died(node, now);
   programs_->node_died(node, now);
   remote_.node_died(node, for_ever ? why : os::describe_out_of_reach(why), for_ever);
   // Last: it may ask the node again, under its new index.

@@ -42,6 +42,25 @@ void StackAsks::begin_next(Time now) {
   }
 }
 
+/// Drops the questions of askers that have died, and the reader of one that is being answered.
+template <class Died>
+void StackAsks::drop(const Died& has_died, Time now) {
+  if (questions_.empty()) return;
+  const bool was_first = has_died(questions_.front().asker);
+  std::erase_if(questions_, [&](const Question& one) { return has_died(one.asker); });
+  if (!was_first) return;
+  live_.reset();
+  begin_next(now);
+}
+
+void StackAsks::process_died(ProcessIndex process, Time now) {
+  drop([&](const Asker& one) { return !one.node && one.process == process; }, now);
+}
+
+void StackAsks::node_died(NodeId node, Time now) {
+  drop([&](const Asker& one) { return one.node == node; }, now);
+}
+
 void StackAsks::serve(Time now) {
   if (!live_) return;
   Question& question = questions_.front();

@@ -43,6 +43,9 @@ class StackAsks {
   /// Returns false when too many questions wait. Processes beyond kMostProcesses are counted in the
   /// answer.
   bool ask(const Asker& asker, std::vector<Target> targets, Time now);
+  /// The process has ended, or the node has: nobody waits for the answers to its questions.
+  void process_died(ProcessIndex process, Time now);
+  void node_died(NodeId node, Time now);
 
   int fd() const noexcept { return live_ ? live_->fd() : -1; }
   /// The child that reads stacks now; -1: none.
@@ -60,6 +63,8 @@ class StackAsks {
     Time until = Time::max();
   };
   void begin_next(Time now);
+  template <class Died>
+  void drop(const Died& has_died, Time now);
 
   Out& out_;
   const os::StackLines::By by_;

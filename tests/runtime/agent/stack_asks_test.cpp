@@ -37,9 +37,11 @@ class StacksOfAChild : public testing::Test, private StackAsks::Out {
   void answer_stacks(const StackAsks::Asker& asker, const std::string& text) override {
     answers.emplace_back(asker.request, text);
   }
+  /// Each question is of a process of its own.
   static StackAsks::Asker asker(std::uint64_t request) {
     StackAsks::Asker one;
     one.request = request;
+    one.process = ProcessIndex::of(request);
     return one;
   }
   bool ask(std::uint64_t request, std::vector<StackAsks::Target> targets) {
@@ -84,6 +86,29 @@ TEST_F(StacksOfAChild, AreStatesWhenTheTimeIsOver) {
   ASSERT_EQ(answers.size(), 1u);
   EXPECT_NE(answers[0].second.find("second\nthread "), std::string::npos) << answers[0].second;
   EXPECT_NE(answers[0].second.find(": sleeping"), std::string::npos) << answers[0].second;
+}
+
+TEST_F(StacksOfAChild, AreNotReadForAnAskerThatHasDied) {
+  ASSERT_TRUE(ask(1, {{"first", child_}}));
+  ASSERT_TRUE(ask(2, {{"second", child_}}));
+  ASSERT_TRUE(ask(3, {{"third", child_}}));
+  const pid_t reader = asks.child();
+  asks.process_died(ProcessIndex::of(2), now);  // it waits
+  EXPECT_EQ(asks.child(), reader);
+  asks.process_died(ProcessIndex::of(1), now);  // it is being answered
+  EXPECT_NE(asks.child(), reader);
+  serve_until(1);
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_EQ(answers[0].first, 3u);
+  EXPECT_EQ(asks.fd(), -1);
+  StackAsks::Asker far;
+  far.node = NodeId{1, 2};
+  ASSERT_TRUE(asks.ask(far, {{"fourth", child_}}, now));
+  asks.process_died(ProcessIndex{}, now);
+  EXPECT_NE(asks.fd(), -1) << "the asker is a node";
+  asks.node_died(far.node, now);
+  EXPECT_EQ(asks.fd(), -1);
+  EXPECT_EQ(answers.size(), 1u);
 }
 
 TEST_F(StacksOfAChild, HaveABound) {
