@@ -134,12 +134,13 @@ class Node final : private Outgoing,
     std::vector<ObserveQuestions::NodeSource> other_nodes() override;
     void ask_process(ProcessIndex process, const wire::AskRows& question) override;
     void ask_node(NodeId node, const wire::PeerInquire& question) override;
-    void add_own(const observe::Query& query, observe::Selection& selection) override;
+    bool add_own(const observe::Query& query, observe::Selection& selection,
+                 ObserveQuestions::Place& place) override;
     void answer(const ObserveQuestions::Asker& asker, Blob bytes) override;
     void refuse(const ObserveQuestions::Asker& asker, const Error& why) override;
     std::string name_of(const Process& process) const;
     observe::Surroundings surroundings_of(const Process& process) const;
-    void add_processes(observe::Selection& selection) const;
+    bool add_processes(observe::Selection& selection, ObserveQuestions::Place& place) const;
     void add_waits(observe::Selection& selection) const;
     Node& node;
   };

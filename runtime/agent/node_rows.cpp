@@ -15,6 +15,9 @@ using observe::Row;
 using observe::RowKind;
 using observe::Thing;
 
+/// Processes of one pass: the kernel may take tens of microseconds to tell of one.
+constexpr std::size_t kProcessesOfPass = 64;
+
 void offer(observe::Selection& selection, Row row) {
   const auto read = [&row](std::size_t column) { return observe::value_of(row.cells[column]); };
   if (selection.wants([&row] { return row.id; }, read)) selection.keep(std::move(row));
@@ -92,17 +95,27 @@ observe::Surroundings Node::Rows::surroundings_of(const Process& process) const 
   return around;
 }
 
-void Node::Rows::add_own(const observe::Query& query, observe::Selection& selection) {
-  if (query.kind() == RowKind::processes) add_processes(selection);
+bool Node::Rows::add_own(const observe::Query& query, observe::Selection& selection,
+                         ObserveQuestions::Place& place) {
+  if (query.kind() == RowKind::processes) return add_processes(selection, place);
   if (query.kind() == RowKind::waits) add_waits(selection);
+  return false;
 }
 
-void Node::Rows::add_processes(observe::Selection& selection) const {
-  offer(selection, process_row("agent", getpid(), node.options_.name, {}, {}));
-  for (const auto& [number, zygote] : node.zygotes_.all())
-    if (const Job* job = node.jobs_.find(number); zygote.pid > 0 && job != nullptr)
-      offer(selection, process_row("zygote", zygote.pid, node.options_.name, job->id.str(), {}));
-  for (const auto& [index, process] : node.processes_) {
+bool Node::Rows::add_processes(observe::Selection& selection,
+                               ObserveQuestions::Place& place) const {
+  if (!std::exchange(place.begun, true)) {
+    offer(selection, process_row("agent", getpid(), node.options_.name, {}, {}));
+    for (const auto& [number, zygote] : node.zygotes_.all())
+      if (const Job* job = node.jobs_.find(number); zygote.pid > 0 && job != nullptr)
+        offer(selection, process_row("zygote", zygote.pid, node.options_.name, job->id.str(), {}));
+    return node.processes_.begin() != node.processes_.end();
+  }
+  std::size_t left = kProcessesOfPass;
+  for (auto at = node.processes_.from(place.next); at != node.processes_.end(); ++at) {
+    const auto& [index, process] = *at;
+    place.next = index;
+    if (left-- == 0) return true;
     if (!process->introduced || process->told_pid == 0) continue;
     const bool is_worker = process->speaks_as == Talker::worker;
     const char* const kind = node.actors_.hosts(index)              ? "actor"
@@ -113,6 +126,7 @@ void Node::Rows::add_processes(observe::Selection& selection) const {
     offer(selection, process_row(kind, static_cast<pid_t>(process->told_pid), node.options_.name,
                                  process->job ? process->job.str() : "", runs));
   }
+  return false;
 }
 
 /// Tells of this node's requests for leases, of its workers and of its actors.

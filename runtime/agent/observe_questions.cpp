@@ -39,9 +39,7 @@ void ObserveQuestions::ask(const Asker& asker, const wire::ListQuestion& questio
   const std::uint64_t number = next_++;
   const auto at = open_.emplace(number, std::make_unique<Open>(asker, std::move(*query))).first;
   Open& open = *at->second;
-  observe::Selection own(open.query);
-  out_.add_own(open.query, own);
-  open.merge.add(own.take());
+  look(open);
   if (is_known_to_processes(*kind))
     for (const ProcessSource& source : out_.processes())
       open.processes[source.process] = {out_.node_name(), source.pid, now + kProcessAnswers, {}, 0};
@@ -55,6 +53,13 @@ void ObserveQuestions::ask(const Asker& asker, const wire::ListQuestion& questio
   inquire.rows = question;
   for (const auto& [node, source] : open.nodes) out_.ask_node(node, inquire);
   finish(at);
+}
+
+/// Adds rows of the agent itself.
+void ObserveQuestions::look(Open& open) {
+  if (!open.looks || out_.add_own(open.query, open.own, open.place)) return;
+  open.looks = false;
+  open.merge.add(open.own.take());
 }
 
 /// Adds a piece of a source's answer. Returns whether the source has nothing more to say.
@@ -155,6 +160,7 @@ void ObserveQuestions::on_timer(Time now) {
   for (auto at = open_.begin(); at != open_.end();) {
     const auto one = at++;
     Open& open = *one->second;
+    look(open);
     expire(open, open.processes, "no answer in 1 s");
     expire(open, open.nodes, "no answer in 1.5 s");
     finish(one);
@@ -164,6 +170,7 @@ void ObserveQuestions::on_timer(Time now) {
 Time ObserveQuestions::next_deadline() const {
   Time until = Time::max();
   for (const auto& [number, open] : open_) {
+    if (open->looks) return Time{};
     for (const auto& [process, source] : open->processes) until = std::min(until, source.until);
     for (const auto& [node, source] : open->nodes) until = std::min(until, source.until);
   }
@@ -173,7 +180,7 @@ Time ObserveQuestions::next_deadline() const {
 /// Answers the question if no source is left.
 void ObserveQuestions::finish(Opens::iterator at) {
   Open& open = *at->second;
-  if (!open.processes.empty() || !open.nodes.empty()) return;
+  if (open.looks || !open.processes.empty() || !open.nodes.empty()) return;
   const Asker asker = open.asker;
   Blob bytes = observe::encode(open.merge.take(unix_nanoseconds()));
   open_.erase(at);

@@ -40,6 +40,11 @@ class ObserveQuestions {
     NodeId node;
     std::string name;
   };
+  /// How far the agent's own rows are.
+  struct Place {
+    bool begun = false;
+    ProcessIndex next;  ///< the first process that is not looked at
+  };
   class Out {
    public:
     virtual ~Out() = default;
@@ -49,8 +54,10 @@ class ObserveQuestions {
     virtual std::vector<NodeSource> other_nodes() = 0;
     virtual void ask_process(ProcessIndex process, const wire::AskRows& question) = 0;
     virtual void ask_node(NodeId node, const wire::PeerInquire& question) = 0;
-    /// Adds the rows that the agent itself knows.
-    virtual void add_own(const observe::Query& query, observe::Selection& selection) = 0;
+    /// Adds rows that the agent itself knows, as many as one pass of its loop may take. Returns
+    /// whether more follow behind `place`, in the next pass.
+    virtual bool add_own(const observe::Query& query, observe::Selection& selection,
+                         Place& place) = 0;
     virtual void answer(const Asker& asker, Blob bytes) = 0;
     virtual void refuse(const Asker& asker, const Error& why) = 0;
   };
@@ -77,9 +84,12 @@ class ObserveQuestions {
   };
   struct Open {
     Open(const Asker& who, observe::Query&& q)
-        : asker(who), query(std::move(q)), merge(query, observe::Merge::Place::agent) {}
+        : asker(who), query(std::move(q)), own(query), merge(query, observe::Merge::Place::agent) {}
     Asker asker;
     observe::Query query;
+    observe::Selection own;
+    Place place;
+    bool looks = true;  ///< at its own rows
     observe::Merge merge;
     std::map<ProcessIndex, Source> processes;  ///< that have not answered
     std::map<NodeId, Source> nodes;
@@ -87,6 +97,7 @@ class ObserveQuestions {
   using Opens = std::map<std::uint64_t, std::unique_ptr<Open>>;
   static bool add_piece(Open& open, Source& source, std::uint64_t offset, std::uint64_t whole,
                         BlobView piece);
+  void look(Open& open);
   void finish(Opens::iterator at);
 
   Out& out_;

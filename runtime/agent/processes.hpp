@@ -120,6 +120,8 @@ class Processes final : public Proxies::Rings {
   }
   Table::const_iterator begin() const noexcept { return table_.begin(); }
   Table::const_iterator end() const noexcept { return table_.end(); }
+  /// Returns the first process whose index is not below this one.
+  Table::const_iterator from(ProcessIndex index) const { return table_.lower_bound(index); }
   /// Returns a driver of the job, else a worker that goes on; nullopt: there is neither.
   std::optional<ProcessIndex> lasting_process(JobNumber job) const;
 

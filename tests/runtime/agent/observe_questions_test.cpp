@@ -34,7 +34,17 @@ struct Agent final : ObserveQuestions::Out {
     EXPECT_TRUE(question.rows);
     asked_nodes.push_back(question.request);
   }
-  void add_own(const observe::Query&, observe::Selection&) override {}
+  bool add_own(const observe::Query&, observe::Selection& selection,
+               ObserveQuestions::Place& place) override {
+    if (own.empty()) return false;
+    place.begun = true;
+    Row row = observe::make_row(RowKind::tasks, own.front());
+    const auto read = [&row](std::size_t column) { return observe::value_of(row.cells[column]); };
+    if (selection.wants([&row] { return row.id; }, read)) selection.keep(std::move(row));
+    own.erase(own.begin());
+    return !own.empty();
+  }
+  std::vector<std::string> own;  // a row a pass
   void answer(const ObserveQuestions::Asker& asker, Blob bytes) override {
     asked_by = asker;
     answered = observe::decode_answer(bytes).value();
@@ -98,6 +108,23 @@ TEST_F(Questions, AnObserversQuestionGoesToProcessesAndNodesAndTheirAnswersAreOn
   EXPECT_TRUE(agent.answered->unanswered.empty());
   EXPECT_EQ(agent.asked_by.request, 7U);
   EXPECT_EQ(questions.open(), 0U);
+  EXPECT_EQ(questions.next_deadline(), Time::max());
+}
+
+TEST_F(Questions, TheAgentsOwnRowsTakeAsManyPassesAsTheyNeed) {
+  agent.own = {"x", "y", "z"};
+  ask();
+  tell(kFirst, rows({"a"}));
+  tell(kSecond, rows({"b"}));
+  tell_node(rows({"c"}));
+  EXPECT_FALSE(agent.answered) << "own rows are missing";
+  for (int passes = 0; passes < 2; ++passes) {
+    EXPECT_LE(questions.next_deadline(), now) << "the next pass comes at once";
+    questions.on_timer(now);
+  }
+  ASSERT_TRUE(agent.answered);
+  EXPECT_EQ(agent.answered->rows.size(), 6U);
+  EXPECT_TRUE(agent.answered->unanswered.empty());
   EXPECT_EQ(questions.next_deadline(), Time::max());
 }
 
