@@ -1,5 +1,5 @@
 // Runs suites of benchmarks and compares troupe with what the machine can do without it.
-//   bench [core|objects|remote|control|train|tune]... [--json FILE] [--quick] [--rounds N] [--only NAME]
+//   bench [core|objects|remote|control|train|tune|operate]... [--json FILE] [--quick] [--rounds N] [--only NAME]
 //   [--list]          (control includes remote)
 //   bench --curves FILE.svg [--json FILE] [--quick]
 // Exit code: 0 measured, 1 something failed, 2 a wrong argument, 3 more than a tenth of the rows
@@ -32,7 +32,8 @@ struct Arguments {
 int wrong(const char* program, const std::string& what) {
   std::fprintf(
       stderr,
-      "%s: %s\nusage: %s [core|objects|remote|control|train|tune]... [--json FILE] [--quick] "
+      "%s: %s\nusage: %s [core|objects|remote|control|train|tune|operate]... [--json FILE] "
+      "[--quick] "
       "[--rounds N] [--only NAME] [--list]\n       %s --curves FILE.svg [--json FILE] [--quick]\n",
       program, what.c_str(), program, program);
   return 2;
@@ -82,7 +83,7 @@ std::string parse(int argc, char** argv, Arguments& arguments) {
       return flag.rfind("--", 0) == 0
                  ? "unknown flag " + flag
                  : "no suite '" + flag +
-                       "'; there are core, objects, remote, control, train and tune";
+                       "'; there are core, objects, remote, control, train, tune and operate";
     }
   }
   if (arguments.suites.empty()) arguments.suites.push_back(&core_suite());

@@ -5,7 +5,7 @@ set -euo pipefail
 report=$(mktemp)
 names=$(mktemp)
 trap 'rm -f "$report" "$names"' EXIT
-for suite in core objects control train tune; do  # control takes remote along
+for suite in core objects control train tune operate; do  # control takes remote along
   "$1" "$suite" --quick --json "$report"
   "$1" "$suite" --list >"$names"
   "$2" "$report" "$names"

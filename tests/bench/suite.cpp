@@ -109,8 +109,8 @@ std::vector<Judged> run(Suite& suite, const RunOptions& options) {
 }
 
 std::span<Suite* const> suites() {
-  static Suite* const all[] = {&core_suite(),    &objects_suite(), &remote_suite(),
-                               &control_suite(), &train_suite(),   &tune_suite()};
+  static Suite* const all[] = {&core_suite(),  &objects_suite(), &remote_suite(), &control_suite(),
+                               &train_suite(), &tune_suite(),    &operate_suite()};
   return all;
 }
 

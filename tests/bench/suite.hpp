@@ -69,5 +69,6 @@ Suite& remote_suite();
 Suite& control_suite();
 Suite& train_suite();
 Suite& tune_suite();
+Suite& operate_suite();
 
 }  // namespace troupe::bench
