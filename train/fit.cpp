@@ -406,6 +406,7 @@ class Supervisor {
     setup.listen = std::move(what.listen);
     setup.run = folder_ ? folder_->setup() : RunSetup{.every = options_.run.every};
     setup.may_move = core_.plan().moves;
+    if (observer_ != nullptr) setup.output = observer_->output();
     ActorOptions with;
     with.cpus = setup.cpus;
     with.gpus = setup.gpus;

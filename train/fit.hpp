@@ -15,6 +15,7 @@
 /// that returns before the others.
 #pragma once
 
+#include "troupe/actors/loop_actor/output_place.hpp"
 #include "troupe/runtime/callable.hpp"
 #include "troupe/train/detail/training_loop.hpp"
 #include "troupe/train/worker.hpp"
@@ -173,6 +174,8 @@ class TROUPE_API GangObserver {
   virtual void began() {}
   /// Returns what the ranks use instead of reserving resources themselves. Nothing: no such rule.
   virtual std::optional<GangReservation> reserved() const { return {}; }
+  /// Returns where the ranks print. An empty place: where they would without an observer.
+  virtual loops::OutputPlace output() const { return {}; }
 };
 
 namespace internal {

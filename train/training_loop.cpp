@@ -26,7 +26,7 @@ constexpr long kMostSteps = 1'000'000;
 
 }  // namespace
 
-TrainingLoop::TrainingLoop(WorkerSetup setup) : setup_(std::move(setup)) {
+TrainingLoop::TrainingLoop(WorkerSetup setup) : setup_(std::move(setup)), output_(setup_.output) {
   if (!sees_folder()) return;
   if (!setup_.devices.empty()) ::setenv(kVisibleDevices, setup_.devices.c_str(), 1);
   WorkerEvent ready;

@@ -32,6 +32,9 @@ constexpr Duration kRepaint = std::chrono::milliseconds(100);
 constexpr Duration kCancelWithin = std::chrono::seconds(1);
 /// How long files that are being written have to be complete after Ctrl-C.
 constexpr Duration kFilesWithin = std::chrono::milliseconds(500);
+/// How long the last lines of trials may take to arrive from other nodes, and after Ctrl-C.
+constexpr Duration kLastLines = std::chrono::seconds(5);
+constexpr Duration kLinesAtCancel = std::chrono::milliseconds(300);
 /// A trial is shown as silent from this time on, or from half of Options::silence.
 constexpr Duration kShownSilence = std::chrono::seconds(30);
 constexpr Duration kShownWait = std::chrono::seconds(1);
@@ -72,9 +75,9 @@ class Runner {
         experiment_(study_.experiment(space, options_)),
         view_(terminal_of(STDOUT_FILENO)) {
     if (study_.in_folder())
-      lines_.emplace(study_.logs_path());
+      lines_.emplace(ctx, study_.logs_path());
     else if (options.show && terminal_of(STDOUT_FILENO).live)
-      lines_.emplace(std::string());
+      lines_.emplace(ctx, std::string());
   }
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
@@ -87,6 +90,7 @@ class Runner {
     events_seen_ = experiment_.board().events_seen;  // those of an earlier run were told there
     study_.start(experiment_, steady_now());
     const bool cancelled = !run_trials(interrupt);
+    end_lines(cancelled ? kLinesAtCancel : kLastLines);
     const Board& board = experiment_.board();
     const std::string no_model = why_no_model(board);
     if (!no_model.empty()) add_note(no_model);
@@ -176,6 +180,7 @@ class Runner {
     setup.number = start.trial;
     setup.attempt = start.attempt;
     if (lines_) setup.output = lines_->place_of(start.trial);
+    begins_ = true;
     std::optional<NodeId> prefer;
     if (start.from) {
       try {
@@ -348,7 +353,10 @@ class Runner {
         break;
       }
       case Kind::noted: noted(trial, message.error); break;
-      case Kind::ended: finish(trial, message.error, message.reusable); return false;
+      case Kind::ended:
+        piped_ = message.piped;
+        finish(trial, message.error, message.reusable);
+        return false;
     }
     return true;
   }
@@ -384,6 +392,17 @@ class Runner {
       else
         print("t" + std::to_string(trial) + ": " + fit(text, kLineWidth) + "\n");
     }
+  }
+
+  /// Shows the last lines. Lines that pipes take come later than what trials say.
+  void end_lines(Duration within) {
+    if (!lines_) return;
+    try {
+      if (begins_ && piped_.value_or(true)) lines_->finish(steady_now() + within);
+    } catch (const Unavailable& error) {
+      add_note("the last lines of trials may be missing: " + error.message());
+    }
+    show_lines();
   }
 
   void tell_of(const Event& event) {
@@ -434,6 +453,8 @@ class Runner {
   std::uint64_t events_seen_ = 0;
   std::optional<TrialLines> lines_;
   std::map<int, Attempt> running_;
+  bool begins_ = false;        ///< an attempt has begun
+  std::optional<bool> piped_;  ///< pipes of nodes take what trials print
   int room_ = -1;
   bool watches_ = false;  ///< for Ctrl-C
 };

@@ -1,9 +1,9 @@
 #include "troupe/tune/trial.hpp"
 
+#include "troupe/actors/loop_actor/loop_output.hpp"
 #include "troupe/runtime/base/words.hpp"
 #include "troupe/tune/detail/trial_loop.hpp"
 #include "troupe/tune/internal/process_state.hpp"
-#include "troupe/tune/internal/trial_output.hpp"
 
 #include <unistd.h>
 #include <algorithm>
@@ -133,6 +133,13 @@ std::optional<train::GangReservation> TrialObserver::reserved() const {
   return train::GangReservation{setup.workers, setup.cpus, setup.gpus, setup.holds};
 }
 
+/// Ranks print beside the trial, whose lines go on after the last of a rank.
+loops::OutputPlace TrialObserver::output() const {
+  loops::OutputPlace place = trial_.loop_->setup_.output;
+  place.ends = place.begins;
+  return place;
+}
+
 TrialLoop::TrialLoop() {
   run([this] { serve(); });
 }
@@ -152,7 +159,8 @@ void TrialLoop::serve() {
     reported_ = stopped_ = false;
     TrialMessage end;
     try {
-      const TrialOutput output(setup_.output);
+      const loops::LoopOutput output(setup_.output);
+      end.piped = output.is_piped();
       Trial trial(*this);
       order->body(trial);
     } catch (...) {

@@ -93,6 +93,7 @@ class TROUPE_API TrialObserver final : public train::GangObserver {
   void restarted(const std::string& why, long step) override;
   void began() override;
   std::optional<train::GangReservation> reserved() const override;
+  loops::OutputPlace output() const override;
 
  private:
   Trial& trial_;

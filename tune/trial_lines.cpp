@@ -1,16 +1,22 @@
 #include "troupe/tune/internal/trial_lines.hpp"
 
+#include "troupe/actors/loop_actor/loop_output.hpp"
 #include "troupe/runtime/base/error.hpp"
+#include "troupe/runtime/base/random_bytes.hpp"
 #include "troupe/runtime/base/standard_descriptors.hpp"
+#include "troupe/runtime/engine/log_filter.hpp"
+#include "troupe/runtime/runtime.hpp"
 
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 namespace troupe::tune {
 namespace {
@@ -34,17 +40,38 @@ std::string made(const std::string& folder) {
                             std::strerror(errno));  // NOLINT(concurrency-mt-unsafe)
 }
 
+/// Prints the place's line to the pipes of the node. Returns whether there are any.
+bool prints_mark(const loops::OutputPlace& place) {
+  const loops::LoopOutput output(place);
+  return output.is_piped();
+}
+
 }  // namespace
 
-TrialLines::TrialLines(const std::string& folder, TrialLogLimits limits)
-    : folder_(made(folder)), temporary_(folder.empty()), limits_(limits), logs_(folder_, limits) {}
+TrialLines::TrialLines(Context ctx, const std::string& folder, TrialLogLimits limits)
+    : ctx_(ctx),
+      folder_(made(folder)),
+      temporary_(folder.empty()),
+      limits_(limits),
+      logs_(folder_, limits),
+      pipes_(random_id().substr(0, 16)) {
+  try {
+    ctx_.on_log(
+        detail::LogFilter{&pipes_, [this](const LogLine& line) { return pipes_.take(line); }});
+    listens_ = true;
+  } catch (const InvalidArgument&) {
+    listens_ = false;
+  }
+}
 
 TrialLines::~TrialLines() {
+  pipes_.close();
+  if (listens_) ctx_.on_log(detail::LogFilter{&pipes_, {}});
   std::error_code ignored;
   if (temporary_) std::filesystem::remove_all(folder_, ignored);
 }
 
-OutputPlace TrialLines::place_of(int trial) {
+loops::OutputPlace TrialLines::place_of(int trial) {
   const auto [at, is_new] = files_.try_emplace(trial);
   File& file = at->second;
   file.over = false;
@@ -54,13 +81,18 @@ OutputPlace TrialLines::place_of(int trial) {
   // Lines of an earlier process of this study were shown there.
   if (is_new && ::stat(path.c_str(), &info) == 0)
     file.read = static_cast<std::uint64_t>(info.st_size);
-  return output_place(path);
+  loops::OutputPlace place = loops::output_place(path);
+  if (!listens_) return place;
+  place.begins = pipes_.begins(trial);
+  place.ends = pipes_.ends();
+  return place;
 }
 
 std::vector<std::pair<int, std::string>> TrialLines::take() {
-  std::vector<std::pair<int, std::string>> lines;
+  write_piped();
+  Lines lines = std::exchange(piped_, {});
   for (auto file = files_.begin(); file != files_.end();) {
-    const bool at_end = read(file->first, file->second, lines);
+    const bool at_end = file->second.piped || read(file->first, file->second, lines);
     const bool ends = file->second.over && at_end;
     if (ends && !file->second.half.empty())
       lines.emplace_back(file->first, std::move(file->second.half));
@@ -69,9 +101,21 @@ std::vector<std::pair<int, std::string>> TrialLines::take() {
   return lines;
 }
 
+/// Writes the lines that pipes have brought to their files. They may come after the end of their
+/// trial; then a file that went meanwhile is not made again.
+void TrialLines::write_piped() {
+  for (auto& [trial, text] : pipes_.lines()) {
+    const auto file = files_.find(trial);
+    if (file != files_.end()) file->second.piped = true;
+    if (file != files_.end() || ::access(logs_.path_of(trial).c_str(), F_OK) == 0)
+      logs_.write(trial, text);
+    piped_.emplace_back(trial, std::move(text));
+  }
+}
+
 /// Reads what was appended, up to kMostAtOnce. Returns whether that was all. A file that is too
 /// large begins anew.
-bool TrialLines::read(int trial, File& file, std::vector<std::pair<int, std::string>>& lines) {
+bool TrialLines::read(int trial, File& file, Lines& lines) {
   const std::string path = logs_.path_of(trial);
   const Fd fd = make_fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) return true;
@@ -109,6 +153,38 @@ void TrialLines::over(int trial, bool failed) {
   const auto found = files_.find(trial);
   if (found != files_.end()) found->second.over = true;
   logs_.over(trial, failed);
+}
+
+/// A line that a node prints comes after all lines that the node had read from pipes before. It
+/// reads all pipes that have lines in one pass, so the second such line comes after all of them.
+void TrialLines::finish(Time until) {
+  for (int round = 0; round < 2 && listens_; ++round) {
+    const std::size_t nodes = mark_all_nodes(until);
+    if (nodes == 0) return;
+    while (!pipes_.await_complete(nodes, until) && steady_now() < until) write_piped();
+  }
+  write_piped();
+}
+
+/// Lets each node print a mark. Returns how many have pipes that take it.
+std::size_t TrialLines::mark_all_nodes(Time until) const {
+  loops::OutputPlace mark = loops::output_place({});
+  mark.begins = mark.ends = pipes_.complete();
+  std::vector<Ref<bool>> asked;
+  for (const NodeInfo& node : ctx_.cluster().nodes)
+    if (node.alive)
+      asked.push_back(ctx_.with({.name = "the last lines of trials",
+                                 .cpus = 0,
+                                 .placement = Placement::on(node.id),
+                                 .max_retries = 0})
+                          .submit<prints_mark>(mark));
+  std::size_t nodes = 0;
+  const Duration within = std::max<Duration>(until - steady_now(), Duration::zero());
+  for (const Ref<bool>& each : ctx_.wait(asked, {.count = asked.size(), .timeout = within}).ready) {
+    const Result<bool> printed = ctx_.try_get(each);
+    if (printed && *printed) ++nodes;
+  }
+  return nodes;
 }
 
 }  // namespace troupe::tune

@@ -91,11 +91,22 @@ LogPrinter::~LogPrinter() {
 void LogPrinter::on_log(detail::OnLog take) {
   {
     const std::lock_guard lock(taking_);
-    takes_ = static_cast<bool>(take);
-    take_ = take ? std::make_shared<const detail::OnLog>(std::move(take)) : nullptr;
+    if (const auto* filter = take.target<detail::LogFilter>())
+      set_filter(*filter);
+    else
+      take_ = take ? std::make_shared<const detail::OnLog>(std::move(take)) : nullptr;
+    takes_ = take_ != nullptr || filters_ != nullptr;
   }
   const std::lock_guard lock(mutex_);
   changed_.notify_all();
+}
+
+/// Precondition: `taking_` is locked.
+void LogPrinter::set_filter(const detail::LogFilter& filter) {
+  Filters all = filters_ ? *filters_ : Filters();
+  std::erase_if(all, [&filter](const auto& each) { return each.owner == filter.owner; });
+  if (filter.takes) all.push_back(filter);
+  filters_ = all.empty() ? nullptr : std::make_shared<const Filters>(std::move(all));
 }
 
 void LogPrinter::on_nodes(const wire::Nodes& nodes) {
@@ -224,18 +235,24 @@ void LogPrinter::print(const std::string& node, const wire::LogBatch& batch, std
   flush();
 }
 
-void LogPrinter::print(const LogLine& line) {
-  if (takes_) {
-    const std::lock_guard lock(taking_);
-    if (const std::shared_ptr<const detail::OnLog> take = take_) {
-      try {
-        (*take)(line);
-      } catch (...) {
-        log_line("the function of on_log threw: %s", words_of_current_exception().c_str());
-      }
-      return;
-    }
+/// Passes the line to the filters, then to the function of on_log(). Returns whether one took it.
+bool LogPrinter::pass(const LogLine& line) {
+  const std::lock_guard lock(taking_);
+  try {
+    if (const std::shared_ptr<const Filters> filters = filters_)
+      for (const detail::LogFilter& filter : *filters)
+        if (filter.takes(line)) return true;
+    const std::shared_ptr<const detail::OnLog> take = take_;
+    if (!take) return false;
+    (*take)(line);
+  } catch (...) {
+    log_line("the function of on_log threw: %s", words_of_current_exception().c_str());
   }
+  return true;
+}
+
+void LogPrinter::print(const LogLine& line) {
+  if (takes_ && pass(line)) return;
   if (mode_ == Mode::off) return;
   std::string text;
   if (mode_ == Mode::prefix)

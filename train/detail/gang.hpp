@@ -5,6 +5,7 @@
 /// In a gang over nodes each rank has a door for the others; the order `key` comes first then.
 #pragma once
 
+#include "troupe/actors/loop_actor/output_place.hpp"
 #include "troupe/runtime/options.hpp"
 #include "troupe/runtime/ref.hpp"
 #include "troupe/train/checkpoint.hpp"
@@ -36,6 +37,7 @@ struct WorkerSetup {
   RunSetup run;
   std::string listen;     ///< the host at which the rank's door listens; empty: one node, no door
   bool may_move = false;  ///< the supervisor may want a checkpoint at any time
+  loops::OutputPlace output;  ///< for what the rank prints
 };
 
 /// Progress of a rank's loop. Both numbers only grow, and they are equal on all ranks at equal

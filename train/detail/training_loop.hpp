@@ -3,6 +3,7 @@
 #pragma once
 
 #include "troupe/actors/loop_actor/loop_actor.hpp"
+#include "troupe/actors/loop_actor/loop_output.hpp"
 #include "troupe/kernels/device/device.hpp"
 #include "troupe/runtime/callable.hpp"
 #include "troupe/train/detail/folder_saves.hpp"
@@ -63,6 +64,7 @@ class TROUPE_API TrainingLoop : public LoopActor<WorkerEvent, WorkerOrder> {
   Position position() const noexcept { return {step_.load(), operations_.load()}; }
 
   WorkerSetup setup_;
+  const loops::LoopOutput output_;
   PassBook passes_;  // the loop's
   std::atomic<long> step_ = 0;
   std::atomic<std::uint64_t> operations_ = 0;

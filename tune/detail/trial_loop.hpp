@@ -7,8 +7,8 @@
 #pragma once
 
 #include "troupe/actors/loop_actor/loop_actor.hpp"
+#include "troupe/actors/loop_actor/output_place.hpp"
 #include "troupe/runtime/callable.hpp"
-#include "troupe/tune/detail/output_place.hpp"
 #include "troupe/tune/trial.hpp"
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct TrialSetup {
   int workers = 0;
   double cpus = 0, gpus = 0;
   bool holds = false;  ///< this process holds the sum for all ranks
-  OutputPlace output;
+  loops::OutputPlace output;
 };
 
 /// A message from the host to the runner.
@@ -53,6 +53,7 @@ struct TrialMessage {
   NodeId node;        ///< ready: where the host runs
   int pid = 0;
   bool reusable = false;  ///< ended: the host can run another attempt
+  bool piped = false;     ///< ended: pipes of its node took what it printed
 };
 
 /// The runner's answer to a trial inside report(). After `save` the trial saves and waits for

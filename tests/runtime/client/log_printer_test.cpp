@@ -155,6 +155,35 @@ TEST(LogPrinter, AsksForNothingThatNobodyWants) {
   EXPECT_TRUE(agent.taken.empty());
 }
 
+TEST(LogPrinter, FiltersTakeLinesBeforeTheFunctionOfTheProgram) {
+  Agent agent;
+  std::vector<std::string> filtered;
+  const auto filter_for = [&](const std::string& text) {
+    return [&, text](const LogLine& line) {
+      const std::lock_guard lock(agent.mutex);
+      if (line.text == text) filtered.push_back(line.text);
+      return line.text == text;
+    };
+  };
+  const int one = 0, two = 0;
+  agent.printer->on_log(detail::LogFilter{&one, filter_for("one")});
+  agent.printer->on_log(detail::LogFilter{&two, filter_for("two")});
+  std::uint64_t after = 0;
+  const auto say = [&](const std::string& text) {
+    const wire::LogBatch batch = batch_of(after, text);
+    after = batch.next();
+    agent.answer(agent.question(), batch);
+  };
+  for (const char* text : {"one", "two", "three"}) say(text);
+  EXPECT_TRUE(agent.has({"node-7 mix three"}));
+  agent.printer->on_log(detail::LogFilter{&one, {}});
+  for (const char* text : {"one", "two"}) say(text);
+  EXPECT_TRUE(agent.has({"node-7 mix three", "node-7 mix one"}));
+  (void)agent.question();  // asked when the lines before have been passed on
+  agent.printer->on_log(detail::LogFilter{&two, {}});
+  EXPECT_EQ(filtered, (std::vector<std::string>{"one", "two", "two"}));
+}
+
 TEST(LogPrinter, ReadsItsModeAndRefusesAnotherWord) {
   const auto mode = [](const char* text) {
     return LogPrinter::mode_of(Environment([text](const char*) { return text; }));

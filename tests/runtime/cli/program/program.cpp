@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -160,6 +161,52 @@ int tune(troupe::Context& ctx) {
   }
   std::cout << completed << " " << failures << (again > 0 ? " yes " : " no ") << joined.size()
             << std::endl;
+  return 0;
+}
+
+int says(int number) {
+  std::cout << "task " << number << std::endl;
+  return number;
+}
+void rank_prints(troupe::train::Worker& w) {
+  for (int i = 0; i < 3; ++i) {
+    w.next_step();
+    std::cout << "rank " << w.rank() << " step " << w.step() << std::endl;
+    float x = 1;
+    w.all_reduce_mean(std::span(&x, 1));
+    w.report({.step = w.step()});
+  }
+  std::cout << "rank " << w.rank() << " ends" << std::endl;
+}
+/// Prints on both streams, its ranks too. The first attempt of trial 1 dies after many lines.
+void prints(troupe::tune::Trial& t, Rate) {
+  const bool dies = t.number() == 1 && t.attempt() == 1;
+  for (int i = 0; i < (dies ? 1000 : 2); ++i)
+    std::cout << "attempt " << t.attempt() << " line " << i << "\n";
+  std::cerr << "a warning" << std::endl;
+  if (dies) ::kill(::getpid(), SIGKILL);
+  troupe::train::fit<rank_prints>(t, {.workers = 2});
+  std::cout << "without an end";
+}
+/// Runs four trials that print, in a study or without a folder, and tasks beside them.
+int tune_prints(troupe::Context& ctx, const std::string& folder) {
+  namespace tune = troupe::tune;
+  const auto space = tune::Space<Rate>{}.with(&Rate::rate, tune::uniform(0, 1));
+  tune::Options<> options{.goal = tune::minimize,
+                          .trials = 4,
+                          .max_failures = 1,
+                          .max_steps = 3,
+                          .per_trial = {.cpus = 1, .workers = 2},
+                          .show = false,
+                          .results = folder};
+  options.on_event = [&ctx, said = false](const tune::Event& event) mutable {
+    if (event.kind == tune::Event::Kind::completed && !std::exchange(said, true))
+      ctx.get(ctx.submit<says>(1));
+  };
+  const auto best = tune::optimize<prints, Rate>(ctx, space, options);
+  for (const tune::TrialInfo& trial : best.board.trials)
+    if (trial.state != tune::TrialState::completed) std::cout << trial.note << std::endl;
+  ctx.get(ctx.submit<says>(2));
   return 0;
 }
 
@@ -336,6 +383,7 @@ int main(int argc, char** argv) {
     if (verb == "nodes") return nodes(ctx);
     if (verb == "fit") return fit(ctx);
     if (verb == "tune") return tune(ctx);
+    if (verb == "tune_prints") return tune_prints(ctx, argc > 2 ? argv[2] : "");
     if (verb == "gang" && argc > 5)
       return gang(ctx, std::stoi(argv[2]), std::stol(argv[3]), std::stoi(argv[4]),
                   std::stoi(argv[5]));
