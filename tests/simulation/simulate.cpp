@@ -6,6 +6,7 @@
 
 #include <sys/wait.h>
 #include <unistd.h>
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
@@ -19,7 +20,7 @@ using cluster::Batch;
 using cluster::Tuning;
 
 struct Options {
-  std::uint64_t seeds = 1000, from = 1, replay = 0;
+  std::uint64_t seeds = 1000, from = 1, replay = 0, nodes = 1;
   std::string report;
   bool shrink = true, first_failure = false, machine = false, traces = false;
   Tuning tuning;
@@ -31,7 +32,7 @@ void usage() {
       "                        [--no-shrink] [--first-failure] [--off KIND,...] [--mute "
       "NUMBER,...] [--actions N]\n"
       "                        [--canary] [--verbose]\n"
-      "                        [--machine [--traces N]]\n"
+      "                        [--machine [--nodes 3] [--traces N]]\n"
       "exit codes: 0 every seed kept every promise, and the load was above its floor; 1 one did\n"
       "not; 2 wrong usage; 3 the load was below its floor");
 }
@@ -81,6 +82,8 @@ bool parse(int argc, char** argv, Options& options) {
       options.traces = true, options.seeds = std::strtoull(value, nullptr, 10);
     else if (name == "--from")
       options.from = std::strtoull(value, nullptr, 10);
+    else if (name == "--nodes")
+      options.nodes = std::clamp<std::uint64_t>(std::strtoull(value, nullptr, 10), 1, 5);
     else if (name == "--replay")
       options.replay = std::strtoull(value, nullptr, 10);
     else if (name == "--report")
@@ -111,6 +114,7 @@ int run_machine(const Options& options) {
   machine::Options chosen;
   chosen.from = options.from;
   chosen.seeds = options.seeds;
+  chosen.nodes = options.nodes;
   chosen.off = options.tuning.off;
   chosen.verbose = options.tuning.verbose;
   if (options.first_failure) chosen.most_failures = 1;

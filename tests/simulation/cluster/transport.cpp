@@ -327,10 +327,11 @@ void Transport::join(const JoinToken&, Blob, Time) {}
 void Transport::answer_join(std::uint64_t, Blob) {}
 void Transport::refuse_join(std::uint64_t, const std::string&) {}
 int Transport::fd() const noexcept {
-  return -1;
+  return impl_->wire.fd();
 }
 
 void Transport::poll(Time now, std::vector<TransportEvent>& events) {
+  impl_->wire.arrive(now);
   std::vector<NodeId> due;
   for (const auto& [node, peer] : impl_->peers)
     if (impl_->due(*peer) <= now) due.push_back(node);

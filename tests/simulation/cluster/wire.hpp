@@ -58,6 +58,10 @@ class Wire {
  public:
   virtual ~Wire() = default;
   virtual void transmit(Packet packet) = 0;
+  /// Readable when arrive() has work; -1: packets come to the port by themselves.
+  virtual int fd() const noexcept { return -1; }
+  /// Hands the port what has arrived.
+  virtual void arrive(Time /*now*/) {}
   NodeId self;
   Port* port = nullptr;  ///< of the Transport that is open on this wire
 };

@@ -71,6 +71,7 @@ Process& Baton::process(const char* name) {
   Process& fresh = processes_.emplace_back();
   fresh.number = static_cast<int>(processes_.size());
   fresh.name = name;
+  if (self_ != nullptr) fresh.node = self_->process->node;
   fresh.pid = kFirstPid + fresh.number;
   if (strikes(plan_.slow_processes, Fault::slow))
     fresh.slowness = 1 + static_cast<int>(random_.below(200));
@@ -83,9 +84,9 @@ Process* Baton::find(pid_t pid) noexcept {
   return nullptr;
 }
 
-Process* Baton::find(std::string_view name) noexcept {
+Process* Baton::find(std::string_view name, std::size_t node) noexcept {
   for (Process& process : processes_)
-    if (process.name == name && !process.ended) return &process;
+    if (process.name == name && process.node == node && !process.ended) return &process;
   return nullptr;
 }
 
@@ -128,10 +129,12 @@ void Baton::run() {
 Thread* Baton::choose() {
   for (;;) {
     strike();
+    while (!events_.empty() && events_.begin()->first <= now_)
+      events_.extract(events_.begin()).mapped()();
     ready_.clear();
     polled_.clear();
     pollers_.clear();
-    Time next = Time::max();
+    Time next = events_.empty() ? Time::max() : events_.begin()->first;
     bool any = false;
     for (Thread& thread : threads_) {
       if (thread.done || thread.process->ended) continue;
@@ -249,11 +252,12 @@ void Baton::kill(Process& process, int status) {
       if (process.name == std::string_view("zygote") && other.parent == process.parent &&
           other.token != 0)
         kill(other, SIGKILL);
-      if (process.name == std::string_view("agent") && other.socket)
+      if (process.name == std::string_view("agent") && other.node == process.node && other.socket)
         ::shutdown(other.socket.get(), SHUT_RDWR);
     }
   for (const Fd& handle : process.handles) eventfd_write(handle.get(), 1);
   if (process.parent != nullptr) wake(process.parent, true);
+  if (ended_) ended_(process);
 }
 
 Process* Baton::some_worker() {
@@ -264,18 +268,18 @@ Process* Baton::some_worker() {
 }
 
 void Baton::strike() {
-  while (!calm_ && next_stroke_ < plan_.strokes.size() &&
-         plan_.strokes[next_stroke_].turn <= turns_) {
+  while (!calm_ && next_stroke_ < plan_.strokes.size() && turns_ >= armed_at_ &&
+         plan_.strokes[next_stroke_].turn <= turns_ - armed_at_) {
     const Plan::Stroke& stroke = plan_.strokes[next_stroke_++];
     const bool of_node = stroke.fault == Fault::kill_agent || stroke.fault == Fault::kill_zygote;
-    Process* victim =
-        of_node ? find(stroke.fault == Fault::kill_agent ? "agent" : "zygote") : some_worker();
+    const char* role = stroke.fault == Fault::kill_agent ? "agent" : "zygote";
+    Process* victim = of_node ? find(role, stroke.argument) : some_worker();
     if (stroke.fault == Fault::short_memory) {
       short_until_ = now_ + Duration(static_cast<std::int64_t>(stroke.argument));
     } else if (victim == nullptr) {
       continue;
     } else if (stroke.fault == Fault::kill || of_node) {
-      node_gone_ = node_gone_ || of_node;
+      node_gone_ = node_gone_ || (of_node && plan_.ends_driver(stroke));
       kill(*victim, SIGKILL);
     } else if (victim->halted_until <= now_) {
       halt(*victim, now_ + Duration(static_cast<std::int64_t>(stroke.argument)));

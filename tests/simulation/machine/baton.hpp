@@ -26,6 +26,7 @@
 #include <deque>
 #include <functional>
 #include <list>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,7 +41,7 @@ enum class Fault : std::uint8_t {
   failed_start,   ///< fork() fails
   short_memory,   ///< the machine lacks memory for a while
   slow,           ///< a process gets little of the CPU
-  kill_agent,     ///< the whole node ends, and the driver gets errors
+  kill_agent,     ///< the whole node ends; a driver of it gets errors
   kill_zygote,    ///< its workers die with it, and a private node ends
   count_
 };
@@ -52,7 +53,7 @@ struct Plan {
   struct Stroke {
     std::uint64_t turn = 0;
     Fault fault = Fault::kill;
-    std::uint64_t argument = 0;
+    std::uint64_t argument = 0;  ///< nanoseconds, or the node
   };
   std::vector<Stroke> strokes;  ///< in the order of their turns
   /// Which frame that a worker publishes kills it; even: before, odd: after.
@@ -60,10 +61,18 @@ struct Plan {
   double late_starts = 0, failed_starts = 0;  ///< shares of the orders to the zygote
   double slow_processes = 0;
   bool one_cpu = false;  ///< of each process
+  std::size_t nodes = 1;
+
+  /// A private node ends with its zygote. A node of a cluster starts another one.
+  bool ends_driver(const Stroke& stroke) const noexcept {
+    return nodes == 1 || (stroke.fault == Fault::kill_agent && stroke.argument == kDriversNode);
+  }
+  static constexpr std::size_t kDriversNode = 1;
 };
 
 struct Process {
   int number = 0;
+  std::size_t node = 0;  ///< its machine
   const char* name = "";
   pid_t pid = 0;
   std::uint64_t token = 0;  ///< a worker's
@@ -109,12 +118,21 @@ class Baton {
   /// The baton if the calling thread belongs to a simulated process; else null.
   static Baton* here() noexcept { return self_ == nullptr ? nullptr : current_; }
 
+  /// Makes a process on the machine of the calling one.
   Process& process(const char* name);
   Process* find(pid_t pid) noexcept;
   /// Starts a thread of a process. It runs when it gets the baton.
   Thread& start(Process& process, const char* role, std::function<void()> body);
   /// Passes the baton until all threads have ended or wait for nothing that comes.
   void run();
+
+  /// Calls `what` at that time, on the thread that then has the baton. It must not wait.
+  void at(Time time, std::function<void()> what) { events_.emplace(time, std::move(what)); }
+  /// `told` is called when a process has ended. It must not wait.
+  void when_ended(std::function<void(const Process&)> told) { ended_ = std::move(told); }
+  /// Strokes follow from now on, by turns from now on. Without this call: from the first turn on.
+  void arm() noexcept { armed_at_ = turns_; }
+  void disarm() noexcept { armed_at_ = ~std::uint64_t{0}; }
 
   // for the running thread; each passes the baton
   int wait(std::span<pollfd> fds, Time until, const char* why, const void* address = nullptr);
@@ -146,7 +164,7 @@ class Baton {
   Time now() const noexcept { return now_; }
   std::uint64_t turns() const noexcept { return turns_; }
   const std::array<std::uint64_t, kFaults>& struck() const noexcept { return struck_; }
-  /// The agent or its zygote was killed: errors need no other reason.
+  /// The driver's node ends: errors need no other reason.
   bool node_is_gone() const noexcept { return node_gone_; }
   bool memory_is_short() const noexcept { return now_ < short_until_; }
   Random& random() noexcept { return random_; }
@@ -160,7 +178,7 @@ class Baton {
   void hand_to(Thread& next) noexcept;
   void strike();
   Process* some_worker();
-  Process* find(std::string_view name) noexcept;
+  Process* find(std::string_view name, std::size_t node) noexcept;
 
   inline static Baton* current_ = nullptr;
   inline static thread_local Thread* self_ = nullptr;
@@ -173,12 +191,14 @@ class Baton {
   std::vector<Thread*> ready_;
   std::vector<pollfd> polled_;
   std::vector<std::pair<Thread*, std::size_t>> pollers_;
+  std::multimap<Time, std::function<void()>> events_;
+  std::function<void(const Process&)> ended_;
   Process* running_ = nullptr;
   pthread_t holder_{};  ///< the thread that has the baton
   sem_t over_{};
   Time now_{std::chrono::seconds(1000)};
   Time short_until_{};
-  std::uint64_t turns_ = 0, frames_ = 0;
+  std::uint64_t turns_ = 0, frames_ = 0, armed_at_ = 0;
   std::size_t next_stroke_ = 0, next_frame_ = 0;
   bool calm_ = false, node_gone_ = false;
   std::array<std::uint64_t, kFaults> struck_{};

@@ -21,14 +21,25 @@ TEST(Machine, KeepsEveryPromiseUnderFaults) {
   EXPECT_TRUE(batch.failures.empty() && (kLeeway > 2 || batch.floor().empty())) << batch.text();
 }
 
+TEST(Machine, KeepsEveryPromiseOnThreeNodes) {
+  Options options = seeds(1, kLeeway > 2 ? 8 : 60);
+  options.nodes = 3;
+  const Batch batch = run_batch(options);
+  EXPECT_TRUE(batch.failures.empty()) << batch.text();
+  EXPECT_GE(batch.did.values, 10 * batch.seeds) << batch.text();
+}
+
 TEST(Machine, RepeatsASeedTurnByTurn) {
-  for (const std::uint64_t seed : {3, 8, 21}) {
-    const Outcome once = run_isolated(seed, {}), again = run_isolated(seed, {});
-    EXPECT_EQ(once.violation, "");
-    EXPECT_EQ(once.trace, again.trace) << "seed " << seed;
-    EXPECT_EQ(once.turns, again.turns) << "seed " << seed;
-    EXPECT_GT(once.turns, 20U);
-  }
+  for (const std::size_t nodes : {1, 3})
+    for (const std::uint64_t seed : {3, 8, 21}) {
+      Options options;
+      options.nodes = nodes;
+      const Outcome once = run_isolated(seed, options), again = run_isolated(seed, options);
+      EXPECT_EQ(once.violation, "");
+      EXPECT_EQ(once.trace, again.trace) << "seed " << seed << " of " << nodes << " nodes";
+      EXPECT_EQ(once.turns, again.turns) << "seed " << seed << " of " << nodes << " nodes";
+      EXPECT_GT(once.turns, 20U);
+    }
 }
 
 TEST(Machine, DiffersFromSeedToSeed) {

@@ -1,5 +1,6 @@
 #include "tests/simulation/machine/program.hpp"
 
+#include "tests/simulation/machine/far_work.hpp"
 #include "troupe/runtime/actor.hpp"
 #include "troupe/runtime/task.hpp"
 
@@ -145,7 +146,9 @@ struct Account {
 class Driver {
  public:
   Driver(const Context& ctx, Baton& baton, std::uint64_t seed, Did& did)
-      : ctx_(ctx), baton_(baton), random_(seed ^ 0x64726976ULL), did_(did) {}
+      : ctx_(ctx), baton_(baton), random_(seed ^ 0x64726976ULL), did_(did) {
+    if (baton.plan().nodes > 1) far_.emplace(ctx, baton, seed, did);
+  }
   void run();
 
  private:
@@ -163,11 +166,7 @@ class Driver {
     if (random_.chance(0.3)) fresh.work_us = 0;
     return fresh;
   }
-  std::uint64_t violence() const {
-    const auto& struck = baton_.struck();
-    const auto of = [&struck](Fault fault) { return struck[static_cast<std::size_t>(fault)]; };
-    return of(Fault::kill) + of(Fault::kill_at_frame) + 3 * of(Fault::short_memory);
-  }
+  std::uint64_t violence() const { return deaths_of(baton_); }
   void keep(Ref<std::uint64_t> ref, std::uint64_t expected, const Spec& spec,
             std::uint64_t attempts = 3, bool of_actor = false, bool throws = false) {
     ++did_.calls;
@@ -194,6 +193,7 @@ class Driver {
   std::vector<Ref<std::vector<std::uint64_t>>> large_;
   std::vector<View<std::vector<std::uint64_t>>> views_;
   std::map<std::string, std::uint64_t> names_;
+  std::optional<FarWork> far_;  ///< of a cluster
 };
 
 void Driver::excuse(const std::string& what, const Error& error, bool may) {
@@ -381,6 +381,7 @@ void Driver::waits() {
 }
 
 void Driver::act() try {
+  if (far_ && random_.chance(0.5)) return far_->act();
   const std::uint64_t what = random_.below(100);
   if (what < 45) return tasks();
   if (what < 58) return values();
@@ -396,6 +397,7 @@ void Driver::act() try {
 void Driver::end() {
   for (const Pending& one : pending_) judge(one, kPatience);
   pending_.clear();
+  if (far_) far_->end();
   baton_.calm();
   for (const auto& [name, value] : names_)
     if (!ctx_.forget_object(name)) baton_.fail("a name is gone at the end");
@@ -405,11 +407,16 @@ void Driver::end() {
   const Time until = baton_.now() + kPatience;
   for (;;) {
     if (baton_.node_is_gone()) return;
-    const NodeInfo node = ctx_.cluster().nodes.at(0);
-    if (node.store_used.count == 0 && node.cpus_free == node.cpus) return;
+    const std::vector<NodeInfo> nodes = ctx_.cluster().nodes;
+    const auto left = std::find_if(nodes.begin(), nodes.end(), [](const NodeInfo& each) {
+      return each.store_used.count != 0 || each.cpus_free != each.cpus;
+    });
+    if (left == nodes.end()) return;
+    const NodeInfo& node = *left;
     if (baton_.now() > until)
-      baton_.fail("something is left at the end: " + std::to_string(node.store_used.count) +
-                  " bytes, " + std::to_string(node.cpus_free) + " of " + std::to_string(node.cpus) +
+      baton_.fail("something is left at the end on " + node.name + ": " +
+                  std::to_string(node.store_used.count) + " bytes, " +
+                  std::to_string(node.cpus_free) + " of " + std::to_string(node.cpus) +
                   " CPUs are free");
     baton_.sleep(50ms, "the end of the last objects");
   }
@@ -426,6 +433,13 @@ void Driver::run() {
 }
 
 }  // namespace
+
+std::uint64_t deaths_of(const Baton& baton) {
+  const auto& struck = baton.struck();
+  const auto of = [&struck](Fault fault) { return struck[static_cast<std::size_t>(fault)]; };
+  return of(Fault::kill) + of(Fault::kill_at_frame) + 3 * of(Fault::short_memory) +
+         of(Fault::kill_agent) + of(Fault::kill_zygote);
+}
 
 void drive(const Context& ctx, Baton& baton, std::uint64_t seed, Did& did) {
   truth = {};

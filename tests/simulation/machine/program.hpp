@@ -17,4 +17,7 @@ struct Did {
 /// with the one that was computed, and errors need a reason.
 void drive(const Context& ctx, Baton& baton, std::uint64_t seed, Did& did);
 
+/// How many attempts of one task the faults so far may have ended.
+std::uint64_t deaths_of(const Baton& baton);
+
 }  // namespace troupe::sim::machine

@@ -1,7 +1,7 @@
 #include "tests/simulation/machine/world.hpp"
 
-#include "tests/simulation/cluster/wire.hpp"
 #include "tests/simulation/kernel/hooks.hpp"
+#include "tests/simulation/machine/network.hpp"
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/client/engine.hpp"
 
@@ -32,6 +32,12 @@ bool is_on(const Options& options, Fault fault) {
   return options.off.count(name_of(fault)) == 0;
 }
 
+/// In a cluster the driver's node is seldom struck, since little is left to be seen then.
+std::uint64_t node_to_strike(Random& random, std::size_t nodes) {
+  if (nodes == 1) return 0;
+  return random.chance(0.1) ? Plan::kDriversNode : 2 + random.below(nodes - 1);
+}
+
 Plan plan_of(std::uint64_t seed, const Options& options) {
   Random random(seed ^ 0x706c616eULL);
   Plan plan;
@@ -55,8 +61,9 @@ Plan plan_of(std::uint64_t seed, const Options& options) {
   if (random.chance(0.2) && is_on(options, Fault::failed_start)) plan.failed_starts = 0.2;
   if (random.chance(0.3) && is_on(options, Fault::slow)) plan.slow_processes = 0.3;
   const Fault node = random.chance(0.5) ? Fault::kill_agent : Fault::kill_zygote;
-  if (random.chance(0.08) && is_on(options, node))
-    plan.strokes.push_back({random.below(range), node, 0});
+  plan.nodes = options.nodes;
+  if (random.chance(options.nodes > 1 ? 0.4 : 0.08) && is_on(options, node))
+    plan.strokes.push_back({random.below(range), node, node_to_strike(random, options.nodes)});
   std::sort(plan.strokes.begin(), plan.strokes.end(),
             [](const auto& a, const auto& b) { return a.turn < b.turn; });
   std::sort(plan.deadly_frames.begin(), plan.deadly_frames.end());
@@ -108,6 +115,39 @@ bool receive_outcome(int fd, Outcome& one) {
   return read_all(fd, one.violation.data(), record.text);
 }
 
+/// Starts an agent and its driver, which share a socket.
+void start_private_node(Baton& baton, std::uint64_t seed, Did& did) {
+  Random random(seed ^ 0x6e6f6465ULL);
+  auto ends = os::LocalSocket::pair().value();
+  agent::NodeOptions node;
+  node.cpus = static_cast<double>(1 + random.below(3));
+  node.memory = Bytes{random.chance(0.3) ? 4u << 20 : 16u << 20};
+  Process& agent = baton.process("agent");
+  Process& driver = baton.process("driver");
+  driver.socket = Fd(fcntl(ends.first.get(), F_DUPFD_CLOEXEC, 0));
+  baton.start(agent, "main",
+              [&baton, &agent, node, socket = std::make_shared<Fd>(std::move(ends.second))] {
+                {
+                  agent::Node served(node);
+                  served.serve(std::move(*socket));
+                }
+                baton.kill(agent, 0);
+              });
+  baton.start(driver, "main",
+              [&baton, &driver, &did, seed, socket = std::make_shared<Fd>(std::move(ends.first))] {
+                try {
+                  client::ClientEngine engine(
+                      {std::move(*socket), wire::ProcessKind::driver, 0, {}, nullptr});
+                  drive(Context(engine), baton, seed, did);
+                  engine.finish(false);
+                } catch (const std::exception& error) {
+                  if (!baton.node_is_gone())
+                    baton.fail(std::string("the driver got an error: ") + error.what());
+                }
+                baton.kill(driver, 0);
+              });
+}
+
 /// Runs one schedule in this process. A broken promise ends the process after `tell`.
 Outcome run_here(std::uint64_t seed, const Options& options,
                  const std::function<void(const Outcome&)>& tell) {
@@ -132,38 +172,16 @@ Outcome run_here(std::uint64_t seed, const Options& options,
         _exit(0);
       },
       options.verbose);
-  Random random(seed ^ 0x6e6f6465ULL);
-  auto ends = os::LocalSocket::pair().value();
-  agent::NodeOptions node;
-  node.cpus = static_cast<double>(1 + random.below(3));
-  node.memory = Bytes{random.chance(0.3) ? 4u << 20 : 16u << 20};
-  Process& agent = baton->process("agent");
-  Process& driver = baton->process("driver");
-  driver.socket = Fd(fcntl(ends.first.get(), F_DUPFD_CLOEXEC, 0));
-  baton->start(agent, "main", [&] {
-    {
-      agent::Node served(node);
-      served.serve(std::move(ends.second));
-    }
-    baton->kill(agent, 0);
-  });
-  baton->start(driver, "main", [&] {
-    try {
-      client::ClientEngine engine(
-          {std::move(ends.first), wire::ProcessKind::driver, 0, {}, nullptr});
-      drive(Context(engine), *baton, seed, one.did);
-      engine.finish(false);
-    } catch (const std::exception& error) {
-      if (!baton->node_is_gone())
-        baton->fail(std::string("the driver got an error: ") + error.what());
-    }
-    baton->kill(driver, 0);
-  });
+  if (options.nodes > 1)
+    start_nodes(*baton, seed, options.nodes, one.did);
+  else
+    start_private_node(*baton, seed, one.did);
   baton->run();
   for (const Process& process : baton->processes())
     if (!process.ended) baton->fail("a process outlives its node");
   note();
   Baton::leave();
+  Network::leave();
   cluster::free_random_ids();
   return one;
 }
@@ -269,6 +287,7 @@ Outcome run_isolated(std::uint64_t seed, const Options& options) {
 Batch run_batch(const Options& options) {
   Batch batch;
   batch.from = options.from;
+  batch.nodes = options.nodes;
   const auto begun = std::chrono::steady_clock::now();
   const std::uint64_t end = options.from + options.seeds;
   for (std::uint64_t seed = options.from; seed < end;) {
@@ -332,7 +351,9 @@ std::string Batch::text() const {
   text += "\n";
   for (const auto& [seed, why] : failures)
     text += "FAILED seed " + std::to_string(seed) + ": " + why.substr(0, 4000) +
-            "\n  replay: ./dev simulate --world machine --replay " + std::to_string(seed) + "\n";
+            "\n  replay: ./dev simulate --world machine" +
+            (nodes > 1 ? " --nodes " + std::to_string(nodes) : "") + " --replay " +
+            std::to_string(seed) + "\n";
   if (failures.empty() && !floor().empty()) text += "TOO LITTLE: " + floor() + "\n";
   if (failures.empty() && floor().empty()) text += "every promise was kept\n";
   return text;

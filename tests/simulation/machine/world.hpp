@@ -1,5 +1,6 @@
 /// The machine world: a private node whose agent, zygote, workers and driver are the product's, on
-/// one simulated machine. Runs batches of seeds in child processes.
+/// one simulated machine; or such nodes with control, on a machine each. Runs batches of seeds in
+/// child processes.
 ///
 ///     Batch batch = run_batch({.from = 1, .seeds = 1000});   // batch.failures, batch.text()
 #pragma once
@@ -17,6 +18,7 @@ namespace troupe::sim::machine {
 
 struct Options {
   std::uint64_t from = 1, seeds = 1000;
+  std::size_t nodes = 1;      ///< 1: a private node; else control and so many nodes
   std::set<std::string> off;  ///< names of faults
   bool verbose = false;
   std::size_t most_failures = 20;
@@ -32,6 +34,7 @@ struct Outcome {
 
 struct Batch {
   std::uint64_t from = 0, seeds = 0, repeated = 0, turns = 0;
+  std::size_t nodes = 1;
   double seconds = 0, virtual_seconds = 0;
   std::array<std::uint64_t, kFaults> struck{};
   Did did;
