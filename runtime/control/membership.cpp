@@ -252,7 +252,7 @@ Membership::Out Membership::on_heartbeat(const Heartbeat& message, Time now) {
 
 Membership::Out Membership::on_leaving(const Leaving& message, Time now) {
   Out out;
-  if (is_current(message.node, message.epoch)) declare_dead(message.node, "it has left", out, now);
+  if (is_current(message.node, message.epoch)) declare_dead(message.node, kHasLeft, out, now);
   return out;
 }
 

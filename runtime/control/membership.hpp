@@ -85,6 +85,8 @@ struct Heartbeat {
   std::uint64_t sequence = 0;
   std::uint64_t roster = 0;  ///< version applied last
 };
+/// Why a node that has said Leaving is dead.
+inline constexpr const char* kHasLeft = "it has left";
 /// Sent when the node has stopped its workers and ends itself.
 struct Leaving {
   NodeId node;

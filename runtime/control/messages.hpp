@@ -12,6 +12,7 @@
 ///     Result<ToControl> m = decode_to_control(bytes);
 #pragma once
 
+#include "troupe/runtime/control/dead_nodes.hpp"
 #include "troupe/runtime/control/directory.hpp"
 #include "troupe/runtime/control/jobs.hpp"
 #include "troupe/runtime/control/key_values.hpp"
@@ -171,8 +172,9 @@ struct ListReply {
   std::vector<ClusterRow> nodes;
   std::vector<ActorRow> actors;  ///< the newest first
   std::vector<JobRecord> jobs;
-  std::vector<ObjectName> objects;  ///< in order of their names
-  std::uint32_t left_off = 0;       ///< how many rows had no room; the last ones are missing
+  std::vector<ObjectName> objects;   ///< in order of their names
+  std::uint32_t left_off = 0;        ///< how many rows had no room; the last ones are missing
+  std::vector<DeadNode> dead_nodes;  ///< with the nodes; at most DeadNodes::kMost, the newest first
 };
 
 /// Tells every registered agent that the head ends the cluster. The agent ends its node.
@@ -180,10 +182,17 @@ struct ClusterEnds {
   std::string why;  ///< a sentence
 };
 
+/// Tells the agent beside control what control has put into its log, so that it becomes an event.
+struct Notice {
+  enum class Kind : std::uint8_t { refused = 0, actor_trouble = 1, slow_node = 2 };
+  Kind kind = Kind::refused;
+  std::string text;  ///< one line
+};
+
 using FromControl =
     std::variant<Registered, HeartbeatAnswer, Roster, Fence, DrainNode, ClusterNodes, NodeIsDead,
                  StartActorAt, StopActorAt, ActorReply, ActorLocation, JobReply, JobEnded, JobInfo,
-                 KvReply, ListReply, NamedObject, ObjectForgotten, ClusterEnds>;
+                 KvReply, ListReply, NamedObject, ObjectForgotten, ClusterEnds, Notice>;
 
 /// Agent to agent, about control.
 using BetweenAgents = std::variant<AskControl, ControlAnswer>;

@@ -304,6 +304,21 @@ void read(schema::ActorRow::Reader in, ActorRow& row) {
   row.why = read_text(in.getWhy(), "reason");
 }
 
+void write(schema::DeadNode::Builder out, const DeadNode& node) {
+  write(out.initDescription(), node.description);
+  out.setEpoch(node.epoch);
+  out.setWhy(CutText(node.why));
+  out.setDiedUnixNs(node.died_unix_ns);
+  out.setLeft(node.left);
+}
+void read(schema::DeadNode::Reader in, DeadNode& node) {
+  read(in.getDescription(), node.description);
+  node.epoch = in.getEpoch();
+  node.why = read_text(in.getWhy(), "reason");
+  node.died_unix_ns = in.getDiedUnixNs();
+  node.left = in.getLeft();
+}
+
 void write(schema::ListReply::Builder out, const ListReply& m) {
   out.setRequest(m.request);
   write(out.initNodes(checked(m.nodes.size(), kMaxRows)), m.nodes);
@@ -314,6 +329,9 @@ void write(schema::ListReply::Builder out, const ListReply& m) {
   auto objects = out.initObjects(checked(m.objects.size(), kMaxRows));
   for (unsigned i = 0; i < objects.size(); ++i) write(objects[i], m.objects[i]);
   out.setLeftOff(m.left_off);
+  if (m.dead_nodes.empty()) return;
+  auto dead = out.initDeadNodes(checked(m.dead_nodes.size(), DeadNodes::kMost));
+  for (unsigned i = 0; i < dead.size(); ++i) write(dead[i], m.dead_nodes[i]);
 }
 void read(schema::ListReply::Reader in, ListReply& m) {
   m.request = in.getRequest();
@@ -328,6 +346,18 @@ void read(schema::ListReply::Reader in, ListReply& m) {
   m.objects.reserve(bounded(objects.size(), kMaxRows, "objects"));
   for (const auto object : objects) read(object, m.objects.emplace_back());
   m.left_off = in.getLeftOff();
+  const auto dead = in.getDeadNodes();
+  m.dead_nodes.reserve(bounded(dead.size(), DeadNodes::kMost, "dead nodes"));
+  for (const auto node : dead) read(node, m.dead_nodes.emplace_back());
+}
+
+void write(schema::Notice::Builder out, const Notice& m) {
+  out.setKind(static_cast<std::uint8_t>(m.kind));
+  out.setText(CutText(m.text));
+}
+void read(schema::Notice::Reader in, Notice& m) {
+  m.kind = read_enum(in.getKind(), Notice::Kind::slow_node, "kind of notice");
+  m.text = read_text(in.getText(), "notice");
 }
 
 // --- between agents ----------------------------------------------------------------------------
@@ -383,6 +413,7 @@ struct FromControlWriter {
   void operator()(const NamedObject& m) { write(out.initNamedObject(), m); }
   void operator()(const ObjectForgotten& m) { write(out.initObjectForgotten(), m); }
   void operator()(const ClusterEnds& m) { write(out.initClusterEnds(), m); }
+  void operator()(const Notice& m) { write(out.initNotice(), m); }
 };
 
 void read_member(const schema::FromControl::Reader& in, FromControl& out) {
@@ -409,6 +440,7 @@ void read_member(const schema::FromControl::Reader& in, FromControl& out) {
     case Kind::OBJECT_FORGOTTEN:
       return read(in.getObjectForgotten(), out.emplace<ObjectForgotten>());
     case Kind::CLUSTER_ENDS: return read(in.getClusterEnds(), out.emplace<ClusterEnds>());
+    case Kind::NOTICE: return read(in.getNotice(), out.emplace<Notice>());
   }
   fields::unsupported(static_cast<unsigned>(in.which()));
 }

@@ -37,6 +37,7 @@ struct Kind {
 };
 constexpr Kind kKinds[] = {{"actor/", "actors", true},
                            {"buried/", "", true},
+                           {"dead/", "", true},
                            {"epoch/", "", true},
                            {"job/", "jobs", true},
                            {"joined/", "joined nodes", false},

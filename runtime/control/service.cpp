@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <iterator>
+#include <type_traits>
 
 namespace troupe::control {
 namespace {
@@ -55,16 +56,18 @@ Result<std::unique_ptr<Service>> Service::open(Store& store, ServiceOptions opti
   if (!values) return values.error();
   auto names = ObjectNames::recover(store);
   if (!names) return names.error();
+  auto dead = DeadNodes::recover(store);
+  if (!dead) return dead.error();
   std::unique_ptr<Service> service(
       new Service(store, std::move(options), out, now, std::move(*members), std::move(*actors),
-                  std::move(*jobs), std::move(*values), std::move(*names)));
+                  std::move(*jobs), std::move(*values), std::move(*names), std::move(*dead)));
   if (auto joined = service->recover_joined(); !joined) return joined.error();
   service->begin(now);
   return service;
 }
 
 Service::Service(Store& store, ServiceOptions options, Out& out, Time now, Membership members,
-                 Directory actors, Jobs jobs, KeyValues values, ObjectNames names)
+                 Directory actors, Jobs jobs, KeyValues values, ObjectNames names, DeadNodes dead)
     : store_(store),
       options_(std::move(options)),
       out_(out),
@@ -73,6 +76,7 @@ Service::Service(Store& store, ServiceOptions options, Out& out, Time now, Membe
       jobs_(std::move(jobs)),
       values_(std::move(values)),
       names_(std::move(names)),
+      dead_(std::move(dead)),
       slow_(options_.slow_nodes),
       last_placing_(now - std::chrono::hours(1)),
       started_(now),
@@ -138,12 +142,39 @@ void Service::begin(Time now) {
 /// may rest on an earlier write of another.
 template <class E>
 void Service::run(Output<E> output, Time now) {
+  if constexpr (std::is_same_v<E, MembershipEvent>) note_dead(output);
   Output<Event> all;
   waiting_bytes_ += size_of(output.writes);
   all.writes = std::move(output.writes);
   for (E& event : output.after_sync) all.after_sync.emplace_back(std::move(event));
   queue_.add(std::move(all));
   for (const E& event : output.at_once) carry_out(event, now);
+}
+
+/// Keeps what is known of nodes that are dead now, in the commit that makes their deaths durable.
+void Service::note_dead(Output<MembershipEvent>& output) {
+  for (const MembershipEvent& event : output.after_sync) {
+    const auto* dead = std::get_if<NodeDead>(&event);
+    if (dead == nullptr) continue;
+    DeadNode node;
+    const auto known = nodes_.find(dead->node);
+    if (known != nodes_.end() && known->second.epoch == dead->epoch)
+      node.description = known->second.description;
+    node.description.id = dead->node;
+    node.epoch = dead->epoch;
+    node.why = dead->why;
+    node.left = dead->why == kHasLeft;
+    node.died_unix_ns = wall_now();
+    dead_.add(std::move(node), output.writes);
+  }
+}
+
+/// Logs the line, and tells it to the agent beside control.
+void Service::tell(Notice::Kind kind, const std::string& line) {
+  out_.say(line);
+  const auto beside = nodes_.find(members_.roster().beside_control);
+  if (beside != nodes_.end() && beside->second.registered)
+    out_.send(beside->first, Notice{kind, line});
 }
 
 void Service::answer(NodeId to, FromControl message, Time now) {
@@ -224,7 +255,7 @@ void Service::object_to(NodeId from, const ToControl& message) {
                           " about what is another node's or another job's";
   const std::uint64_t count = ++objections_[from];
   if (std::has_single_bit(count))
-    out_.say("control refuses, " + std::to_string(count) + " so far: " + why);
+    tell(Notice::Kind::refused, "control refuses, " + std::to_string(count) + " so far: " + why);
   refuse(from, message, Error(Code::invalid_argument, why, Outcome::not_executed).shared_info());
 }
 
@@ -709,7 +740,7 @@ void Service::carry_out(const DirectoryEvent& event, Time now) {
   } else if (const auto* update = std::get_if<ActorUpdateTo>(&event)) {
     out_.send(update->watcher, update->location);
   } else if (const auto* trouble = std::get_if<ActorTrouble>(&event)) {
-    out_.say(trouble->line);
+    tell(Notice::Kind::actor_trouble, trouble->line);
   } else if (const auto* idle = std::get_if<JobIdle>(&event)) {
     const auto ending = ending_jobs_.find(idle->job);
     if (ending == ending_jobs_.end()) return;
@@ -751,6 +782,7 @@ void Service::carry_out(const AnswerNodes& event, Time) {
   reply.request = event.request;
   reply.nodes = node_rows();
   reply.left_off = static_cast<std::uint32_t>(nodes_.size() - reply.nodes.size());
+  reply.dead_nodes = dead_.list(wall_now());
   out_.send(event.to, reply);
 }
 

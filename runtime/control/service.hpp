@@ -188,12 +188,14 @@ class Service {
   };
 
   Service(Store& store, ServiceOptions options, Out& out, Time now, Membership members,
-          Directory actors, Jobs jobs, KeyValues values, ObjectNames names);
+          Directory actors, Jobs jobs, KeyValues values, ObjectNames names, DeadNodes dead);
   Result<void> recover_joined();
   void begin(Time now);
 
   template <class E>
   void run(Output<E> output, Time now);
+  void note_dead(Output<MembershipEvent>& output);
+  void tell(Notice::Kind kind, const std::string& line);
   void answer(NodeId to, FromControl message, Time now);
   void settle(Time now);
   std::shared_ptr<const ErrorInfo> refusal();
@@ -305,6 +307,7 @@ class Service {
   Jobs jobs_;
   KeyValues values_;
   ObjectNames names_;
+  DeadNodes dead_;
   SlowNodes slow_;
   CommitQueue<Event> queue_;
   Claims claims_{*this};

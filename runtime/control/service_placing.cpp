@@ -63,9 +63,10 @@ void Service::look_for_slow(Time now) {
     at->second.slow = change.why;
     const std::string who = "node " + at->second.description.name;
     if (change.said)
-      out_.say(change.why.empty() ? who + " is as fast as others again"
-                                  : who + " is slow: " + change.why +
-                                        "; it gets no new work while others can take it");
+      tell(Notice::Kind::slow_node, change.why.empty()
+                                        ? who + " is as fast as others again"
+                                        : who + " is slow: " + change.why +
+                                              "; it gets no new work while others can take it");
     view_changed(change.node, now);
     nodes_changed(now);
   }

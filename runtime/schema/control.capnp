@@ -78,6 +78,7 @@ struct FromControl {
     namedObject @16 :NamedObject;
     objectForgotten @17 :ObjectForgotten;
     clusterEnds @18 :ClusterEnds;
+    notice @19 :Notice;
   }
 }
 
@@ -522,6 +523,22 @@ struct ListReply {
   jobs @3 :List(JobRecord);
   objects @4 :List(ObjectName);
   leftOff @5 :UInt32;  # rows for which there was no room
+  deadNodes @6 :List(DeadNode);  # with the nodes; at most 256, the newest first
+}
+
+struct DeadNode {
+  # A node that died or left in the last day.
+  description @0 :NodeDescription;  # without the key
+  epoch @1 :UInt64;
+  why @2 :Text;
+  diedUnixNs @3 :Int64;
+  left @4 :Bool;  # it has said that it goes
+}
+
+struct Notice {
+  # Control -> the agent beside it: a line of control's log.
+  kind @0 :UInt8;  # 0 refused message, 1 trouble with an actor, 2 slow node
+  text @1 :Text;
 }
 
 # --- between agents ---

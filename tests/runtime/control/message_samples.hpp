@@ -22,6 +22,9 @@ constexpr KeyValueRequest::Verb last_of(KeyValueRequest::Verb) {
 constexpr NameObject::Verb last_of(NameObject::Verb) {
   return NameObject::Verb::forget;
 }
+constexpr Notice::Kind last_of(Notice::Kind) {
+  return Notice::Kind::slow_node;
+}
 constexpr ListRequest::What last_of(ListRequest::What) {
   return ListRequest::What::objects;
 }
@@ -256,9 +259,18 @@ void each(F& f, ActorRow& m) {
   f("why", m.why);
 }
 template <class F>
+void each(F& f, DeadNode& m) {
+  f("description", m.description), f("epoch", m.epoch), f("why", m.why);
+  f("died_unix_ns", m.died_unix_ns), f("left", m.left);
+}
+template <class F>
 void each(F& f, ListReply& m) {
   f("request", m.request), f("nodes", m.nodes), f("actors", m.actors), f("jobs", m.jobs);
-  f("objects", m.objects), f("left_off", m.left_off);
+  f("objects", m.objects), f("left_off", m.left_off), f("dead_nodes", m.dead_nodes);
+}
+template <class F>
+void each(F& f, Notice& m) {
+  f("kind", m.kind), f("text", m.text);
 }
 template <class F>
 void each(F& f, AskControl& m) {

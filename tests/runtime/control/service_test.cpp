@@ -336,6 +336,45 @@ TEST_F(ServiceTest, AListSaysHowManyRowsItHasNoRoomFor) {
   EXPECT_EQ(last<ListReply>(kB).left_off, 0u);
 }
 
+TEST_F(ServiceTest, DeadNodesAreListedWithWhyAlsoByTheNextControl) {
+  std::int64_t unix_now = 1'000'000'000'000;
+  options.wall_clock = [&] { return unix_now; };
+  start();
+  join_all();
+  say(kC, Leaving{kC, epochs[kC]});
+  unix_now += 5'000'000'000;
+  pass(12s, {kA});  // kB is silent
+  for (int life = 0; life < 2; ++life) {
+    say(kA, ListRequest{8, ListRequest::What::nodes});
+    const ListReply reply = last<ListReply>(kA);
+    EXPECT_EQ(reply.nodes.size(), 1U);
+    ASSERT_EQ(reply.dead_nodes.size(), 2U);
+    const DeadNode &first = reply.dead_nodes[0].left ? reply.dead_nodes[1] : reply.dead_nodes[0],
+                   &left = reply.dead_nodes[0].left ? reply.dead_nodes[0] : reply.dead_nodes[1];
+    EXPECT_EQ(first.description.name, "n2");
+    EXPECT_EQ(first.description.resources.cpus, 4 * kUnit);
+    EXPECT_EQ(first.why, "it was silent for 10 s");
+    EXPECT_EQ(first.died_unix_ns, 1'005'000'000'000);
+    EXPECT_TRUE(first.description.public_key.empty());
+    EXPECT_EQ(left.description.name, "n3");
+    EXPECT_TRUE(left.left);
+    start();
+    join(kA, 4);
+  }
+  unix_now += DeadNodes::kKeptNs;
+  say(kA, ListRequest{9, ListRequest::What::nodes});
+  EXPECT_TRUE(last<ListReply>(kA).dead_nodes.empty());
+}
+
+TEST_F(ServiceTest, WhatControlLogsIsToldToTheAgentBesideIt) {
+  join_all();
+  say(kB, FinishJob{kJob});  // the job of another node
+  ASSERT_EQ(told<Notice>(kA).size(), 1U);
+  EXPECT_EQ(last<Notice>(kA).kind, Notice::Kind::refused);
+  EXPECT_EQ(last<Notice>(kA).text, out.said.at(0));
+  EXPECT_TRUE(told<Notice>(kB).empty());
+}
+
 TEST_F(ServiceTest, AnObjectsNameIsToldWhenItIsDurableAndItsKeeperHearsThatItIsForgotten) {
   join_all();
   service->on_message(kA, NameObject{6, NameObject::Verb::detach, {"weights", {5, 1}, kB, kA}},
