@@ -119,6 +119,20 @@ constexpr Column kWaits[] = {{"id", "id", text, Show::hidden, {}},
                              {"why", "why", text, Show::plain, "WHY"},
                              {"count", "count", number, Show::plain, "COUNT"}};
 
+// severity: info, warning, or error, which is a failure.
+constexpr Column kEvents[] = {{"id", "id", text, Show::plain, "EVENT"},
+                              {"time_unix_ns", "time", number, Show::hidden, {}},
+                              {"since_ns", "since", time, Show::age, "AGO"},
+                              {"node", "node", text, Show::plain, "NODE"},
+                              {"kind", "kind", text, Show::plain, "KIND"},
+                              {"severity", "severity", text, Show::plain, "SEVERITY"},
+                              {"job", "job", text, Show::id, "JOB"},
+                              {"actor", "actor", text, Show::hidden, {}},
+                              {"pid", "pid", number, Show::hidden, {}},
+                              {"text", "text", text, Show::plain, "WHAT"},
+                              {"stack", "stack", text, Show::hidden, {}},
+                              {"last_lines", "last_lines", text, Show::hidden, {}}};
+
 bool is_form(FieldKind kind, const Cell& cell) {
   if (std::holds_alternative<std::monostate>(cell)) return true;
   const bool is_text = std::holds_alternative<std::string>(cell);
@@ -146,6 +160,7 @@ std::string_view name_of(RowKind kind) noexcept {
     case RowKind::reasons: return "reasons";
     case RowKind::waits: return "waits";
     case RowKind::queues: return "queues";
+    case RowKind::events: return "events";
   }
   return "?";
 }
@@ -177,6 +192,7 @@ std::span<const Column> columns_of(RowKind kind) noexcept {
     case RowKind::reasons: return kReasons;
     case RowKind::waits: return kWaits;
     case RowKind::queues: return kQueues;
+    case RowKind::events: return kEvents;
   }
   return {};
 }

@@ -32,13 +32,14 @@ enum class RowKind : std::uint8_t {
   objects,
   reasons,
   waits,
-  queues
+  queues,
+  events
 };
-inline constexpr std::size_t kAllRowKinds = 10;
+inline constexpr std::size_t kAllRowKinds = 11;
 /// The kinds that people list.
-inline constexpr RowKind kRowKinds[] = {RowKind::tasks,  RowKind::functions, RowKind::processes,
-                                        RowKind::nodes,  RowKind::actors,    RowKind::jobs,
-                                        RowKind::objects};
+inline constexpr RowKind kRowKinds[] = {RowKind::tasks,   RowKind::functions, RowKind::processes,
+                                        RowKind::nodes,   RowKind::actors,    RowKind::jobs,
+                                        RowKind::objects, RowKind::events};
 std::string_view name_of(RowKind kind) noexcept;
 /// Errors: invalid_argument that names the kinds.
 Result<RowKind> parse_row_kind(std::string_view name);

@@ -262,7 +262,7 @@ TEST(Question, WhatCannotBeAnsweredIsRefused) {
   EXPECT_EQ(parse_row_kind("jobs").value(), RowKind::jobs);
   EXPECT_EQ(parse_row_kind("job").error().message(),
             "'job' is no kind of list; the kinds are tasks, functions, processes, nodes, actors, "
-            "jobs, objects");
+            "jobs, objects, events");
 }
 
 TEST(Rows, EachKindHasDistinctFields) {
