@@ -14,9 +14,9 @@ namespace {
 using namespace std::chrono_literals;
 using What = control::ListRequest::What;
 
-constexpr Duration kLooks = 100ms;
+constexpr Duration kJobLooks = 100ms;
 /// A driver has 10 s to end, and its actors have a few more.
-constexpr Duration kEnds = 20s;
+constexpr Duration kJobEnds = 20s;
 
 /// Returns the job as people know it: "job 3f2a91c0 (train)".
 std::string title_of(const control::JobRecord& job) {
@@ -52,11 +52,11 @@ Exit stop_job(const Request& request, const std::string& text) {
     std::fflush(stdout);
   }
   while (job.state == control::JobState::running) {
-    if (steady_now() - begin >= kEnds)
+    if (steady_now() - begin >= kJobEnds)
       throw Failure{Exit::failed,
                     Error(Code::timed_out, title_of(job) + " was told to stop and has not ended in "
                                                            "20 s: see 'troupe list jobs'")};
-    std::this_thread::sleep_for(kLooks);
+    std::this_thread::sleep_for(kJobLooks);
     job = record_of(asked, job.id);
   }
   const double seconds = std::chrono::duration<double>(steady_now() - begin).count();

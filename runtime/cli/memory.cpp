@@ -37,12 +37,12 @@ Reports reports_of(Asked& asked) {
   return all;
 }
 
-std::string node_text(const std::map<NodeId, std::string>& names, NodeId id) {
+std::string known_name(const std::map<NodeId, std::string>& names, NodeId id) {
   const auto found = names.find(id);
   return found != names.end() ? found->second : id ? id.str().substr(0, 8) + " (gone)" : "-";
 }
 std::string node_text(const Reports& all, NodeId id) {
-  return node_text(all.names, id);
+  return known_name(all.names, id);
 }
 
 std::string pid_text(std::uint32_t pid) {
@@ -52,7 +52,7 @@ std::string pid_text(std::uint32_t pid) {
 std::string user_text(const std::map<NodeId, std::string>& names,
                       const wire::MemoryHolder& holder) {
   std::string text(wire::name_of(holder.kind));
-  if (holder.kind == MemoryUser::node) text = node_text(names, holder.node);
+  if (holder.kind == MemoryUser::node) text = known_name(names, holder.node);
   if (holder.kind == MemoryUser::agent) text = "a value";
   if (holder.pid != 0) text += " " + std::to_string(holder.pid);
   return holder.refs == 1 ? text : text + " ×" + std::to_string(holder.refs);

@@ -38,9 +38,9 @@ double number_in(const observe::Row& row, RowKind kind, std::string_view field) 
 }
 
 /// Looks at the cluster again and again. What two looks differ by is the CPU time between them.
-class Watch {
+class ClusterLooks {
  public:
-  explicit Watch(const Request& request) : asked_(request) {}
+  explicit ClusterLooks(const Request& request) : asked_(request) {}
 
   TopView look() {
     until_ = steady_now() + kAnswers;
@@ -226,7 +226,7 @@ class Terminal {
 }  // namespace
 
 Exit top(const Request& request) {
-  Watch watch(request);
+  ClusterLooks watch(request);
   if (isatty(STDIN_FILENO) == 0 || isatty(STDOUT_FILENO) == 0) {
     std::printf("%s", top_text(watch.look(), 1000, 1000).c_str());
     return Exit::ok;
