@@ -1,5 +1,7 @@
 #include "troupe/runtime/base/json.hpp"
 
+#include "troupe/runtime/base/json_writer.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -72,8 +74,25 @@ bool is_plain(std::string_view text) {
                      [](char c) { return c >= 0x20 && c < 0x7f && c != '"' && c != '\\'; });
 }
 
-/// Writes a document as the library does. The library itself writes numbers with a fraction, and
-/// texts that need escapes.
+/// The library itself writes texts that need escapes.
+void append_text(std::string& out, std::string_view value) {
+  if (is_plain(value))
+    out.append(1, '"').append(value).append(1, '"');
+  else
+    out += Library(value).dump(-1, ' ', false, Library::error_handler_t::replace);
+}
+
+/// The library itself writes numbers with a fraction.
+void append_number(std::string& out, double value) {
+  if (!std::isfinite(value)) {
+    out += "null";
+    return;
+  }
+  std::array<char, 64> digits{};
+  out.append(digits.data(), nlohmann::detail::to_chars(digits.data(), digits.data() + 64, value));
+}
+
+/// Writes a document as the library does.
 class Writer {
  public:
   Writer(int indent, Json::Order order) : indent_(indent), order_(order) {}
@@ -90,12 +109,12 @@ class Writer {
         std::sort(fields.begin(), fields.end(),
                   [](const auto* a, const auto* b) { return a->name < b->name; });
       write_list(fields, '{', '}', [&](const Json::Field* field) {
-        write_text(field->name);
+        append_text(text, field->name);
         text += indent_ < 0 ? ":" : ": ";
         write(field->value);
       });
     } else if (const auto* value = json.as_text()) {
-      write_text(*value);
+      append_text(text, *value);
     } else if (const auto* flag = json.as_bool()) {
       text += *flag ? "true" : "false";
     } else if (json.is_null()) {
@@ -105,25 +124,11 @@ class Writer {
     } else if (const auto whole = json.as_whole<std::int64_t>()) {
       text += std::to_string(*whole);
     } else {
-      write_number(json.as_number().value());
+      append_number(text, json.as_number().value());
     }
   }
 
  private:
-  void write_text(const std::string& value) {
-    if (is_plain(value))
-      text.append(1, '"').append(value).append(1, '"');
-    else
-      text += Library(value).dump(-1, ' ', false, Library::error_handler_t::replace);
-  }
-  void write_number(double value) {
-    std::array<char, 64> digits{};
-    if (std::isfinite(value))
-      text.append(digits.data(),
-                  nlohmann::detail::to_chars(digits.data(), digits.data() + 64, value));
-    else
-      text += "null";
-  }
   template <class Elements, class Write>
   void write_list(const Elements& elements, char first, char last, Write write_one) {
     text += first;
@@ -150,6 +155,16 @@ class Writer {
 };
 
 }  // namespace
+
+void JsonWriter::text(std::string_view value) {
+  comma();
+  append_text(out_, value);
+}
+
+void JsonWriter::number(double value) {
+  comma();
+  append_number(out_, value);
+}
 
 Json::Json() noexcept = default;
 Json::Json(const char* text) : value_(std::string(text)) {}
