@@ -1,5 +1,6 @@
 #include "troupe/tune/event.hpp"
 
+#include "troupe/tune/internal/event_text.hpp"
 #include "troupe/tune/internal/json.hpp"
 #include "troupe/tune/internal/text.hpp"
 
@@ -12,56 +13,12 @@ namespace troupe::tune {
 namespace {
 
 using Kind = Event::Kind;
-
-constexpr std::array<std::string_view, 32> kKindNames = {
-    "begin",   "report",    "save",   "restore",  "end",  "lost",    "room",      "set",
-    "stored",  "add",       "stop",   "missing",  "tick", "cancel",  "interrupt", "created",
-    "started", "exploit",   "copied", "mismatch", "held", "yielded", "paused",    "resumed",
-    "stopped", "completed", "retry",  "failed",   "best", "over",    "kept",      "repeated"};
-constexpr std::array<std::string_view, 8> kActionNames = {"go_on", "stop",   "complete", "yield",
-                                                          "hold",  "resume", "exploit",  "refuse"};
-
-/// The fields of an Event that a kind writes and reads.
-struct Fields {
-  bool trial, attempt, step, score, donor, room, can_save, ok, checkpoint, params, donor_params,
-      metrics, settings, text;
-};
-
-bool is_any_of(Kind kind, std::initializer_list<Kind> kinds) {
-  return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
-}
-
-Fields fields_of(Kind kind) {
-  Fields f{};
-  f.trial =
-      !is_any_of(kind, {Kind::begin, Kind::room, Kind::set, Kind::stored, Kind::add, Kind::missing,
-                        Kind::tick, Kind::cancel, Kind::interrupt, Kind::over});
-  f.attempt = is_any_of(kind, {Kind::report, Kind::save, Kind::restore, Kind::end, Kind::lost,
-                               Kind::started, Kind::retry});
-  f.room = kind == Kind::room;
-  f.settings = kind == Kind::set;
-  f.step = kind == Kind::report || kind == Kind::exploit || kind == Kind::copied ||
-           kind == Kind::best || kind == Kind::stopped || kind == Kind::completed ||
-           kind == Kind::retry;
-  f.score = kind == Kind::report || kind == Kind::best || kind == Kind::stopped ||
-            kind == Kind::completed;
-  f.donor = kind == Kind::exploit || kind == Kind::copied || kind == Kind::kept;
-  f.can_save = kind == Kind::report;
-  f.ok = kind == Kind::end;
-  f.checkpoint = is_any_of(kind, {Kind::save, Kind::restore, Kind::stored, Kind::missing,
-                                  Kind::started, Kind::exploit, Kind::copied, Kind::mismatch});
-  f.params = kind == Kind::add || kind == Kind::created || kind == Kind::started ||
-             kind == Kind::exploit || kind == Kind::copied;
-  f.donor_params = kind == Kind::exploit || kind == Kind::copied;
-  f.metrics = kind == Kind::report;
-  f.text = is_any_of(kind, {Kind::end, Kind::lost, Kind::set, Kind::missing, Kind::exploit,
-                            Kind::mismatch, Kind::stopped, Kind::completed, Kind::retry,
-                            Kind::failed, Kind::over, Kind::kept, Kind::repeated});
-  return f;
-}
-
-/// 100 years in seconds: a log with later times is damaged.
-constexpr double kLongest = 100.0 * 365 * 24 * 3600;
+using event_text::Fields;
+using event_text::fields_of;
+using event_text::kActionNames;
+using event_text::kKindNames;
+using event_text::kLongest;
+using event_text::name_at;
 
 // The next functions throw InvalidArgument when a value is not of the kind that they read.
 
@@ -113,11 +70,6 @@ double number_in(const Json& j) {
   return *number;
 }
 
-/// Returns the name of value i of a point.
-std::string name_at(const SearchSpace& space, std::size_t i) {
-  return i < space.size() ? space.parameters[i].name : "p" + std::to_string(i);
-}
-
 double value_in(const Domain& domain, const Json& j) {
   const std::string* text = j.as_text();
   if (domain.kind != Domain::Kind::choice || text == nullptr) return number_in(j);
@@ -145,20 +97,6 @@ std::map<std::string, double> metrics_in(const Json& j) {
   return metrics;
 }
 
-Json decision_out(const Decision& d, const SearchSpace& space) {
-  Json out;
-  out["trial"] = d.trial;
-  out["do"] = kActionNames[static_cast<std::size_t>(d.action)];
-  if (d.save) out["save"] = true;
-  if (d.donor >= 0) {
-    out["donor"] = d.donor;
-    out["donor_params"] = point_json(d.donor_params, space);
-    out["params"] = point_json(d.params, space);
-  }
-  if (!d.why.empty()) out["why"] = valid_utf8(d.why);
-  return out;
-}
-
 Decision decision_in(const Json& j, const SearchSpace& space) {
   Decision d;
   d.trial = whole_in<int>(field_of(j, "trial"));
@@ -174,23 +112,6 @@ Decision decision_in(const Json& j, const SearchSpace& space) {
   }
   if (const Json* why = j.find("why")) d.why = text_in(*why);
   return d;
-}
-
-Json answer_out(const Answer& answer, const SearchSpace& space) {
-  Json out;
-  switch (answer.kind) {
-    case Answer::Kind::point:
-      out["point"] = answer.point ? point_json(*answer.point, space) : Json();
-      if (answer.by == Chosen::by_user) out["by"] = "user";
-      break;
-    case Answer::Kind::decisions: {
-      Json& all = out["decisions"] = Json::array();
-      for (const Decision& d : answer.decisions) all.push_back(decision_out(d, space));
-      break;
-    }
-    case Answer::Kind::next: out["next"] = answer.next; break;
-  }
-  return out;
 }
 
 Answer answer_in(const Json& j, const SearchSpace& space) {
@@ -287,40 +208,13 @@ std::string_view name_of(Event::Kind kind) noexcept {
 }
 
 std::string to_json(const Event& e, const SearchSpace& space) {
-  Json out;
-  out["t"] = e.seconds();
-  if (e.wall != 0) out["time"] = static_cast<double>(e.wall) / 1e6;
-  out["event"] = name_of(e.kind);
-  const Fields f = fields_of(e.kind);
-  if (f.trial) out["trial"] = e.trial;
-  if (f.attempt) out["attempt"] = e.attempt;
-  if (f.step) out["step"] = e.step;
-  if (f.score) out["score"] = json_number(e.score);
-  if (f.room) out["room"] = e.room;
-  if (f.donor) out["donor"] = e.donor;
-  if (f.can_save) out["can_save"] = e.can_save;
-  if (f.ok) out["ok"] = e.ok;
-  if (f.checkpoint) {
-    out["checkpoint"] = {{"key", e.checkpoint.key},
-                         {"hash", e.checkpoint.hash},
-                         {"bytes", e.checkpoint.bytes},
-                         {"step", e.checkpoint.step}};
-  }
-  if (f.params) out["params"] = point_json(e.params, space);
-  if (f.donor_params) out["donor_params"] = point_json(e.donor_params, space);
-  if (f.metrics || f.settings) {
-    Json& metrics = out[f.metrics ? "metrics" : "options"] = Json::object();
-    for (const auto& [key, value] : e.metrics) metrics[key] = json_number(value);
-  }
-  if (f.text) out["text"] = e.text;
-  if (!e.answers.empty()) {
-    Json& answers = out["answers"] = Json::array();
-    for (const Answer& answer : e.answers) answers.push_back(answer_out(answer, space));
-  }
-  return json_line(out);
+  std::string line;
+  event_text::append(line, e, space);
+  return line;
 }
 
 Result<Event> event_from_json(std::string_view line, const SearchSpace& space) {
+  if (auto event = event_text::read(line, space)) return std::move(*event);
   const auto j = Json::parse(line);
   if (!j) return Error(Code::invalid_argument, "no experiment event: " + j.error().message());
   try {

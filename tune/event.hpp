@@ -111,6 +111,26 @@ TROUPE_API std::string to_json(const Event& event, const SearchSpace& space = {}
 /// Reads such a line. An option that the space lacks becomes -1. Returns InvalidArgument when the
 /// line is no event: bad JSON, an unknown kind, a missing field, or a value out of range.
 TROUPE_API Result<Event> event_from_json(std::string_view line, const SearchSpace& space = {});
+/// Whether plain_words() describes events of this kind.
+constexpr bool has_words(Event::Kind kind) noexcept {
+  using Kind = Event::Kind;
+  switch (kind) {
+    case Kind::begin:
+    case Kind::report:
+    case Kind::save:
+    case Kind::restore:
+    case Kind::end:
+    case Kind::room:
+    case Kind::stored:
+    case Kind::tick:
+    case Kind::started:
+    case Kind::held:
+    case Kind::yielded:
+    case Kind::paused:
+    case Kind::resumed: return false;
+    default: return true;
+  }
+}
 /// Describes an event in a sentence for people: `trial 3 copied trial 1's weights of step 20 (hash
 /// 9f3a2100…), lr 0.0031 → 0.0037`. Empty for kinds that are not shown to people, such as report.
 TROUPE_API std::string plain_words(const Event& event, const SearchSpace& space,

@@ -20,9 +20,9 @@ bool Experiment::Core::current(const Event& e) const {
 }
 
 void Experiment::Core::record(const Event& event) {
-  if (durable && event.trial >= 0) touched_.insert(event.trial);
+  if (keeps_rows() && event.trial >= 0) touched_.insert(event.trial);
   if (keep_log) log.push_back(event);
-  if (plain_words(event, board.space, board.metric).empty()) return;
+  if (!has_words(event.kind)) return;
   ++board.events_seen;
   board.events.push_back(event);
   if (board.events.size() > kEventLimit) board.events.pop_front();
@@ -108,17 +108,17 @@ std::int64_t Experiment::Core::wall_at(std::int64_t micros) const {
   return wall_zero + since.count() + micros;
 }
 
-void Experiment::Core::feed(const Event& event) {
-  apply(event);
-  if (!waiting_ends_.empty()) settle_ends(event.micros);
+void Experiment::Core::feed(Event event) {
+  const std::int64_t at = event.micros;
+  apply(std::move(event));
+  if (!waiting_ends_.empty()) settle_ends(at);
 }
 
-void Experiment::Core::apply(const Event& input, bool replayed) {
-  const bool early = !begun_ && (input.kind == Kind::room || input.kind == Kind::set);
-  if (board.over && input.kind != Kind::set) return;
-  if (begun_ == (input.kind == Kind::begin) && !early) return;
-  Event e = input;
-  if (input.kind == Kind::stop && (!has(input.trial) || is_over(info(input.trial).state))) return;
+void Experiment::Core::apply(Event e, bool replayed) {
+  const bool early = !begun_ && (e.kind == Kind::room || e.kind == Kind::set);
+  if (board.over && e.kind != Kind::set) return;
+  if (begun_ == (e.kind == Kind::begin) && !early) return;
+  if (e.kind == Kind::stop && (!has(e.trial) || is_over(info(e.trial).state))) return;
   if (!replayed) e.wall = wall_at(e.micros);
   wall_now_ = e.wall;
   const bool of_trial = e.kind == Kind::report || e.kind == Kind::save || e.kind == Kind::restore ||
@@ -418,7 +418,7 @@ void Experiment::Core::on_interrupt() {
     const bool held = t.state == TrialState::holding || (leaving && c.next == Next::pause);
     if (durable && held && !ending_) {  // it stays held, without a process
       t.state = TrialState::paused;
-      touched_.insert(t.number);
+      if (keeps_rows()) touched_.insert(t.number);
       continue;
     }
     if (leaving && (c.next == Next::complete || c.next == Next::stop)) {

@@ -245,7 +245,7 @@ void Experiment::Core::settle_ends(std::int64_t micros) {
     Event end = std::move(waiting_ends_[i]);
     waiting_ends_.erase(waiting_ends_.begin() + static_cast<std::ptrdiff_t>(i));
     end.micros = std::max(micros, now);
-    apply(end);
+    apply(std::move(end));
     i = 0;
   }
 }

@@ -1,3 +1,4 @@
+#include "troupe/tune/internal/event_text.hpp"
 #include "troupe/tune/internal/experiment_core.hpp"
 #include "troupe/tune/internal/json.hpp"
 #include "troupe/tune/internal/text.hpp"
@@ -168,13 +169,17 @@ Result<Experiment> Experiment::restore(SearchSpace space, ExperimentOptions opti
 /// kind alone.
 std::optional<Error> Experiment::Core::replay_line(const std::string& text, std::size_t number,
                                                    bool last, bool& torn) {
-  const auto differs = [&](const Event& event, const std::string& due) {
-    if (same_space) return due != text;
-    return text.find("\"event\":\"" + std::string(name_of(event.kind)) + "\"") == std::string::npos;
+  const auto differs = [&](const Event& event) {
+    if (!same_space)
+      return text.find("\"event\":\"" + std::string(name_of(event.kind)) + "\"") ==
+             std::string::npos;
+    due.clear();
+    event_text::append(due, event, board.space);
+    return due != text;
   };
   if (expected < log.size()) {
-    const std::string due = to_json(log[expected], board.space);
-    if (differs(log[expected], due)) {
+    if (differs(log[expected])) {
+      due = to_json(log[expected], board.space);
       torn = last && due.starts_with(text);
       if (torn) return std::nullopt;
       return bad(number, "replay gives " + due + ", the log says " + text);
@@ -182,7 +187,7 @@ std::optional<Error> Experiment::Core::replay_line(const std::string& text, std:
     ++expected;
     return std::nullopt;
   }
-  const auto event = event_from_json(text, board.space);
+  auto event = event_from_json(text, board.space);
   torn = !event && last;
   if (torn) return std::nullopt;
   if (!event) return bad(number, event.error().message());
@@ -190,12 +195,13 @@ std::optional<Error> Experiment::Core::replay_line(const std::string& text, std:
   if (event->micros < now) return bad(number, "time runs backwards");
   log.clear();
   batch = {};
-  apply(*event, true);
+  replays = true;
+  apply(std::move(*event), true);
+  replays = false;
   expected = 1;
   if (log.empty()) return bad(number, "it has no effect: " + text);
   if (!answers_.fits()) return bad(number, "its answers do not fit: " + text);
-  const std::string read = to_json(log[0], board.space);
-  if (differs(log[0], read)) return bad(number, "replay reads it as " + read);
+  if (differs(log[0])) return bad(number, "replay reads it as " + to_json(log[0], board.space));
   return std::nullopt;
 }
 

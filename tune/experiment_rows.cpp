@@ -1,20 +1,68 @@
 // The rows of a study's store: what one input changed, as JSON texts.
+#include "troupe/tune/internal/event_text.hpp"
 #include "troupe/tune/internal/experiment_core.hpp"
-#include "troupe/tune/internal/json.hpp"
 #include "troupe/tune/internal/text.hpp"
 
 #include <algorithm>
+#include <concepts>
 
 namespace troupe::tune {
 namespace {
 
 constexpr std::size_t kDonorLimit = 20;  ///< donors that a trial's row lists, the latest ones
 
-Json metrics_json(const std::map<std::string, double>& metrics) {
-  Json out = Json::object();
-  for (const auto& [name, value] : metrics) out[name] = json_number(value);
-  return out;
-}
+/// Writes one object, field by field.
+class Row {
+ public:
+  explicit Row(const SearchSpace& space) : space_(space) { json_.open('{'); }
+  Row(const Row&) = delete;
+  Row& operator=(const Row&) = delete;
+  ~Row() = default;
+
+  template <std::integral T>
+  void whole(const char* name, T value) {
+    json_.name(name);
+    json_.whole(value);
+  }
+  void number(const char* name, double value) {
+    json_.name(name);
+    event_text::put_number(json_, value);
+  }
+  void text(const char* name, std::string_view value) {
+    json_.name(name);
+    json_.text(value);
+  }
+  void yes(const char* name) {
+    json_.name(name);
+    json_.flag(true);
+  }
+  void point(const char* name, const Point& point) {
+    json_.name(name);
+    event_text::put_point(json_, point, space_);
+  }
+  void numbers(const char* name, const std::map<std::string, double>& numbers) {
+    json_.name(name);
+    event_text::put_numbers(json_, numbers);
+  }
+  void donors(const std::vector<Copy>& copies) {
+    json_.name("donors");
+    json_.open('[');
+    for (std::size_t i = copies.size() - std::min(copies.size(), kDonorLimit); i < copies.size();
+         ++i)
+      json_.whole(copies[i].donor);
+    json_.close(']');
+  }
+  /// Ends the row. Nothing may be written afterwards.
+  std::string take() {
+    json_.close('}');
+    return std::move(out_);
+  }
+
+ private:
+  const SearchSpace& space_;
+  std::string out_;
+  JsonWriter json_{out_};
+};
 
 /// Names the row of a trial's checkpoint. A copy has a row of its own beside
 /// the donor's.
@@ -26,77 +74,76 @@ std::string row_key(int trial, int saver, const std::string& key) {
 
 std::string Experiment::Core::trial_row(int trial) const {
   const TrialInfo& t = info(trial);
-  Json out;
-  out["trial"] = t.number;
-  out["state"] = name_of(t.state);
-  out["attempt"] = t.attempt;
-  out["failures"] = t.failures;
-  out["params"] = point_json(t.params, board.space);
-  out["step"] = t.step();
-  out["score"] = json_number(t.score());
-  out["metrics"] = metrics_json(t.metrics);
-  out["reports"] = t.history.size();
-  out["copies"] = t.copies.size();
-  if (!t.copies.empty()) {
-    Json& donors = out["donors"] = Json::array();
-    for (std::size_t i = t.copies.size() - std::min(t.copies.size(), kDonorLimit);
-         i < t.copies.size(); ++i)
-      donors.push_back(t.copies[i].donor);
-  }
-  out["created"] = t.created;
-  out["seconds"] = t.history.empty() ? t.created : t.history.back().seconds;
-  if (t.checkpoint) out["checkpoint"] = t.checkpoint->key;
-  if (board.best == trial) out["best"] = true;
-  if (!t.note.empty()) out["note"] = t.note;
-  return json_line(out);
+  Row row(board.space);
+  row.whole("trial", t.number);
+  row.text("state", name_of(t.state));
+  row.whole("attempt", t.attempt);
+  row.whole("failures", t.failures);
+  row.point("params", t.params);
+  row.whole("step", t.step());
+  row.number("score", t.score());
+  row.numbers("metrics", t.metrics);
+  row.whole("reports", t.history.size());
+  row.whole("copies", t.copies.size());
+  if (!t.copies.empty()) row.donors(t.copies);
+  row.number("created", t.created);
+  row.number("seconds", t.history.empty() ? t.created : t.history.back().seconds);
+  if (t.checkpoint) row.text("checkpoint", t.checkpoint->key);
+  if (board.best == trial) row.yes("best");
+  if (!t.note.empty()) row.text("note", t.note);
+  return row.take();
 }
 
 void Experiment::Core::put_report(const Event& e) {
-  if (!durable) return;
-  Json out;
-  out["trial"] = e.trial;
-  out["step"] = e.step;
-  out["score"] = json_number(e.score);
-  out["t"] = e.seconds();
-  if (e.wall != 0) out["time"] = static_cast<double>(e.wall) / 1e6;
-  out["attempt"] = e.attempt;
-  out["metrics"] = metrics_json(e.metrics);
+  if (!keeps_rows()) return;
+  Row row(board.space);
+  row.whole("trial", e.trial);
+  row.whole("step", e.step);
+  row.number("score", e.score);
+  row.number("t", e.seconds());
+  if (e.wall != 0) row.number("time", static_cast<double>(e.wall) / 1e6);
+  row.whole("attempt", e.attempt);
+  row.numbers("metrics", e.metrics);
   batch.reports.push_back(
-      {static_cast<std::uint32_t>(e.trial), static_cast<std::uint64_t>(e.step), json_line(out)});
+      {static_cast<std::uint32_t>(e.trial), static_cast<std::uint64_t>(e.step), row.take()});
 }
 
 void Experiment::Core::put_row(int trial, const Held& held) {
+  if (!keeps_rows()) return;
   const int saver = uses_[held.checkpoint.key].saver;
-  Json out;
-  out["trial"] = trial;
-  out["step"] = held.checkpoint.step;
-  out["file"] = held.checkpoint.key;
-  out["hash"] = held.checkpoint.hash;
-  out["bytes"] = held.checkpoint.bytes;
-  out["params"] = point_json(held.params, board.space);
-  if (saver != trial) out["source"] = saver;
-  batch.checkpoints.push_back({row_key(trial, saver, held.checkpoint.key), json_line(out)});
+  Row row(board.space);
+  row.whole("trial", trial);
+  row.whole("step", held.checkpoint.step);
+  row.text("file", held.checkpoint.key);
+  row.text("hash", held.checkpoint.hash);
+  row.whole("bytes", held.checkpoint.bytes);
+  row.point("params", held.params);
+  if (saver != trial) row.whole("source", saver);
+  batch.checkpoints.push_back({row_key(trial, saver, held.checkpoint.key), row.take()});
 }
 
 void Experiment::Core::delete_row(int trial, const Checkpoint& checkpoint) {
+  if (!keeps_rows()) return;
   const int saver = uses_[checkpoint.key].saver;
   batch.checkpoints.push_back({row_key(trial, saver, checkpoint.key), std::nullopt});
 }
 
 void Experiment::Core::put_best_row(const BestReport& best) {
-  Json out;
-  out["best"] = true;
-  out["trial"] = best.trial;
-  out["step"] = best.step;
-  out["score"] = json_number(best.score);
-  out["file"] = best.checkpoint->key;
-  out["hash"] = best.checkpoint->hash;
-  out["bytes"] = best.checkpoint->bytes;
-  out["params"] = point_json(best.params, board.space);
-  batch.checkpoints.push_back({best.checkpoint->key + "@best", json_line(out)});
+  if (!keeps_rows()) return;
+  Row row(board.space);
+  row.yes("best");
+  row.whole("trial", best.trial);
+  row.whole("step", best.step);
+  row.number("score", best.score);
+  row.text("file", best.checkpoint->key);
+  row.text("hash", best.checkpoint->hash);
+  row.whole("bytes", best.checkpoint->bytes);
+  row.point("params", best.params);
+  batch.checkpoints.push_back({best.checkpoint->key + "@best", row.take()});
 }
 
 void Experiment::Core::delete_best_row(const Checkpoint& checkpoint) {
+  if (!keeps_rows()) return;
   batch.checkpoints.push_back({checkpoint.key + "@best", std::nullopt});
 }
 

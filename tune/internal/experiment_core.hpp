@@ -32,7 +32,7 @@ struct Experiment::Core {
 
   /// Takes an input: appends it and its consequences to the log, and the commands that follow. In a
   /// replay the answers of searcher and scheduler are those of the event.
-  void apply(const Event& event, bool replayed = false);
+  void apply(Event event, bool replayed = false);
   std::optional<Error> replay(const NextLine& next);
   /// Takes line `number` of the log. Sets `torn` if it is the last one and was cut off by a crash.
   std::optional<Error> replay_line(const std::string& text, std::size_t number, bool last,
@@ -41,7 +41,7 @@ struct Experiment::Core {
   std::string why_not(const std::string& header_line) const;
   std::optional<Point> next_point() const;
   /// Applies an input, and the ends that waited for it.
-  void feed(const Event& event);
+  void feed(Event event);
   /// Whether this end may be applied only after a file is stored.
   bool end_waits(const Event& end) const;
   /// Whether this attempt has ended and its end waits for a file.
@@ -67,6 +67,8 @@ struct Experiment::Core {
   std::vector<Command> commands;
   std::vector<Event> log;
   bool keep_log = true;
+  bool replays = false;      ///< an input of the log is applied: the store has its rows
+  std::string due;           ///< replay: the text of a record, to compare
   std::size_t expected = 0;  ///< replay: how many records of `log` were found in the file
   bool same_space = true;    ///< replay: the log has this very space, so that texts are equal
   bool header_due = true;    ///< the log has no first line yet
@@ -189,6 +191,7 @@ struct Experiment::Core {
   void release_all(int trial, bool but_last);
 
   // experiment_rows.cpp: rows of the store
+  bool keeps_rows() const noexcept { return durable && !replays; }
   std::string trial_row(int trial) const;
   void put_report(const Event& e);
   void put_row(int trial, const Held& held);
