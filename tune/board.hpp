@@ -77,6 +77,9 @@ struct TrialInfo {
   /// The checkpoint that a next attempt would start from, until the trial is over. A trial that
   /// completes keeps it if Options::save_at_end is set.
   std::optional<Checkpoint> checkpoint;
+  /// The user has paused it: it starts no attempt, and an attempt that runs gives its slot up at its
+  /// next report.
+  bool paused_by_user = false;
   std::string note;    ///< why it ended, in plain words
   double created = 0;  ///< seconds since the experiment began
 
@@ -118,7 +121,8 @@ struct Board {
   int slots = 0;                 ///< trials that may run at a time
   std::optional<int> room = {};  ///< attempts that fit on the cluster now, if that is known
   long max_steps = 0;
-  double seconds = 0;  ///< since the experiment began
+  double seconds = 0;   ///< since the experiment began
+  bool paused = false;  ///< by the user, as if each trial were (TrialInfo::paused_by_user)
   bool over = false;
   std::string why_over;
   std::string error;  ///< why the scheduler refused the program; empty when it did not

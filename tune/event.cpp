@@ -259,6 +259,8 @@ std::string plain_words(const Event& e, const SearchSpace& space, std::string_vi
     case Kind::interrupt: return "the experiment was interrupted and goes on";
     case Kind::cancel: return "the experiment was cancelled";
     case Kind::stop: return "the user stopped " + who;
+    case Kind::pause: return "the user paused " + (e.trial < 0 ? "the study" : who);
+    case Kind::resume: return "the user resumed " + (e.trial < 0 ? "the study" : who);
     case Kind::add: return "the user added the point " + space.show(e.params);
     case Kind::set: {
       std::string changed;

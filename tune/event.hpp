@@ -53,6 +53,8 @@ struct Event {
     stored,   ///< the file of a checkpoint is on disk
     add,      ///< a point to try
     stop,     ///< the user stops a trial
+    pause,    ///< the user holds a trial, or the study (trial -1)
+    resume,   ///< the user lets it go on
     missing,  ///< the file of a checkpoint cannot be read
     tick,
     cancel,

@@ -242,14 +242,63 @@ Result<void> Experiment::add(const Point& point, Time now) {
   return {};
 }
 
-Result<void> Experiment::stop(int trial, Time now) {
+namespace {
+/// Refuses a trial that never existed or is over.
+Result<void> check_live(const Board& board, int trial) {
   const std::string who = "tune: trial " + std::to_string(trial);
-  if (trial < 0 || trial >= core_->board.created())
+  if (trial < 0 || trial >= board.created())
     return Error(Code::invalid_argument, who + " does not exist");
-  const TrialInfo* t = core_->board.find(trial);
+  const TrialInfo* t = board.find(trial);
   if (t == nullptr) return Error(Code::invalid_argument, who + " is over");
   if (is_over(t->state))
     return Error(Code::invalid_argument, who + " is over: it " + std::string(name_of(t->state)));
+  return {};
+}
+
+/// Refuses a study that cannot be paused or resumed, or is so already.
+Result<void> check_pause(const Board& board, bool begun, std::optional<int> trial, bool pause) {
+  if (board.over) return Error(Code::invalid_argument, "tune: the study is over");
+  if (!begun) return Error(Code::invalid_argument, "tune: the study does not run");
+  if (trial)
+    if (auto live = check_live(board, *trial); !live) return live;
+  const bool paused = trial ? board.find(*trial)->paused_by_user : board.paused;
+  if (paused != pause) return {};
+  const std::string who = trial ? "trial " + std::to_string(*trial) : std::string("the study");
+  if (pause) return Error(Code::invalid_argument, "tune: " + who + " is paused already");
+  if (trial && board.paused)
+    return Error(Code::invalid_argument,
+                 "tune: " + who + " is not paused, but the study is: resume that");
+  std::string paused_trials;
+  if (!trial)
+    for (const TrialInfo& t : board.trials)
+      if (t.paused_by_user)
+        paused_trials += (paused_trials.empty() ? "" : ", ") + std::to_string(t.number);
+  return Error(Code::invalid_argument,
+               "tune: " + who + " is not paused" +
+                   (paused_trials.empty()
+                        ? std::string()
+                        : ", but of its trials " + paused_trials + ": resume these by number"));
+}
+}  // namespace
+
+Result<void> Experiment::pause(std::optional<int> trial, Time now) {
+  if (auto fine = check_pause(core_->board, core_->begun(), trial, true); !fine) return fine;
+  Event e = input(Event::Kind::pause, trial.value_or(-1), 0);
+  e.micros = core_->micros(now);
+  core_->feed(std::move(e));
+  return {};
+}
+
+Result<void> Experiment::resume(std::optional<int> trial, Time now) {
+  if (auto fine = check_pause(core_->board, core_->begun(), trial, false); !fine) return fine;
+  Event e = input(Event::Kind::resume, trial.value_or(-1), 0);
+  e.micros = core_->micros(now);
+  core_->feed(std::move(e));
+  return {};
+}
+
+Result<void> Experiment::stop(int trial, Time now) {
+  if (auto live = check_live(core_->board, trial); !live) return live;
   Event e = input(Event::Kind::stop, trial, 0);
   e.micros = core_->micros(now);
   core_->feed(e);

@@ -223,6 +223,11 @@ class TROUPE_API Experiment {
   Result<void> add(const Point& point, Time now);
   /// Ends a trial early.
   Result<void> stop(int trial, Time now);
+  /// Holds a trial, or all of them: no attempt starts. One that runs gives its slot up at its next
+  /// report, once its model is saved; without a model it waits inside report(). It lasts, also over
+  /// a restart, until resume() of the same. Time limits go on.
+  Result<void> pause(std::optional<int> trial, Time now);
+  Result<void> resume(std::optional<int> trial, Time now);
   /// Ends the experiment; running trials are told to return, or killed.
   void cancel(Time now);
   /// Call it after restore(): treats every attempt of the log as gone and restarts its trial.

@@ -118,7 +118,9 @@ void Experiment::Core::apply(Event e, bool replayed) {
   const bool early = !begun_ && (e.kind == Kind::room || e.kind == Kind::set);
   if (board.over && e.kind != Kind::set) return;
   if (begun_ == (e.kind == Kind::begin) && !early) return;
-  if (e.kind == Kind::stop && (!has(e.trial) || is_over(info(e.trial).state))) return;
+  const bool on_a_trial =
+      e.kind == Kind::stop || ((e.kind == Kind::pause || e.kind == Kind::resume) && e.trial >= 0);
+  if (on_a_trial && (!has(e.trial) || is_over(info(e.trial).state))) return;
   if (!replayed) e.wall = wall_at(e.micros);
   wall_now_ = e.wall;
   const bool of_trial = e.kind == Kind::report || e.kind == Kind::save || e.kind == Kind::restore ||
@@ -154,6 +156,8 @@ void Experiment::Core::apply(Event e, bool replayed) {
     case Kind::set: on_set(e); break;
     case Kind::add: on_add(e); break;
     case Kind::stop: on_stop(e.trial); break;
+    case Kind::pause: on_pause(e.trial, true); break;
+    case Kind::resume: on_pause(e.trial, false); break;
     case Kind::stored: on_stored(e); break;
     case Kind::missing: on_missing(e); break;
     case Kind::cancel: end_all("cancelled"); break;
@@ -188,6 +192,18 @@ void Experiment::Core::on_stop(int trial) {
   if (occupies_slot(info(trial).state)) return leave(trial, Next::stop, kWhy);
   waiting_.erase(std::remove(waiting_.begin(), waiting_.end(), trial), waiting_.end());
   close_trial(trial, TrialState::stopped, kWhy);
+}
+
+/// Holds the trial, or with trial -1 the study, or lets it go on. Reports that wait for the user are
+/// answered then.
+void Experiment::Core::on_pause(int trial, bool paused) {
+  (trial < 0 ? board.paused : info(trial).paused_by_user) = paused;
+  header_due |= keeps_rows();
+  for (TrialInfo& t : board.trials) {
+    if (is_over(t.state) || (trial >= 0 && t.number != trial)) continue;
+    if (keeps_rows()) touched_.insert(t.number);
+    if (control(t.number).reply_due && !(durable && blocked(t.number))) reply(t.number, true);
+  }
 }
 
 /// Takes options that changed. More trials or a later limit reopen an experiment that is over.

@@ -159,8 +159,23 @@ void Experiment::Core::ask_to_save(int trial, bool due) {
   commands.emplace_back(Save{trial, t.attempt});
 }
 
+/// Holds a trial inside report(). With a checkpoint of this report it gives its slot up; without one
+/// it keeps its process, since its work would be lost.
+void Experiment::Core::wait_for_user(int trial) {
+  const TrialInfo& t = info(trial);
+  Control& c = control(trial);
+  const bool saved = t.checkpoint && t.checkpoint->step == t.step();
+  c.reply_due = !saved && !c.saving && !c.can_save;
+  if (c.reply_due) return;
+  if (!saved) ask_to_save(trial);
+  c.urgent = true;  // it goes on before new trials begin
+  record(note(Kind::yielded, trial));
+  leave(trial, Next::wait, "");
+}
+
 void Experiment::Core::reply(int trial, bool go_on) {
   Control& c = control(trial);
+  if (go_on && waits_for_user(info(trial))) return wait_for_user(trial);
   if (go_on && durable && blocked(trial)) {
     c.reply_due = true;
     return;

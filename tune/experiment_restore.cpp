@@ -76,7 +76,10 @@ Error bad(std::size_t line, const std::string& why) {
 /// Describes the experiment. After a restart this is the first description: the events follow it.
 std::string Experiment::Core::header() const {
   if (const auto former = Json::parse(described); former) {
-    Json out = *former;
+    Json out = Json::object();
+    for (const Json::Field& field : former->is_object() ? *former->as_object() : Json::Object())
+      if (field.name != "paused") out[field.name] = field.value;
+    if (board.paused) out["paused"] = true;
     if (!build.empty()) out["build"] = valid_utf8(build);
     if (mixed) out["mixed"] = true;
     return json_line(out);
@@ -95,6 +98,7 @@ std::string Experiment::Core::header() const {
   out["searcher"] = board.searcher;
   out["seed"] = options.seed;
   out["durable"] = durable;
+  if (board.paused) out["paused"] = true;
   if (!build.empty()) out["build"] = valid_utf8(build);
   Json& settings = out["options"] = Json::object();
   for (const auto& [name, value] : first_settings) settings[name] = json_number(value);

@@ -74,9 +74,10 @@ std::string row_key(int trial, int saver, const std::string& key) {
 
 std::string Experiment::Core::trial_row(int trial) const {
   const TrialInfo& t = info(trial);
+  const bool waits = waits_for_user(t) && t.state == TrialState::waiting;
   Row row(board.space);
   row.whole("trial", t.number);
-  row.text("state", name_of(t.state));
+  row.text("state", name_of(waits ? TrialState::paused : t.state));
   row.whole("attempt", t.attempt);
   row.whole("failures", t.failures);
   row.point("params", t.params);
@@ -89,6 +90,7 @@ std::string Experiment::Core::trial_row(int trial) const {
   row.number("created", t.created);
   row.number("seconds", t.history.empty() ? t.created : t.history.back().seconds);
   if (t.checkpoint) row.text("checkpoint", t.checkpoint->key);
+  if (t.paused_by_user) row.yes("paused_by_user");
   if (board.best == trial) row.yes("best");
   if (!t.note.empty()) row.text("note", t.note);
   return row.take();
@@ -163,10 +165,10 @@ StudyBatch Experiment::Core::take_batch() {
 }
 
 std::string Experiment::Core::fingerprint() const {
-  std::string text = std::to_string(now) + " " + std::to_string(board.best) + " " +
-                     exact(board.best_score()) + (board.over ? " over" : "") +
-                     (ending_ ? " ending" : "") + " " + std::to_string(used_slots_) + " created " +
-                     std::to_string(board.created()) + "\n";
+  std::string text =
+      std::to_string(now) + " " + std::to_string(board.best) + " " + exact(board.best_score()) +
+      (board.over ? " over" : "") + (board.paused ? " paused" : "") + (ending_ ? " ending" : "") +
+      " " + std::to_string(used_slots_) + " created " + std::to_string(board.created()) + "\n";
   for (const TrialInfo& t : board.trials) {
     const Control& c = control(t.number);
     text += trial_row(t.number) + " next " + std::to_string(static_cast<int>(c.next)) + " donor " +

@@ -36,7 +36,9 @@ int Experiment::Core::places() const {
 }
 
 bool Experiment::Core::others_wait() const {
-  return !waiting_.empty() || may_create();
+  if (!board.paused && may_create()) return true;
+  return std::any_of(waiting_.begin(), waiting_.end(),
+                     [this](int trial) { return !waits_for_user(info(trial)); });
 }
 
 std::optional<Point> Experiment::Core::next_point() const {
@@ -105,11 +107,11 @@ void Experiment::Core::schedule() {
     std::vector<int> ready;
     int trial = -1;
     for (const int w : waiting_) {
-      if (control(w).retry_at > now) continue;
+      if (control(w).retry_at > now || waits_for_user(info(w))) continue;
       ready.push_back(w);
       if (trial < 0 && control(w).urgent) trial = w;
     }
-    if (trial < 0 && may_create()) {
+    if (trial < 0 && !board.paused && may_create()) {
       create_trial();
       continue;  // if no point was left, the scheduler's decisions may have made others ready
     }
@@ -119,6 +121,19 @@ void Experiment::Core::schedule() {
     start(trial);
   }
   make_room();
+  pause_holders();
+}
+
+/// Trials that the user has paused keep no slot while they hold for the scheduler.
+void Experiment::Core::pause_holders() {
+  if (ending_) return;
+  const std::set<int> holders = holders_;
+  for (const int trial : holders) {
+    const TrialInfo& t = info(trial);
+    if (t.state == TrialState::holding && t.checkpoint && waits_for_user(t) &&
+        !control(trial).saving)
+      leave(trial, Next::pause, "");
+  }
 }
 
 /// If no slot is free and a trial waits for one, pauses one trial that holds inside report() and
@@ -215,6 +230,7 @@ void Experiment::Core::failed_for_good(int trial, const std::string& error) {
 void Experiment::Core::close_trial(int trial, TrialState state, const std::string& why) {
   TrialInfo& t = info(trial);
   t.state = state;
+  t.paused_by_user = false;
   t.note = why;
   latest_over_.push_back(trial);
   if (latest_over_.size() > kLatestOver) latest_over_.pop_front();

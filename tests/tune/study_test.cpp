@@ -164,6 +164,35 @@ void expect_kept(const Experiment& e, const SimulatedStore& store) {
   }
 }
 
+/// Lets go on what a user has paused.
+void resume_all(Experiment& e, Time now) {
+  if (e.board().over) return;
+  if (e.board().paused) {
+    EXPECT_TRUE(e.resume({}, now).ok());
+  }
+  const std::vector<TrialInfo> trials = e.board().trials;
+  for (const TrialInfo& t : trials) {
+    const bool resumed = !t.paused_by_user || e.resume(t.number, now).ok();
+    EXPECT_TRUE(resumed) << t.number;
+  }
+}
+
+/// A user pauses the study or a trial, and the study runs as far as it can before it is resumed.
+void pause_and_resume(Experiment& e, Simulator& sim, Random& random) {
+  for (int i = 0; i < 3; ++i) {
+    const auto trial =
+        random.chance(0.5) ? std::nullopt : std::optional(static_cast<int>(random.below(4)));
+    try {
+      sim.run(random.below(20));
+      static_cast<void>(e.pause(trial, sim.now()));
+      sim.run(random.below(60));
+    } catch (const InvalidArgument&) {  // all trials wait for the user
+    }
+    if (random.chance(0.7)) resume_all(e, sim.now());
+  }
+  resume_all(e, sim.now());
+}
+
 /// Continues the study of this store to its end.
 void expect_goes_on(const ExperimentOptions& options, const Simulation& simulation,
                     SimulatedStore store) {
@@ -180,6 +209,8 @@ void expect_goes_on(const ExperimentOptions& options, const Simulation& simulati
     if (is_over(t.state)) finished[t.number] = t;
   Simulator sim(*e, simulation);
   sim.keep(store);
+  ASSERT_NO_THROW(sim.run(0));
+  resume_all(*e, sim.now());
   ASSERT_NO_THROW(sim.run(100'000));
   ASSERT_TRUE(e->over());
   for (const Start& start : sim.starts())
@@ -215,7 +246,12 @@ class Watcher {
     EXPECT_LE(sim_.starts().size(), starts_);
     EXPECT_LE(sim_.replies(), reports_);
     for (const std::string& line : batch.events) {
-      starts_ += line.find("\"event\":\"started\"") != std::string::npos;
+      if (line.find("\"event\":\"started\"") != std::string::npos) {
+        ++starts_;
+        EXPECT_FALSE(paused_) << "a start of a paused study";
+      }
+      if (line.find(R"("event":"pause","trial":-1)") != std::string::npos) paused_ = true;
+      if (line.find(R"("event":"resume","trial":-1)") != std::string::npos) paused_ = false;
       reports_ += line.find("\"event\":\"report\"") != std::string::npos;
     }
     follow(batch);
@@ -252,6 +288,7 @@ class Watcher {
   std::vector<SimulatedStore> cuts_;
   std::size_t batches_ = 0;
   std::size_t starts_ = 0;
+  bool paused_ = false;  ///< by the user
   std::size_t reports_ = 0;
 };
 
@@ -276,6 +313,8 @@ TEST(Studies, ASecondCoreFollowsAndEveryCutGoesOnToTheEnd) {
       EXPECT_TRUE(stopped || trial >= std::ssize(e.board().trials) ||
                   is_over(e.board().trials[static_cast<std::size_t>(trial)].state));
     }
+    Random whims(number * 31 + 7);
+    if (whims.chance(0.3)) pause_and_resume(e, sim, whims);
     ASSERT_NO_THROW(sim.run(100'000)) << show(options.scheduler);
     ASSERT_TRUE(e.over()) << show(options.scheduler);
     expect_weights_belong(sim, store);

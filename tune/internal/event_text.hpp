@@ -13,11 +13,12 @@
 namespace troupe::tune::event_text {
 
 /// By Event::Kind.
-inline constexpr std::array<std::string_view, 32> kKindNames = {
-    "begin",   "report",    "save",   "restore",  "end",  "lost",    "room",      "set",
-    "stored",  "add",       "stop",   "missing",  "tick", "cancel",  "interrupt", "created",
-    "started", "exploit",   "copied", "mismatch", "held", "yielded", "paused",    "resumed",
-    "stopped", "completed", "retry",  "failed",   "best", "over",    "kept",      "repeated"};
+inline constexpr std::array<std::string_view, 34> kKindNames = {
+    "begin",    "report", "save",      "restore", "end",     "lost",    "room",
+    "set",      "stored", "add",       "stop",    "pause",   "resume",  "missing",
+    "tick",     "cancel", "interrupt", "created", "started", "exploit", "copied",
+    "mismatch", "held",   "yielded",   "paused",  "resumed", "stopped", "completed",
+    "retry",    "failed", "best",      "over",    "kept",    "repeated"};
 /// By Decision::Action.
 inline constexpr std::array<std::string_view, 8> kActionNames = {
     "go_on", "stop", "complete", "yield", "hold", "resume", "exploit", "refuse"};

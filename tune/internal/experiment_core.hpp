@@ -153,6 +153,7 @@ struct Experiment::Core {
   void on_set(const Event& e);
   void on_add(const Event& e);
   void on_stop(int trial);
+  void on_pause(int trial, bool paused);
   void show_settings();
   std::int64_t wall_at(std::int64_t micros) const;
   void add_sample(TrialInfo& t, const Event& e);
@@ -172,6 +173,11 @@ struct Experiment::Core {
   void forget_copy(int trial);
   void donor_gone(int donor);
   void ask_to_save(int trial, bool due = true);
+  /// Whether the trial is to go on only after the user resumes it, or the study.
+  bool waits_for_user(const TrialInfo& t) const noexcept {
+    return board.paused || t.paused_by_user;
+  }
+  void wait_for_user(int trial);
   void reply(int trial, bool go_on);
   void leave(int trial, Next next, std::string why);
 
@@ -211,6 +217,7 @@ struct Experiment::Core {
   void start(int trial);
   void schedule();
   void make_room();
+  void pause_holders();
   void after_attempt(int trial);
   void attempt_failed(int trial, const std::string& error);
   void queue_again(int trial);
