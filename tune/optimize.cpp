@@ -257,6 +257,9 @@ class Runner {
                                ? std::min(kShownSilence, options_.silence / 2)
                                : kShownSilence;
     const Time now = steady_now();
+    if (experiment_.board().paused)
+      lines.push_back("the study is paused: `troupe tune resume " + options_.results +
+                      "` lets it go on");
     for (const auto& [trial, attempt] : running_) {
       const std::string who = "trial " + std::to_string(trial);
       if (hosts_.waits(trial) && now - attempt.began >= kShownWait)

@@ -105,7 +105,11 @@ void StudySession::start(Experiment& experiment, Time now) {
   }
   disk_->keep_only([&experiment](const std::string& key) { return experiment.needs(key); });
   experiment.interrupted(now);
-  if (experiment.over()) tell_complete(experiment.board());
+  if (experiment.over())
+    tell_complete(experiment.board());
+  else if (experiment.board().paused)
+    tell_("tune: the study " + folder_ + " is paused: `troupe tune resume " + folder_ +
+          "` lets it go on");
 }
 
 void StudySession::tell_complete(const Board& board) const {

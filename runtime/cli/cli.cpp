@@ -343,13 +343,22 @@ void CommandLine::add_tune() {
   CLI::App* stops =
       add(*tune, "stop", "end a trial of a study that runs", "troupe tune stop studies/a 17",
           [this] { return stop_trial(study_request); });
+  CLI::App* pauses =
+      add(*tune, "pause", "hold a study that runs, or one trial of it",
+          "troupe tune pause studies/a 17", [this] { return pause_study(study_request, true); });
+  CLI::App* resumes =
+      add(*tune, "resume", "let a paused study or trial go on", "troupe tune resume studies/a",
+          [this] { return pause_study(study_request, false); });
   CLI::App* sets = add(*tune, "set", "change options of a study that runs",
                        "troupe tune set studies/a trials=500 time_limit=2h",
                        [this] { return set_options(study_request); });
-  for (CLI::App* verb : {show, trials, logs, adds, stops, sets})
+  for (CLI::App* verb : {show, trials, logs, adds, stops, pauses, resumes, sets})
     verb->add_option("folder", r.folder, "the study's")->required();
   for (CLI::App* verb : {logs, stops})
     verb->add_option("trial", r.trial, "its number")->required()->check(CLI::Range(0, 1 << 30));
+  for (CLI::App* verb : {pauses, resumes})
+    verb->add_option("trial", r.trial, "its number; none: the whole study")
+        ->check(CLI::Range(0, 1 << 30));
   adds->add_option("values", r.values, "name=value of each parameter")->required();
   sets->add_option("values", r.values,
                    "option=value: trials, concurrent, max_failures, fail_fast, max_steps, target, "
@@ -360,7 +369,7 @@ void CommandLine::add_tune() {
                          [this] { return doctor_study(study_request); });
   doctor->add_option("folder", r.folder, "the study's; it is only read")->required();
   doctor->add_option("--to", r.to, "a new file for what can be saved; without it none is written");
-  for (CLI::App* verb : {list, show, trials, logs, adds, stops, sets, doctor})
+  for (CLI::App* verb : {list, show, trials, logs, adds, stops, pauses, resumes, sets, doctor})
     verb->add_flag("--json", r.json, "one JSON document on stdout, nothing else there");
 }
 

@@ -95,10 +95,17 @@ Study look_at(const std::string& path) {
   }
 }
 
+bool is_paused(const Study& study) {
+  const Json* paused = study.state.find("paused");
+  return paused != nullptr && paused->as_bool() != nullptr && *paused->as_bool();
+}
+
 std::string state_of(const Study& study) {
   if (study.owner)
-    return "runs (pid " + std::to_string(study.owner->pid) + " on " + study.owner->host + ")";
-  return study.problem.empty() ? "idle" : "cannot be read";
+    return std::string(is_paused(study) ? "is paused" : "runs") + " (pid " +
+           std::to_string(study.owner->pid) + " on " + study.owner->host + ")";
+  if (!study.problem.empty()) return "cannot be read";
+  return is_paused(study) ? "idle, paused" : "idle";
 }
 
 Json document_of(const Study& study, bool with_trials) {
@@ -112,6 +119,7 @@ Json document_of(const Study& study, bool with_trials) {
     return json;
   }
   json["meta"] = study.meta;
+  json["paused"] = is_paused(study);
   json["events"] = study.events;
   for (const char* name : {"planned", "slots", "over", "why_over", "seconds", "reports"})
     if (const Json* field = study.state.find(name)) json[name] = *field;
@@ -274,7 +282,7 @@ Exit show_study(const StudyRequest& request) {
   const std::string head = request.folder + ": " + text_in(study.meta, "name") + ", " +
                            std::to_string(study.count) + " trials, " +
                            std::to_string(study.events) + " events, best " + best_text(study) +
-                           (study.owner ? ", " + state_of(study) : "");
+                           (study.owner || is_paused(study) ? ", " + state_of(study) : "");
   std::printf("%s\n", visible_text(head).c_str());
   print_rows(study.trials);
   if (request.follow) follow_study(request.folder, study.events, false);

@@ -1,4 +1,4 @@
-/// The verbs `troupe tune add`, `stop`, `set` and `logs`: what a person does to a study that runs,
+/// The verbs `troupe tune add`, `stop`, `pause`, `resume`, `set` and `logs`: what a person does to a study that runs,
 /// and what its trials have written.
 #include "troupe/runtime/base/size_text.hpp"
 #include "troupe/runtime/base/visible_text.hpp"
@@ -71,6 +71,20 @@ Exit stop_trial(const StudyRequest& request) {
   if (!request.json)
     std::printf("trial %d is told to end; its state is %s\n", request.trial,
                 visible_text(text_in(answer, "state")).c_str());
+  return Exit::ok;
+}
+
+Exit pause_study(const StudyRequest& request, bool pause) {
+  const Json answer = commanded(
+      request, {.what = pause ? StudyWhat::pause : StudyWhat::resume, .trial = request.trial});
+  if (request.json) return Exit::ok;
+  const std::string who =
+      request.trial < 0 ? "the study" : "trial " + std::to_string(request.trial);
+  if (pause)
+    std::printf("%s is paused: no attempt starts, and those that run stop at their next report\n",
+                who.c_str());
+  else
+    std::printf("%s goes on\n", who.c_str());
   return Exit::ok;
 }
 

@@ -177,6 +177,8 @@ Exit trial_logs(const StudyRequest& request);
 /// Tries a point, ends a trial, or changes options, in a study that runs.
 Exit add_point(const StudyRequest& request);
 Exit stop_trial(const StudyRequest& request);
+/// Holds a study that runs, or one trial of it, or lets it go on.
+Exit pause_study(const StudyRequest& request, bool pause);
 Exit set_options(const StudyRequest& request);
 /// Shows which records of a damaged study can be read, and saves them to a file.
 Exit doctor_study(const StudyRequest& request);

@@ -10,7 +10,7 @@ namespace troupe::tune {
 namespace {
 
 constexpr std::array<std::string_view, 4> kAbout = {"state", "trial", "trials", "events"};
-constexpr std::array<std::string_view, 3> kWhat = {"add", "stop", "set"};
+constexpr std::array<std::string_view, 5> kWhat = {"add", "stop", "set", "pause", "resume"};
 constexpr std::size_t kMostValues = 1000;
 constexpr std::size_t kShownWord = 40;  ///< the most characters of a word that an error repeats
 
@@ -55,12 +55,20 @@ Result<StudyCall> read_question(const Json& json, const Json& about) {
   return StudyCall(question);
 }
 
+/// Whether a trial belongs to the command. stop needs one.
+bool is_on_a_trial(StudyCommand::What what) {
+  return what == StudyCommand::What::stop || what == StudyCommand::What::pause ||
+         what == StudyCommand::What::resume;
+}
+
 Result<StudyCall> read_command(const Json& json, const Json& what) {
   const auto place = place_in(kWhat, what);
   if (!place) return unknown("do", what, kWhat);
   StudyCommand command{.what = static_cast<StudyCommand::What>(*place)};
-  if (command.what == StudyCommand::What::stop) {
+  if (is_on_a_trial(command.what)) {
     const Json* trial = json.find("trial");
+    if (trial == nullptr && command.what != StudyCommand::What::stop)
+      return StudyCall(std::move(command));
     const auto number = trial != nullptr ? trial->as_whole<int>() : std::nullopt;
     if (!number || *number < 0) return bad_request("names no trial: \"trial\" is its number");
     command.trial = *number;
@@ -98,8 +106,8 @@ std::string line_of(const StudyCall& call) {
     json["most"] = question->most;
   } else if (const auto* command = std::get_if<StudyCommand>(&call)) {
     json["do"] = kWhat[static_cast<std::size_t>(command->what)];
-    if (command->what == StudyCommand::What::stop) {
-      json["trial"] = command->trial;
+    if (is_on_a_trial(command->what)) {
+      if (command->trial >= 0) json["trial"] = command->trial;
     } else {
       Json& values = json["values"] = Json::object();
       for (const auto& [name, text] : command->values) values[name] = text;

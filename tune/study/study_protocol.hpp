@@ -33,11 +33,11 @@ struct StudyQuestion {
 };
 
 /// What the experiment is to do. add: try the point with these values. stop: end the trial. set:
-/// change these options.
+/// change these options. pause, resume: hold the trial, or the study, and let it go on.
 struct StudyCommand {
-  enum class What : std::uint8_t { add, stop, set };
+  enum class What : std::uint8_t { add, stop, set, pause, resume };
   What what = What::stop;
-  int trial = -1;
+  int trial = -1;  ///< -1: the study
   TypedValues values = {};
   friend bool operator==(const StudyCommand&, const StudyCommand&) = default;
 };

@@ -113,6 +113,9 @@ std::string state_line(const StudyRows& rows, const StudyOverview* overview) {
   answer["meta"] = Json::object();
   if (*meta)
     if (auto json = Json::parse(**meta); json && json->is_object()) answer["meta"] = *json;
+  const Json* paused = answer["meta"].find("paused");
+  answer["paused"] =
+      overview != nullptr && overview->space != nullptr ? overview->paused : paused != nullptr;
   answer["events"] = *last;
   answer["trials"] = *trials;
   if (overview != nullptr && overview->space != nullptr) {

@@ -68,6 +68,16 @@ Error without_answer() {
                Outcome::unknown);
 }
 
+Result<Json> pause_or_resume(const StudyCommand& command, Experiment& experiment, Time now) {
+  const bool pause = command.what == StudyCommand::What::pause;
+  const auto trial = command.trial < 0 ? std::nullopt : std::optional(command.trial);
+  const auto done = pause ? experiment.pause(trial, now) : experiment.resume(trial, now);
+  if (!done) return done.error();
+  Json answer{{"paused", pause}};
+  if (trial) answer["trial"] = *trial;
+  return answer;
+}
+
 Result<Json> carry_out(const StudyCommand& command, Experiment& experiment, Time now) {
   switch (command.what) {
     case StudyCommand::What::add: {
@@ -83,6 +93,8 @@ Result<Json> carry_out(const StudyCommand& command, Experiment& experiment, Time
       const TrialState state = trial != nullptr ? trial->state : TrialState::stopped;
       return Json{{"trial", command.trial}, {"state", name_of(state)}};
     }
+    case StudyCommand::What::pause:
+    case StudyCommand::What::resume: return pause_or_resume(command, experiment, now);
     case StudyCommand::What::set: break;
   }
   const auto settings = read_settings(command.values);
@@ -357,6 +369,7 @@ std::size_t StudyServer::apply(Experiment& experiment, Time now) {
   s.seen.planned = board.planned;
   s.seen.slots = board.slots;
   s.seen.room = board.room;
+  s.seen.paused = board.paused;
   s.seen.over = board.over;
   s.seen.why_over = board.why_over;
   s.seen.seconds = board.seconds;

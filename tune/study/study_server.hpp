@@ -3,7 +3,7 @@
 ///
 ///     auto server = StudyServer::open(disk->store(), {.wake = [&] { wake_the_runner(); }});
 ///     // Each turn of the runner, on one thread:
-///     (*server)->apply(experiment, steady_now());       // commands that wait: add, stop, set
+///     (*server)->apply(experiment, steady_now());       // commands that wait: add, stop, set, pause
 ///     disk->write(experiment.take_batch());
 ///     (*server)->answer_all();                          // their clients hear of it now
 ///

@@ -26,6 +26,8 @@ const std::vector<StudyCall>& calls() {
       StudyQuestion{.about = About::events, .from = 1ull << 60},
       StudyCommand{.what = What::add, .values = {{"lr", "1e-3"}, {"text", "a \"b\"\n"}}},
       StudyCommand{.what = What::stop, .trial = 17},
+      StudyCommand{.what = What::pause},
+      StudyCommand{.what = What::resume, .trial = 0},
       StudyCommand{.what = What::set, .values = {{"trials", "500"}}}};
   return all;
 }
@@ -62,13 +64,15 @@ TEST(StudyProtocol, CallsThatMakeNoSenseAreRefusedWithASentence) {
   EXPECT_EQ(
       why_not(R"({"ask":"weather"})"),
       R"(tune: the request has "ask": "weather", which is none of state, trial, trials, events)");
-  EXPECT_EQ(why_not(R"({"do":"pause"})"),
-            R"(tune: the request has "do": "pause", which is none of add, stop, set)");
+  EXPECT_EQ(
+      why_not(R"({"do":"sleep"})"),
+      R"(tune: the request has "do": "sleep", which is none of add, stop, set, pause, resume)");
   for (const char* line :
        {R"({"ask":7})", R"({"ask":"trials","from":-1})", R"({"ask":"trials","from":"0"})",
         R"({"ask":"trials","most":0})", R"({"ask":"trials","most":1e3})", R"({"do":null})",
         R"({"do":"stop"})", R"({"do":"stop","trial":-1})", R"({"do":"stop","trial":4294967296})",
-        R"({"do":"stop","trial":1.5})", R"({"do":"add"})", R"({"do":"add","values":[1]})",
+        R"({"do":"stop","trial":1.5})", R"({"do":"pause","trial":-1})",
+        R"({"do":"resume","trial":"1"})", R"({"do":"add"})", R"({"do":"add","values":[1]})",
         R"({"do":"set","values":{"trials":null}})", R"({"do":"set","values":{"trials":[5]}})"})
     EXPECT_NE(why_not(line), "") << line;
   std::string many = R"({"do":"add","values":{"a":1)";

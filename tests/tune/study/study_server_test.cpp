@@ -179,6 +179,22 @@ TEST_F(StudyServerTest, CommandsThatCannotBeDoneAreRefusedAndChangeNothing) {
             "tune: trial 0 is over: it failed");
 }
 
+TEST_F(StudyServerTest, APauseIsShownWhileTheStudyRunsAndAfterwards) {
+  {
+    Owner owner(study_);
+    auto study = client();
+    EXPECT_EQ(text_of(study.ask({}).value(), "paused"), "false");
+    EXPECT_EQ(study.command({.what = What::pause, .trial = 1}).value().dump(),
+              R"({"paused":true,"trial":1})");
+    EXPECT_EQ(study.command({.what = What::pause}).value().dump(), R"({"paused":true})");
+    EXPECT_EQ(text_of(study.ask({}).value(), "paused"), "true");
+    EXPECT_EQ(message(study.command({.what = What::pause})), "tune: the study is paused already");
+    EXPECT_EQ(study.command({.what = What::resume, .trial = 1}).value().dump(),
+              R"({"paused":false,"trial":1})");
+  }
+  EXPECT_EQ(text_of(client().ask({}).value(), "paused"), "true") << "from the store";
+}
+
 TEST_F(StudyServerTest, ACommandIsAnsweredAfterTheBatchWasWritten) {
   const auto store = StudyStore::open(study_, studies::options()).value();
   Experiment experiment(studies::owned_space(), {.goal = maximize, .trials = 4, .concurrent = 2});

@@ -21,6 +21,7 @@ struct StudyOverview {
   int planned = 0;
   int slots = 0;
   std::optional<int> room;
+  bool paused = false;
   bool over = false;
   std::string why_over;
   double seconds = 0;
