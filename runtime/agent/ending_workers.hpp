@@ -25,6 +25,8 @@ class EndingWorkers {
     return due_.try_emplace(worker, now + kPatience).second;
   }
   void forget(ProcessIndex worker) { due_.erase(worker); }
+  /// Returns whether the worker was told.
+  bool has(ProcessIndex worker) const { return due_.count(worker) != 0; }
   /// Returns the workers whose time is over, each once.
   std::vector<ProcessIndex> take_late(Time now) {
     std::vector<ProcessIndex> late;

@@ -1,7 +1,6 @@
 #include "troupe/runtime/agent/memory_watch.hpp"
 
 #include "troupe/runtime/agent/machine_memory.hpp"
-#include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/base/machine.hpp"
 #include "troupe/runtime/base/usable_cpus.hpp"
 #include "troupe/runtime/os/role.hpp"
@@ -84,7 +83,8 @@ void MemoryWatch::guard(Time now) {
   if (!victim) return;
   if (Process* worker = below_.processes.find(victim->process)) {
     worker->sentence = os::describe_out_of_memory(victim->why + " (on " + below_.node + ")");
-    log_line("%s", worker->sentence.c_str());
+    below_.events.tell({EventKind::out_of_memory, Severity::warning, worker->sentence, worker->job,
+                        below_.actors.actor_on(worker->index), worker->told_pid});
     below_.processes.kill(*worker);
   }
 }

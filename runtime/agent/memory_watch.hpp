@@ -31,9 +31,11 @@ class MemoryWatch {
   /// The parts below this one. `node`: its name, for texts.
   struct Below {
     const std::string& node;
+    NodeEvents& events;
     const AgentOptions& options;
     objectstore::Host& host;
     const scheduling::LeaseTable& leases;
+    const ActorHost& actors;
     Processes& processes;
   };
   explicit MemoryWatch(const Below& below) : below_(below) {}

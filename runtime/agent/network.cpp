@@ -2,7 +2,6 @@
 
 #include "troupe/runtime/agent/internal/outbox.hpp"
 #include "troupe/runtime/agent/silence.hpp"
-#include "troupe/runtime/base/log.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -243,8 +242,9 @@ struct Network::Impl {
   Peer* addressee(NodeId to) {
     // Other nodes' messages contain ids too: a wrong one must not end this node.
     if (to == options.self.id || to == head->node) {
-      log_line("a message for %s, which takes none of that kind, is not sent",
-               to == head->node ? "control" : "this node itself");
+      handler.on_not_sent(std::string("a message for ") +
+                          (to == head->node ? "control" : "this node itself") +
+                          ", which takes none of that kind, is not sent");
       return nullptr;
     }
     if (Peer* peer = find(to)) return peer;

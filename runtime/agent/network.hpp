@@ -115,6 +115,8 @@ class Network {
     /// Reports that a node which is not known to be dead sends nothing to control or to this node,
     /// or that it sends again. Exchanges under way continue.
     virtual void on_silent(NodeId /*node*/, bool /*silent*/) {}
+    /// Reports a message that no connection takes, in a sentence.
+    virtual void on_not_sent(const std::string& /*why*/) {}
     /// Reports that can_send() was false and is true again.
     virtual void on_can_send(NodeId node) = 0;
     /// Called once: this process must end now, its workers first.

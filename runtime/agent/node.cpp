@@ -299,6 +299,7 @@ void Node::on_timer() {
   if (inquiries_.next_deadline() <= now) inquiries_.expire(now);
   if (rows_.next_deadline() <= now) rows_.on_timer(now);
   actors_.on_tick(now);
+  look_at_spills(now);
   for (const JobId late : jobs_.late(now)) end_job(late, "its driver has ended");
   for (const Fd& driver : job_stops_.take_late(now)) os::kill_process(driver);
   for (const ProcessIndex late : ending_workers_.take_late(now)) kill_worker(late);

@@ -27,6 +27,7 @@
 #include "troupe/runtime/agent/memory_watch.hpp"
 #include "troupe/runtime/agent/named_spawns.hpp"
 #include "troupe/runtime/agent/network.hpp"
+#include "troupe/runtime/agent/node_events.hpp"
 #include "troupe/runtime/agent/node_logs.hpp"
 #include "troupe/runtime/agent/observe_questions.hpp"
 #include "troupe/runtime/agent/options.hpp"
@@ -146,6 +147,7 @@ class Node final : private Outgoing,
   };
   // memory (node_memory.cpp)
   void open_spiller();
+  void look_at_spills(Time now);
   void open_copies();
   bool look_in_folders(ProcessIndex owner, ObjectId object,
                        std::optional<std::uint64_t> bytes) override;
@@ -206,6 +208,7 @@ class Node final : private Outgoing,
   void zygote_gone(JobNumber job, bool was_ready) override;
   void worker_gone(ProcessIndex index, const std::string& reason);
   void start_failed(bool dedicated, JobNumber job, const std::string& why, bool at_limit = false);
+  void note_end(const Process& process, const std::string& function);
   void end_now(Process& worker);
   void go_down(const std::string& why);
 
@@ -238,6 +241,9 @@ class Node final : private Outgoing,
   void on_nodes(const control::ClusterNodes& nodes) override;
   void on_node_dead(NodeId node, const std::string& why) override;
   void on_silent(NodeId node, bool silent) override;
+  void on_not_sent(const std::string& why) override {
+    events_.tell({EventKind::refused, Severity::warning, why});
+  }
   void on_can_send(NodeId node) override;
   void exit_now(const std::string& why) override;
   void halt_actors();
@@ -312,8 +318,9 @@ class Node final : private Outgoing,
   NodeOptions options_;
   const AgentOptions environment_;
   NodeId id_;
+  NodeEvents events_{options_.name, id_};
   std::unique_ptr<objectstore::Host> host_;
-  MemoryWatch memory_{{options_.name, environment_, *host_, leases_, processes_}};
+  MemoryWatch memory_{{options_.name, events_, environment_, *host_, leases_, actors_, processes_}};
   Extents extents_{{options_.name, environment_, *host_, references_, memory_.accounting(),
                     memory_.prefault(), folder_copies_, replica_host_, *this, *this}};
   scheduling::LeaseTable leases_;
@@ -329,8 +336,8 @@ class Node final : private Outgoing,
       id_, {references_, remote_, owners_, actors_, leases_, leasing_, *this, processes_, *this}};
   RemoteTable remote_{proxies_, [this] { return processes_.take_index(); }};
   Owners owners_{id_, references_, remote_};
-  agent::Processes processes_{
-      {options_.name, references_, in_flight_refs_, leases_, remote_, actors_, proxies_, *this}};
+  agent::Processes processes_{{options_.name, events_, references_, in_flight_refs_, leases_,
+                               remote_, actors_, proxies_, *this}};
   SleepClock sleep_;
   Jobs jobs_;
   JobStops job_stops_;

@@ -66,7 +66,9 @@ void Node::join(os::AgentConfig config) {
     logs.files = log_files_in(config.log_folder);
     logs.limits.total = config.log_bytes.count;
     logs_ = std::make_unique<NodeLogs>(logs_out_, std::move(logs));
+    events_.keep_in(log_files_in(config.log_folder));
   }
+  if (config.beside_control) events_.stand_beside_control();
   config_ = std::move(config);
   replica_host_.join();
   open_copies();
@@ -130,6 +132,7 @@ void Node::on_control(control::FromControl& message) {
   std::visit(
       Cases{
           [&](control::Registered& m) {
+            events_.registered(m.control_epoch);
             actors_.registered(m.epoch, m.control_epoch, m.number, steady_now());
             cluster_.report_again();
             jobs_.registered(network_->epoch());
@@ -141,7 +144,11 @@ void Node::on_control(control::FromControl& message) {
           [&](control::ActorLocation& m) { actors_.located(m, steady_now()); },
           [&](control::JobReply& m) { on_job_reply(m); },
           [&](control::JobInfo& m) { on_job_info(m); },
-          [&](control::JobEnded& m) { end_job(m.job, m.why); },
+          [&](control::JobEnded& m) {
+            events_.job_ended(m);
+            end_job(m.job, m.why);
+          },
+          [&](control::Notice& m) { events_.heard(m); },
           [&](control::ClusterEnds& m) { end_with_cluster(m.why); },
           [&](control::DrainNode& m) {
             leases_.set_draining(true, steady_now());
@@ -187,6 +194,7 @@ void Node::keep_in_touch(Time now) {
 
 void Node::on_nodes(const control::ClusterNodes& nodes) {
   cluster_.on_nodes(nodes, steady_now());
+  events_.nodes(nodes.rows);
   replica_host_.replicas().nodes_changed();
   // The launcher lets drivers in from now on: they find all nodes that started together.
   if (told_launcher_ || cluster_.rows().size() < config_.together) return;
@@ -237,6 +245,7 @@ void Node::on_peer_reset(NodeId node, const std::string& why) {
 }
 
 void Node::on_node_dead(NodeId node, const std::string& why) {
+  events_.node_dead(node, why);
   cluster_.node_dead(node, steady_now());
   node_gone(node, why, true);
 }

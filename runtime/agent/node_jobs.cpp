@@ -1,7 +1,6 @@
 /// Node's jobs: one for each driver whose work runs here, with the program of its workers, from the
 /// driver's Hello until nothing of the job runs here.
 #include "troupe/runtime/agent/node.hpp"
-#include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/base/wall_clock.hpp"
 #include "troupe/runtime/os/user_name.hpp"
 
@@ -43,7 +42,11 @@ void Node::described(JobId id, const Result<Programs::Files>& files) {
 void Node::on_job_reply(const control::JobReply& reply) {
   Process* driver = processes_.find(jobs_.driver_of(reply));
   if (driver == nullptr || driver->waiting.empty()) return;
-  if (!reply.error) return welcome(*driver, std::exchange(driver->waiting, {}));
+  if (!reply.error) {
+    if (const Job* job = jobs_.find(driver->job_number))
+      events_.job_started(job->record, driver->told_pid);
+    return welcome(*driver, std::exchange(driver->waiting, {}));
+  }
   processes_.refuse(*driver, reply.error->message);
 }
 
@@ -88,7 +91,8 @@ void Node::program(JobId id, const Result<os::Program>& program) {
 /// Refuses everything that waits for a worker of the job: this node cannot start any.
 void Node::job_failed(Job& job, const std::string& why) {
   if (job.state != Job::State::failed && !job.ended)
-    log_line("%s: workers of a job cannot be started here: %s", options_.name.c_str(), why.c_str());
+    events_.tell({EventKind::job_refused, Severity::error,
+                  "workers of a job cannot be started here: " + why, job.id});
   const Time now = steady_now();
   for (const bool dedicated : jobs_.failed(job, why))
     leases_.worker_start_failed(now, dedicated, job.number);

@@ -72,4 +72,16 @@ void Node::restored(NodeId from, const wire::PullRequest& request) {
   transfers_->on_message(from, request, {}, steady_now());
 }
 
+void Node::look_at_spills(Time now) {
+  const objectstore::Spiller* spiller = extents_.spiller();
+  if ((spiller == nullptr && !folder_copies_.is_open()) || !events_.is_spill_due(now)) return;
+  SpillNews::Seen seen;
+  if (spiller != nullptr) {
+    const objectstore::SpillerStats stats = spiller->stats();
+    seen = {stats.spilled, stats.spilled_bytes, stats.disk.quarantined};
+  }
+  if (folder_copies_.is_open()) seen.copy_errors = folder_copies_.stats().errors;
+  events_.spilled(seen);
+}
+
 }  // namespace troupe::agent

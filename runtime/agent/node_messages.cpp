@@ -1,6 +1,5 @@
 /// Node's handling of messages from the processes of its node.
 #include "troupe/runtime/agent/node.hpp"
-#include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/base/version.hpp"
 #include "troupe/runtime/wire/cases.hpp"
 #include "troupe/runtime/wire/values.hpp"
@@ -155,37 +154,40 @@ void Node::store_attached(Process& from) {
 }
 
 void Node::on_store(Process& from, wire::NodeMessage& message) {
-  std::visit(Cases{[&](wire::StoreAttached&) { store_attached(from); },
-                   [&](wire::NeedExtent& m) {
-                     extents_.need({from.index, from.store_index, from.job, from.job_number}, m,
-                                   steady_now());
-                   },
-                   [&](wire::WhereIs& m) { extents_.where_is(from.index, m, steady_now()); },
-                   [&](wire::GiveBack& m) {
-                     (void)host_->release_extent(from.store_index, objectstore::ExtentId{m.extent});
-                   },
-                   [&](wire::ExtentMapped& m) {
-                     if (const auto done = host_->confirm_extent(from.store_index,
-                                                                 objectstore::ExtentId{m.extent});
-                         !done)
-                       processes_.break_off(from, done.error().message());
-                   },
-                   [&](wire::NeedReader& m) { readers_.push_back({from.index, m, 0}); },
-                   [&](wire::Adopt& m) {
-                     if (const auto done =
-                             host_->adopt(from.store_index, wire::store_location(m.location));
-                         !done)
-                       log_line("process %u names an object that it does not have: %s",
-                                from.told_pid, done.error().what());
-                     else {
-                       adopted(m, from);
-                       extents_.may_spill(m.location);
-                     }
-                   },
-                   [&](wire::Free& m) { free(m.location); },
-                   [&](wire::Unpinned& m) { host_->unpinned(m.process, m.slot); },
-                   [](auto&) {}},  // only agents send these: see may_say()
-             message);
+  std::visit(
+      Cases{
+          [&](wire::StoreAttached&) { store_attached(from); },
+          [&](wire::NeedExtent& m) {
+            extents_.need({from.index, from.store_index, from.job, from.job_number}, m,
+                          steady_now());
+          },
+          [&](wire::WhereIs& m) { extents_.where_is(from.index, m, steady_now()); },
+          [&](wire::GiveBack& m) {
+            (void)host_->release_extent(from.store_index, objectstore::ExtentId{m.extent});
+          },
+          [&](wire::ExtentMapped& m) {
+            if (const auto done =
+                    host_->confirm_extent(from.store_index, objectstore::ExtentId{m.extent});
+                !done)
+              processes_.break_off(from, done.error().message());
+          },
+          [&](wire::NeedReader& m) { readers_.push_back({from.index, m, 0}); },
+          [&](wire::Adopt& m) {
+            if (const auto done = host_->adopt(from.store_index, wire::store_location(m.location));
+                !done)
+              events_.tell({EventKind::refused, Severity::warning,
+                            "process " + std::to_string(from.told_pid) +
+                                " names an object that it does not have: " + done.error().message(),
+                            from.job, ActorId{}, from.told_pid});
+            else {
+              adopted(m, from);
+              extents_.may_spill(m.location);
+            }
+          },
+          [&](wire::Free& m) { free(m.location); },
+          [&](wire::Unpinned& m) { host_->unpinned(m.process, m.slot); },
+          [](auto&) {}},  // only agents send these: see may_say()
+      message);
 }
 
 /// Records an object that is now in the store: which process it is in flight to, and for accounting
@@ -325,7 +327,8 @@ bool Node::hear_control() {
   auto messages = control_ ? control_->poll(steady_now()) : std::exchange(refused_, {});
   for (control::FromControl& message : messages) on_control(message);
   if (control_)
-    for (const std::string& line : control_->take_lines()) log_line("%s", line.c_str());
+    for (const std::string& line : control_->take_lines())
+      events_.tell({EventKind::actor_trouble, Severity::warning, line});
   return !messages.empty();
 }
 
@@ -334,7 +337,7 @@ bool Node::hear_control() {
 void Node::say_to_control(const control::ToControl& message) {
   const std::optional<Error> error = network_->send_control(message);
   if (!error) return;
-  log_line("%s: %s", options_.name.c_str(), error->message().c_str());
+  events_.tell({EventKind::refused, Severity::warning, error->message()});
   if (auto answer = control::refusal_of(message, error->shared_info()))
     refused_.push_back(*std::move(answer));
 }

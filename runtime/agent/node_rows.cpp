@@ -99,6 +99,7 @@ bool Node::Rows::add_own(const observe::Query& query, observe::Selection& select
                          ObserveQuestions::Place& place) {
   if (query.kind() == RowKind::processes) return add_processes(selection, place);
   if (query.kind() == RowKind::waits) add_waits(selection);
+  if (query.kind() == RowKind::events) node.events_.offer(query, selection);
   return false;
 }
 

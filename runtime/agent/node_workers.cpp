@@ -1,7 +1,6 @@
 /// Node's workers. A zygote forks a worker on request, the worker sends its Hello, and end() removes
 /// it when the zygote has reaped it.
 #include "troupe/runtime/agent/node.hpp"
-#include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/base/process_limits.hpp"
 #include "troupe/runtime/os/child.hpp"
 #include "troupe/runtime/os/role.hpp"
@@ -104,7 +103,9 @@ void Node::start_failed(bool dedicated, JobNumber number, const std::string& why
   leases_.worker_start_failed(steady_now(), dedicated, number);
   Job* job = jobs_.find(number);
   if (job == nullptr || job->ended) return;
-  if (++job->failed_starts == 1) log_line("a worker could not be started: %s", why.c_str());
+  if (++job->failed_starts == 1)
+    events_.tell({EventKind::worker_not_started, Severity::error,
+                  "a worker could not be started: " + why, job->id});
   if (job->failed_starts < 10) return;
   if (!network_) return go_down("workers cannot be started: " + why);
   job_failed(*job, why);
@@ -117,6 +118,7 @@ void Node::go_down(const std::string& why) {
   if (over_) return;
   over_ = true;
   over_why_ = why;
+  events_.note({EventKind::node_ends, Severity::warning, options_.name + " ends: " + why});
   for (auto& [index, process] : processes_)
     if (process->kind != wire::ProcessKind::worker) processes_.send(*process, wire::Shutdown{why});
 }
@@ -144,11 +146,29 @@ void Node::end_now(Process& worker) {
   }
 }
 
+/// Leaves an event of a worker that has ended without having been told to.
+void Node::note_end(const Process& process, const std::string& function) {
+  const Job* job = jobs_.find(process.job_number);
+  WorkerEnd end;
+  end.reason = process.reason;
+  end.function = function;
+  end.job = process.job;
+  end.actor = actors_.actor_on(process.index);
+  end.pid = process.told_pid;
+  end.stack = process.stack;
+  end.last_lines = process.last_lines;
+  end.expected = !process.introduced ||  // start_failed() tells of it
+                 over_ || process.leaving || ending_workers_.has(process.index) ||
+                 (process.killed && process.sentence.empty()) || job == nullptr || job->ended;
+  events_.worker_gone(end);
+}
+
 /// Removes a worker that is dead, or that will not be forked.
 void Node::worker_gone(ProcessIndex index, const std::string& reason) {
   Process* const found = processes_.record(index);
   if (found == nullptr) return;
   Process& process = *found;
+  const std::string function = pages_.name(index);
   if (logs_) process.last_lines = logs_->ended(index, process.job_number);
   process.stack = pages_.ended(index);
   if (std::exchange(process.starting, false))
@@ -158,6 +178,7 @@ void Node::worker_gone(ProcessIndex index, const std::string& reason) {
         process.at_limit);
   process.pid = 0;
   process.reason = process.sentence.empty() ? reason : process.sentence;
+  note_end(process, function);
   end(process);
 }
 

@@ -21,6 +21,7 @@
 #include "troupe/runtime/agent/authority.hpp"
 #include "troupe/runtime/agent/doorbell_slots.hpp"
 #include "troupe/runtime/agent/in_flight_refs.hpp"
+#include "troupe/runtime/agent/node_events.hpp"
 #include "troupe/runtime/agent/poll_set.hpp"
 #include "troupe/runtime/agent/proxies.hpp"
 #include "troupe/runtime/agent/reference_table.hpp"
@@ -92,6 +93,7 @@ class Processes final : public Proxies::Rings {
   /// The parts below this one. `node`: its name, for texts.
   struct Below {
     const std::string& node;
+    NodeEvents& events;
     ReferenceTable& references;
     InFlightRefs& in_flight_refs;
     scheduling::LeaseTable& leases;

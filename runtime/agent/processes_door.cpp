@@ -1,6 +1,5 @@
 /// What processes may send: each message passes may_say() before it has an effect.
 #include "troupe/runtime/agent/processes.hpp"
-#include "troupe/runtime/base/log.hpp"
 
 #include <bit>
 #include <cstdio>
@@ -47,8 +46,9 @@ std::string Processes::account_of(Process& from, const std::string& said) const 
                                std::to_string(from.told_pid) + " of job " + from.job.str() +
                                ") said " + said;
   if (std::has_single_bit(++from.objections))
-    log_line("%s: refused, %llu so far: %s", below_.node.c_str(),
-             static_cast<unsigned long long>(from.objections), sentence.c_str());
+    below_.events.tell({EventKind::refused, Severity::warning,
+                        "refused, " + std::to_string(from.objections) + " so far: " + sentence,
+                        from.job, ActorId{}, from.told_pid});
   return sentence;
 }
 

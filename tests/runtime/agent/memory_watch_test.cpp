@@ -65,7 +65,7 @@ struct MemoryWatchTest : testing::Test, PlayedProcesses {
   AgentOptions options;
   std::unique_ptr<objectstore::Host> host =
       objectstore::Host::create({.arena = Bytes{4 << 20}, .extent = Bytes{1 << 20}}).value();
-  MemoryWatch memory{{name, options, *host, table, processes}};
+  MemoryWatch memory{{name, events, options, *host, table, actors, processes}};
 };
 
 TEST_F(MemoryWatchTest, WorkerEndsAtTheNodesLimitOnlyWhileLeasesAreOut) {

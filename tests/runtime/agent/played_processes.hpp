@@ -47,7 +47,9 @@ struct PlayedProcesses : PlayedOutgoing, Processes::Out, Proxies::Nodes {
                   {references, remote, owners, actors, table, leases, *this, processes, *this}};
   RemoteTable remote{proxies, [this] { return processes.take_index(); }};
   Owners owners{kSelfNode, references, remote};
-  Processes processes{{name, references, in_flight_refs, table, remote, actors, proxies, *this}};
+  NodeEvents events{name, kSelfNode};
+  Processes processes{
+      {name, events, references, in_flight_refs, table, remote, actors, proxies, *this}};
 };
 
 }  // namespace troupe::agent
