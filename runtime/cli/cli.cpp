@@ -33,6 +33,7 @@ struct CommandLine {
   PlanRequest plan_request;
   CheckpointRequest checkpoint_request;
   LogsRequest logs_request;
+  EventsRequest events_request;
   ListRequest list_request;
   StudyRequest study_request;
   bool head = false, all = false, verbose = false;
@@ -50,6 +51,7 @@ struct CommandLine {
   void add_up();
   void add_start();
   void add_others();
+  void add_events();
   void add_lists();
   void add_leak_after(CLI::App& verb);
   CLI::App* add_rows(CLI::App& to, const char* kind, const char* what, const char* example);
@@ -198,6 +200,7 @@ void CommandLine::add_others() {
   logged->add_option("--pid", r.pid, "of one process")->check(CLI::Range(1, 1 << 30));
   logged->add_flag("--stderr", r.only_errors, "of standard error alone");
   logged->add_flag("--raw", r.raw, "control characters as they are");
+  add_events();
   CLI::App* stacked = add(app, "stack", "where the threads of a process, an actor or a job are now",
                           "troupe stack node-0/8185", [this] { return stack(request, name); });
   stacked->add_option("--address", request.address,
@@ -209,6 +212,26 @@ void CommandLine::add_others() {
           "troupe memory --leak-after 30", [this] { return memory(request, leak_after); });
   add_target(*used);
   add_leak_after(*used);
+}
+
+void CommandLine::add_events() {
+  EventsRequest& r = events_request;
+  CLI::App* sub =
+      add(app, "events", "what has happened: deaths, starts, ends, full memory and disks",
+          "troupe events --since 14:00 --where 'severity = error'", [this] {
+            request.json = events_request.json;  // an error is a document, too
+            return events(events_request);
+          });
+  sub->add_option("--address", r.address,
+                  "file of the cluster; else TROUPE_ADDRESS, else the newest cluster of this host");
+  sub->add_flag("--json", r.json, "one JSON document on stdout; with --follow one a line");
+  sub->add_flag("-f,--follow", r.follow, "go on with events that come; Ctrl-C ends it");
+  sub->add_option("--since", r.since, "events since 14:00 or 14:00:30, or of the last 10m");
+  sub->add_option("--where", r.where, "like 'kind = worker_died and node = node-1'; see README");
+  sub->add_option("--limit", r.limit, "the newest so many")
+      ->check(CLI::Range(1U, kMostEvents))
+      ->capture_default_str();
+  sub->add_flag("-v,--verbose", r.verbose, "stacks and last lines of dead workers, too");
 }
 
 void CommandLine::add_leak_after(CLI::App& sub) {

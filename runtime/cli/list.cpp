@@ -104,6 +104,24 @@ Row row_of(const control::ClusterRow& node) {
       .take();
 }
 
+Row row_of(const control::DeadNode& node, std::int64_t as_of) {
+  std::vector<std::pair<std::string, std::string>> labels(node.description.labels.begin(),
+                                                          node.description.labels.end());
+  RowMaker row(RowKind::nodes, node.description.id.str() + "-" + std::to_string(node.epoch));
+  row.text("id", node.description.id.str())
+      .text("name", node.description.name)
+      .text("state", node.left ? "left" : "dead")
+      .amount("cpus", node.description.resources.cpus)
+      .amount("gpus", node.description.resources.gpus)
+      .text("resources", pairs_text(node.description.resources.custom))
+      .text("labels", pairs_text(labels))
+      .text("why", node.why);
+  if (node.died_unix_ns > 0)
+    row.count("since",
+              static_cast<std::uint64_t>(std::max<std::int64_t>(as_of - node.died_unix_ns, 0)));
+  return row.take();
+}
+
 /// How many calls of each actor have not ended.
 using Queues = std::map<std::string, std::uint64_t>;
 
@@ -178,6 +196,9 @@ void offer(observe::Selection& selection, Row row) {
 NodeNames names_in(const control::ListReply& reply) {
   NodeNames names;
   for (const auto& node : reply.nodes) names[node.description.id] = node.description.name;
+  for (const auto& node : reply.dead_nodes)
+    if (!node.description.name.empty())
+      names.try_emplace(node.description.id, node.description.name + " (gone)");
   return names;
 }
 
@@ -197,8 +218,10 @@ class ControlRows {
     const control::ListReply nodes = of_control(What::nodes);
     names_ = names_in(nodes);
     observe::Selection selection(query_);
-    if (query_.kind() == RowKind::nodes)
+    if (query_.kind() == RowKind::nodes) {
       for (const auto& node : nodes.nodes) offer(selection, row_of(node));
+      for (const auto& node : nodes.dead_nodes) offer(selection, row_of(node, query_.as_of(now)));
+    }
     if (query_.kind() == RowKind::actors) add_actors(selection);
     if (query_.kind() == RowKind::jobs)
       for (const auto& job : of_control(What::jobs).jobs)

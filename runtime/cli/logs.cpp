@@ -59,37 +59,6 @@ class Expression {
   regex_t compiled_{};
 };
 
-/// Reads "14:00", "14:00:30" (the last such time) or "10m" (so long ago).
-std::int64_t since_of(const std::string& text) {
-  if (text.empty()) return 0;
-  if (const auto ago = parse_duration(text)) return unix_nanoseconds() - ago->count();
-  const std::int64_t now = unix_nanoseconds();
-  const std::time_t seconds = now / kSecond;
-  std::tm local{};
-  localtime_r(&seconds, &local);
-  local.tm_sec = 0;
-  const char* end = strptime(text.c_str(), "%H:%M:%S", &local);
-  if (end == nullptr || *end != '\0') end = strptime(text.c_str(), "%H:%M", &local);
-  if (end == nullptr || *end != '\0')
-    refuse("--since: '" + text +
-           "' is no time: give one like 14:00, 14:00:30, or 10m for ten "
-           "minutes ago");
-  local.tm_isdst = -1;
-  std::int64_t then = std::int64_t{mktime(&local)} * kSecond;
-  if (then > now) then -= 24 * 3600 * kSecond;
-  return then;
-}
-
-std::string time_text(std::int64_t time) {
-  const std::time_t seconds = time / kSecond;
-  std::tm local{};
-  localtime_r(&seconds, &local);
-  char day[40], text[64];
-  std::strftime(day, sizeof day, "%F %T", &local);
-  std::snprintf(text, sizeof text, "%s.%03d ", day, static_cast<int>(time % kSecond / 1'000'000));
-  return text;
-}
-
 /// The lines of one node that were read and not printed.
 struct Stream {
   NodeId node;
@@ -244,6 +213,36 @@ class Reader {
 };
 
 }  // namespace
+
+std::int64_t since_of(const std::string& text) {
+  if (text.empty()) return 0;
+  if (const auto ago = parse_duration(text)) return unix_nanoseconds() - ago->count();
+  const std::int64_t now = unix_nanoseconds();
+  const std::time_t seconds = now / kSecond;
+  std::tm local{};
+  localtime_r(&seconds, &local);
+  local.tm_sec = 0;
+  const char* end = strptime(text.c_str(), "%H:%M:%S", &local);
+  if (end == nullptr || *end != '\0') end = strptime(text.c_str(), "%H:%M", &local);
+  if (end == nullptr || *end != '\0')
+    refuse("--since: '" + text +
+           "' is no time: give one like 14:00, 14:00:30, or 10m for ten "
+           "minutes ago");
+  local.tm_isdst = -1;
+  std::int64_t then = std::int64_t{mktime(&local)} * kSecond;
+  if (then > now) then -= 24 * 3600 * kSecond;
+  return then;
+}
+
+std::string time_text(std::int64_t time) {
+  const std::time_t seconds = time / kSecond;
+  std::tm local{};
+  localtime_r(&seconds, &local);
+  char day[40], text[64];
+  std::strftime(day, sizeof day, "%F %T", &local);
+  std::snprintf(text, sizeof text, "%s.%03d ", day, static_cast<int>(time % kSecond / 1'000'000));
+  return text;
+}
 
 const control::JobRecord& find_job(const control::ListReply& reply, const std::string& text) {
   if (reply.jobs.empty()) refuse("the cluster has run no job: start one with 'troupe run PROGRAM'");

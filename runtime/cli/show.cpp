@@ -1,6 +1,7 @@
 /// The verbs `troupe status`, `list` and `forget`, and the connection that verbs ask through.
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/base/short_name.hpp"
+#include "troupe/runtime/base/visible_text.hpp"
 #include "troupe/runtime/base/wall_clock.hpp"
 #include "troupe/runtime/cli/internal/print.hpp"
 #include "troupe/runtime/cli/observer.hpp"
@@ -8,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <future>
 #include <map>
 
 namespace troupe::cli {
@@ -191,6 +193,38 @@ std::string text_of(const std::vector<control::ClusterRow>& nodes) {
   return text;
 }
 
+/// Returns a line for each node that has died lately.
+std::string dead_text(const std::vector<control::DeadNode>& nodes) {
+  std::string text;
+  for (const auto& node : nodes) {
+    if (node.left) continue;
+    const std::string& name = node.description.name;
+    const auto age = static_cast<std::uint64_t>(
+        std::max<std::int64_t>(unix_nanoseconds() - node.died_unix_ns, 0));
+    text += visible_text(name.empty() ? node.description.id.str() : name, 80) + " died " +
+            age_text(age) + " ago: " + visible_text(node.why, 300) + "\n";
+  }
+  return text;
+}
+
+Json json_rows(const std::vector<control::DeadNode>& nodes) {
+  Json list = Json::array();
+  for (const auto& node : nodes)
+    list.push_back({{"id", node.description.id.str()},
+                    {"name", node.description.name},
+                    {"state", node.left ? "left" : "dead"},
+                    {"address", node.description.address},
+                    {"died_unix_ns", node.died_unix_ns},
+                    {"why", node.why}});
+  return list;
+}
+
+std::string failures_text(std::uint64_t failures) {
+  if (failures == 0) return "";
+  return std::to_string(failures) + (failures == 1 ? " failure" : " failures") +
+         " in the last 10 minutes: 'troupe events --since 10m'\n";
+}
+
 std::string text_of(const std::vector<control::ActorRow>& actors, const Names& names) {
   std::vector<std::vector<std::string>> rows{
       {"ACTOR", "STATE", "CLASS", "NAME", "NODE", "RESTARTS", "JOB", "WHY"}};
@@ -360,7 +394,10 @@ Exit forget(const Request& request, const std::string& name) {
 
 Exit status(const Request& request, bool verbose) {
   Asked asked(request);
-  const auto nodes = asked.list(What::nodes).nodes;
+  // At the same time, since each question may wait for a silent node.
+  auto counted = std::async(std::launch::async, [&request] { return recent_failures(request); });
+  const auto reply = asked.list(What::nodes);
+  const auto& nodes = reply.nodes;
   auto actors = asked.list(What::actors).actors;
   const auto jobs = asked.list(What::jobs).jobs;
   keep_living(actors);
@@ -370,6 +407,7 @@ Exit status(const Request& request, bool verbose) {
   const os::ClusterFile& file = asked.target.file;
   const observe::Answer waiting = asked.rows(
       {.kind = observe::RowKind::reasons, .where = {}, .sort = {}, .limit = 20, .after = {}});
+  const std::uint64_t failures = counted.get();
   if (request.json) {
     print({{"cluster", file.cluster.str()},
            {"file", asked.target.path},
@@ -379,12 +417,15 @@ Exit status(const Request& request, bool verbose) {
            {"nodes", json_rows(nodes)},
            {"actors", json_rows(actors)},
            {"jobs", json_rows(jobs)},
-           {"waiting", waiting_rows(waiting)}});
+           {"waiting", waiting_rows(waiting)},
+           {"failures", failures},
+           {"dead_nodes", json_rows(reply.dead_nodes)}});
     return Exit::ok;
   }
-  std::printf("cluster %s, troupe %s, control at %s, asked through %s\n%s",
+  std::printf("cluster %s, troupe %s, control at %s, asked through %s\n%s%s%s",
               file.cluster.str().substr(0, 8).c_str(), file.version.c_str(),
-              file.control_door.c_str(), asked.node_name().c_str(), text_of(nodes).c_str());
+              file.control_door.c_str(), asked.node_name().c_str(), text_of(nodes).c_str(),
+              dead_text(reply.dead_nodes).c_str(), failures_text(failures).c_str());
   if (!verbose) {
     std::printf("%zu actor%s, %td running job%s\n%s%s", actors.size(),
                 actors.size() == 1 ? "" : "s", running, running == 1 ? "" : "s",

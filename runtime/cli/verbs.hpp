@@ -65,6 +65,15 @@ struct LogsRequest : Request {
   bool follow = false, time = false, only_errors = false, raw = false;
 };
 
+/// The options of `events`.
+struct EventsRequest : Request {
+  std::string since;  ///< like 14:00, or 10m
+  std::string where;  ///< as in base/where.hpp; empty: all
+  std::uint32_t limit = 1000;
+  bool follow = false, verbose = false;
+};
+inline constexpr std::uint32_t kMostEvents = 10'000;
+
 /// The options of `list` that choose rows.
 struct ListRequest : Request {
   observe::Question question;
@@ -151,6 +160,8 @@ Exit forget(const Request& request, const std::string& name);
 Exit plan_training(const PlanRequest& request);
 /// Prints the lines of a job.
 Exit logs(const LogsRequest& request);
+/// Prints what has happened on the nodes; `follow`: and what happens, until Ctrl-C.
+Exit events(const EventsRequest& request);
 /// Prints the stacks of NODE/PID, of an actor's process, or of all processes of a job.
 Exit stack(const Request& request, const std::string& what);
 /// Drains the node of this name and waits until it has left, at most `within` and 10 s. Throws
@@ -222,6 +233,14 @@ class Asked {
 /// Returns the job that the text names: the newest one of that name, else one by a part of its id.
 /// An empty text: the newest job. Throws Failure (usage) when there is none.
 const control::JobRecord& find_job(const control::ListReply& reply, const std::string& text);
+
+/// Reads "14:00", "14:00:30" (the last such time) or "10m" (so long ago) of the flag --since as Unix
+/// time in nanoseconds; empty: 0. Throws Failure (usage).
+std::int64_t since_of(const std::string& text);
+/// Returns the local time with date and milliseconds, and a space behind it.
+std::string time_text(std::int64_t unix_ns);
+/// Returns how many events of the last ten minutes are failures. Asks over a connection of its own.
+std::uint64_t recent_failures(const Request& request);
 
 /// Returns the text that people see when a cluster is up. Each join token follows, between two more
 /// texts.

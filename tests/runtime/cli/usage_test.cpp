@@ -73,6 +73,7 @@ TEST_F(Cli, EveryVerbHelpsWithAnExampleAndItsExitCodes) {
                                              {"top"},
                                              {"job", "stop"},
                                              {"logs"},
+                                             {"events"},
                                              {"stack"},
                                              {"doctor"}}) {
     auto arguments = verb;
@@ -142,7 +143,7 @@ TEST_F(Cli, NoVerbThatEndsSomethingIsSuggested) {
 
 TEST_F(Cli, WithoutAClusterVerbsSayHowToGetOne) {
   for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
-           {"status"}, {"list", "nodes"}, {"stop"}, {"run", "true"}}) {
+           {"status"}, {"events"}, {"list", "nodes"}, {"stop"}, {"run", "true"}}) {
     const Outcome outcome = troupe_command(arguments);
     EXPECT_EQ(outcome.code, 3) << outcome.err;
     EXPECT_TRUE(says(outcome.err, "troupe up")) << outcome.err;

@@ -1,5 +1,6 @@
 #include "plants.hpp"
 
+#include <unistd.h>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -102,6 +103,18 @@ int loop() {
   for (;;) std::this_thread::sleep_for(std::chrono::milliseconds(5));
 }
 
+/// Waits for its death the first time; says 7 the second time.
+int dies_once(const std::string& file) {
+  if (std::filesystem::exists(file)) return 7;
+  std::cout << "\x1b]0;evil\x07 its last line" << std::endl;
+  std::ofstream(file + ".tmp") << getpid() << std::endl;
+  std::filesystem::rename(file + ".tmp", file);
+  for (;;) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+}
+int death(troupe::Context& ctx, const std::string& file) {
+  return ctx.get(ctx.submit<dies_once>(file)) - 7;
+}
+
 }  // namespace
 
 std::optional<int> run(troupe::Context& ctx, const std::vector<std::string>& arguments) {
@@ -113,6 +126,7 @@ std::optional<int> run(troupe::Context& ctx, const std::vector<std::string>& arg
   if (verb == "plant_objects") return keep_alone(ctx, number(1), arguments.at(2));
   if (verb == "plant_wait") return until_stopped(ctx, arguments.at(1));
   if (verb == "plant_loop") return loop();
+  if (verb == "plant_death") return death(ctx, arguments.at(1));
   return std::nullopt;
 }
 
