@@ -26,6 +26,7 @@ std::string_view name_of(EventKind kind) noexcept {
     case EventKind::node_ends: return "node_ends";
     case EventKind::control_started: return "control_started";
     case EventKind::job_started: return "job_started";
+    case EventKind::job_stopped: return "job_stopped";
     case EventKind::job_ended: return "job_ended";
     case EventKind::job_refused: return "job_refused";
     case EventKind::worker_died: return "worker_died";

@@ -31,6 +31,7 @@ enum class EventKind : std::uint8_t {
   node_ends,  ///< this one, since it cannot go on
   control_started,
   job_started,
+  job_stopped,  ///< somebody told its driver to end
   job_ended,
   job_refused,  ///< this node cannot run its program
   worker_died,
@@ -41,7 +42,7 @@ enum class EventKind : std::uint8_t {
   disk_failed,
   refused,  ///< a message that its sender may not send, or that no link takes
 };
-inline constexpr std::size_t kEventKinds = 19;
+inline constexpr std::size_t kEventKinds = 20;
 std::string_view name_of(EventKind kind) noexcept;
 
 /// error: a failure, which `troupe status` counts.

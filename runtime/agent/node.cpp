@@ -145,13 +145,6 @@ Node::Node(NodeOptions options, os::AgentConfig config)
 
 Node::~Node() = default;
 
-/// Ends all workers at the end of the node, with their zygotes.
-void Node::end_workers() {
-  for (const auto& [index, process] : processes_)
-    if (process->kind == wire::ProcessKind::worker) process->socket.shut_down();
-  zygotes_.end_all();
-}
-
 void Node::serve(Fd driver) {
   Fd life = os::life_of_peer(driver.get());
   Process& process = processes_.add(os::LocalSocket(std::move(driver)));
@@ -251,7 +244,7 @@ Time Node::next_deadline() const {
   if (local_listener_ && local_listener_->opens_at() > steady_now())
     until = std::min(until, local_listener_->opens_at());
   if (logs_) until = std::min(until, logs_->next_deadline());
-  until = std::min({until, rows_.next_deadline(), stacks_.next_deadline()});
+  until = std::min(until, observers_.next_deadline());
   if (network_) {
     until =
         std::min({until, draining_.next_deadline(), network_->next_deadline(),
@@ -273,7 +266,7 @@ void Node::poll_once(Time until) {
   const std::size_t door = set.add(is_open ? local_listener_->fd() : -1);
   const std::size_t launcher = set.add(launcher_ ? launcher_.fd() : -1);
   const std::size_t logs = set.add(logs_ ? logs_->fd() : -1);
-  set.add(stacks_.fd());
+  set.add(observers_.stacks().fd());
   zygotes_.wait_for(set);
   processes_.wait_for(set);
   const Duration left = std::clamp<Duration>(until - steady_now(), Duration(0), Duration(10s));
@@ -285,7 +278,7 @@ void Node::poll_once(Time until) {
   folder_copies_.note_ready(set.ready(copies));
   if (logs_ && (set.ready(logs) || logs_->next_deadline() <= steady_now()))
     logs_->serve(steady_now());
-  if (stacks_.fd() >= 0) stacks_.serve(steady_now());
+  if (observers_.stacks().fd() >= 0) observers_.stacks().serve(steady_now());
   zygotes_.on_timer();
   if (ready <= 0) return;
   zygotes_.serve(set);
@@ -297,7 +290,7 @@ void Node::on_timer() {
   if (const auto deadline = leases_.next_deadline(); deadline && *deadline <= now)
     leases_.on_timer(now);
   if (inquiries_.next_deadline() <= now) inquiries_.expire(now);
-  if (rows_.next_deadline() <= now) rows_.on_timer(now);
+  if (observers_.rows().next_deadline() <= now) observers_.rows().on_timer(now);
   actors_.on_tick(now);
   look_at_spills(now);
   for (const JobId late : jobs_.late(now)) end_job(late, "its driver has ended");
@@ -353,8 +346,8 @@ void Node::end(Process& process) {
   replica_host_.replicas().process_died(index);
   replica_host_.places().process_died(index);
   if (logs_) logs_->forget(index);
-  rows_.process_died(index);
-  stacks_.process_died(index, now);
+  observers_.rows().process_died(index);
+  observers_.stacks().process_died(index, now);
   extents_.forget(index, process.store_index);
   if (process.store_index != 0) host_->process_died(process.store_index);
   processes_.remove(index);

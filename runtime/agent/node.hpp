@@ -29,7 +29,7 @@
 #include "troupe/runtime/agent/network.hpp"
 #include "troupe/runtime/agent/node_events.hpp"
 #include "troupe/runtime/agent/node_logs.hpp"
-#include "troupe/runtime/agent/observe_questions.hpp"
+#include "troupe/runtime/agent/observers.hpp"
 #include "troupe/runtime/agent/options.hpp"
 #include "troupe/runtime/agent/outgoing.hpp"
 #include "troupe/runtime/agent/owners.hpp"
@@ -41,17 +41,14 @@
 #include "troupe/runtime/agent/reference_table.hpp"
 #include "troupe/runtime/agent/remote.hpp"
 #include "troupe/runtime/agent/replica_host.hpp"
-#include "troupe/runtime/agent/stack_asks.hpp"
 #include "troupe/runtime/agent/transfers.hpp"
 #include "troupe/runtime/agent/zygotes.hpp"
 #include "troupe/runtime/base/sleep_clock.hpp"
-#include "troupe/runtime/observe/answer_bytes.hpp"
 #include "troupe/runtime/os/launch.hpp"
 #include "troupe/runtime/os/local_listener.hpp"
 #include "troupe/runtime/os/local_socket.hpp"
 #include "troupe/runtime/os/role.hpp"
 #include "troupe/runtime/scheduling/lease_table.hpp"
-#include "troupe/runtime/wire/memory.hpp"
 #include "troupe/runtime/wire/messages.hpp"
 #include "troupe/runtime/wire/peer.hpp"
 
@@ -79,6 +76,7 @@ class Node final : private Outgoing,
                    private Proxies::Nodes,
                    private Processes::Out,
                    private Zygotes::Out,
+                   private Observers::Control,
                    private Extents::Out,
                    private Programs::Out {
  public:
@@ -113,38 +111,6 @@ class Node final : private Outgoing,
   bool settle();
   Time next_deadline() const;
 
-  /// Receives the answers of the logs.
-  struct Logs final : NodeLogs::Out {
-    explicit Logs(Node& n) : node(n) {}
-    void answer_logs(const NodeLogs::Asker& asker, const wire::LogBatch& batch) override;
-    bool may_write(JobId job) override;
-    std::string name_of(ProcessIndex worker) override { return node.pages_.name(worker); }
-    Node& node;
-  };
-  /// Receives the stacks of processes.
-  struct Stacks final : StackAsks::Out {
-    explicit Stacks(Node& n) : node(n) {}
-    void answer_stacks(const StackAsks::Asker& asker, const std::string& text) override;
-    Node& node;
-  };
-  /// Asks processes and nodes for rows of lists, and answers (node_rows.cpp).
-  struct Rows final : ObserveQuestions::Out {
-    explicit Rows(Node& n) : node(n) {}
-    std::string node_name() override;
-    std::vector<ObserveQuestions::ProcessSource> processes() override;
-    std::vector<ObserveQuestions::NodeSource> other_nodes() override;
-    void ask_process(ProcessIndex process, const wire::AskRows& question) override;
-    void ask_node(NodeId node, const wire::PeerInquire& question) override;
-    bool add_own(const observe::Query& query, observe::Selection& selection,
-                 ObserveQuestions::Place& place) override;
-    void answer(const ObserveQuestions::Asker& asker, Blob bytes) override;
-    void refuse(const ObserveQuestions::Asker& asker, const Error& why) override;
-    std::string name_of(const Process& process) const;
-    observe::Surroundings surroundings_of(const Process& process) const;
-    bool add_processes(observe::Selection& selection, ObserveQuestions::Place& place) const;
-    void add_waits(observe::Selection& selection) const;
-    Node& node;
-  };
   // memory (node_memory.cpp)
   void open_spiller();
   void look_at_spills(Time now);
@@ -182,7 +148,6 @@ class Node final : private Outgoing,
   void carry_out_deferred();
   bool give_reader(Process& to, const wire::NeedReader& request, bool last_try);
   bool hear_control();
-  void say_to_control(const control::ToControl& message);
 
   // what the tables have decided (node_outcomes.cpp)
   void carry_out_leases();
@@ -215,7 +180,6 @@ class Node final : private Outgoing,
   // jobs (node_jobs.cpp)
   void on_driver(Process& from, const wire::Hello& hello, std::vector<Fd> descriptors);
   void driver_gone(Process& driver, bool finished);
-  bool has_purpose(const Process& worker) const;
   void forget_ended_jobs();
   void on_job_reply(const control::JobReply& reply);
   void on_job_info(const control::JobInfo& info);
@@ -250,23 +214,10 @@ class Node final : private Outgoing,
   void serve_network(bool network, bool transfers, bool at_door, bool from_launcher);
   void tell_pace(Time now);
 
-  // observers (node_observers.cpp)
-  void on_explain(Process& from, const wire::Explain& message);
-  wire::MemoryReport memory_report();
-  wire::MemoryUser user_of(const Process& process) const;
-  wire::MemoryHolder holder(ProcessIndex index, std::int64_t refs, Time now);
-  void describe_place(const wire::Location& location, wire::MemoryObject& row, Time now);
-  void on_inquire(Process& from, const wire::Inquire& message, BlobView payload);
-  void on_inquire_memory(Process& from, const wire::Inquire& message);
-  void on_inquire_logs(Process& from, const wire::Inquire& message);
-  void on_inquire_rows(Process& from, const wire::Inquire& message);
-  void ask_logs(const NodeLogs::Asker& asker, const wire::LogQuestion& question);
-  void on_inquire_stacks(Process& from, const wire::Inquire& message);
-  void ask_stacks(const StackAsks::Asker& asker, const wire::StackQuestion& question);
-  void on_inquire_stop(Process& from, const wire::Inquire& message);
-  void stop_job(const ObserveQuestions::Asker& asker, const wire::StopQuestion& question);
-  void pass_on(Process& from, const wire::Inquire& message, wire::PeerInquire question);
-  void on_peer_inquire(NodeId from, const wire::PeerInquire& message);
+  // Observers::Control
+  bool has_control() const override { return network_ != nullptr; }
+  bool hears_control() const override { return network_->hears_control(steady_now()); }
+  void say_to_control(const control::ToControl& message) override;
 
   // Outgoing, Proxies::Nodes, Transfers::Out and Programs::Out
   void send(NodeId to, const wire::PeerMessage& message, BlobView payload) override;
@@ -369,12 +320,12 @@ class Node final : private Outgoing,
   ClusterLink cluster_{id_, leases_};
   Inquiries inquiries_{*this};
   ProcessPages pages_;
-  Stacks stacks_out_{*this};
-  StackAsks stacks_{stacks_out_};
-  Logs logs_out_{*this};
-  Rows rows_out_{*this};
-  ObserveQuestions rows_{rows_out_};
-  Zygotes zygotes_{{programs_, logs_, stacks_, *this}};
+  Observers observers_{
+      {id_,        options_.name, environment_, *host_,         processes_,  zygotes_,
+       jobs_,      job_stops_,    events_,      leases_,        references_, remote_,
+       actors_,    proxies_,      extents_,     folder_copies_, memory_,     cluster_,
+       inquiries_, pages_,        logs_,        *this,          *this}};
+  Zygotes zygotes_{{programs_, logs_, observers_.stacks(), *this}};
   std::unique_ptr<NodeLogs> logs_;  ///< null: workers have the agent's output, and no file
 
   ReplicaHost replica_host_;

@@ -65,7 +65,7 @@ void Node::join(os::AgentConfig config) {
     logs.node = config.name;
     logs.files = log_files_in(config.log_folder);
     logs.limits.total = config.log_bytes.count;
-    logs_ = std::make_unique<NodeLogs>(logs_out_, std::move(logs));
+    logs_ = std::make_unique<NodeLogs>(observers_, std::move(logs));
     events_.keep_in(log_files_in(config.log_folder));
   }
   if (config.beside_control) events_.stand_beside_control();
@@ -229,9 +229,9 @@ void Node::on_peer(NodeId from, wire::Decoded<wire::PeerMessage>& decoded) {
   }
   if (replica_host_.on_message(from, message, now)) return;
   if (const auto* inquire = std::get_if<wire::PeerInquire>(&message))
-    return on_peer_inquire(from, *inquire);
+    return observers_.on_peer_inquire(from, *inquire);
   if (const auto* answer = std::get_if<wire::PeerAnswer>(&message)) {
-    if (!rows_.node_answered(from, *answer, decoded.payload))
+    if (!observers_.rows().node_answered(from, *answer, decoded.payload))
       inquiries_.on_answer(from, *answer, decoded.payload);
     return;
   }
@@ -265,8 +265,8 @@ void Node::node_gone(NodeId node, const std::string& why, bool for_ever) {
   transfers_->node_died(node, for_ever, now);
   inquiries_.end(node, Error(info.code, info.message, Outcome::unknown));
   inquiries_.forget(node);
-  rows_.node_died(node, info.message);
-  stacks_.node_died(node, now);
+  observers_.rows().node_died(node, info.message);
+  observers_.stacks().node_died(node, now);
   programs_->node_died(node, now);
   remote_.node_died(node, for_ever ? why : os::describe_out_of_reach(why), for_ever);
   // Last: it may ask the node again, under its new index.
@@ -286,7 +286,7 @@ void Node::on_can_send(NodeId node) {
 /// Tells control with Leaving that this node has ended its workers and goes, so that control need
 /// not wait until the node counts as dead. Waits at most kFarewell for the delivery.
 void Node::leave() {
-  if (!network_->hears_control(steady_now())) return;
+  if (!hears_control()) return;
   say_to_control(control::Leaving{id_, network_->epoch()});
   const Time until = steady_now() + kFarewell;
   for (Time now = steady_now(); now < until; now = steady_now()) {

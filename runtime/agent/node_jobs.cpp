@@ -115,11 +115,6 @@ void Node::job_failed(Job& job, const std::string& why) {
 
 // --- ends
 
-/// Returns whether the worker hosts an actor, or was started for one.
-bool Node::has_purpose(const Process& worker) const {
-  return actors_.hosts(worker.index) || (worker.starting && worker.dedicated);
-}
-
 /// Drops the lease requests of a job that has ended. Those of other nodes are refused, since a node
 /// counts on each request that was not. Processes of this node that live on ask again by
 /// themselves.
@@ -132,7 +127,7 @@ void Node::drop_lease_requests(const Job& job) {
 void Node::end_tasks(const Job& job) {
   for (const auto& [index, process] : processes_)
     if (process->job_number == job.number && !process->ending && process->pid > 0 &&
-        process->kind == wire::ProcessKind::worker && !has_purpose(*process))
+        process->kind == wire::ProcessKind::worker && !processes_.has_purpose(*process))
       end_now(*process);
 }
 
@@ -172,9 +167,9 @@ void Node::forget_ended_jobs() {
     bool needed =
         !Jobs::is_over(job, leases_.is_wanted(job.number)) || leasing_.has_waiting_life(job.number);
     for (const auto& [index, process] : processes_)
-      needed = needed ||
-               (process->job_number == job.number && (process->kind != wire::ProcessKind::worker ||
-                                                      process->pid > 0 || has_purpose(*process)));
+      needed = needed || (process->job_number == job.number &&
+                          (process->kind != wire::ProcessKind::worker || process->pid > 0 ||
+                           processes_.has_purpose(*process)));
     if (needed) {
       ++at;
       continue;

@@ -24,6 +24,13 @@ std::string why_not_forked(int error) {
 
 }  // namespace
 
+/// Ends all workers at the end of the node, with their zygotes.
+void Node::end_workers() {
+  for (const auto& [index, process] : processes_)
+    if (process->kind == wire::ProcessKind::worker) process->socket.shut_down();
+  zygotes_.end_all();
+}
+
 void Node::start_worker(bool dedicated, JobNumber number) {
   Job* const known = jobs_.find(number);
   if (known == nullptr) return leases_.worker_start_failed(steady_now(), dedicated, number);
@@ -132,7 +139,7 @@ void Node::forked(JobNumber number, ProcessIndex index, pid_t pid) {
   if (worker != nullptr) worker->pid = pid;
   if (logs_) logs_->forked(index, pid);
   if (worker == nullptr || worker->killed ||
-      (job != nullptr && job->ended && !has_purpose(*worker)))
+      (job != nullptr && job->ended && !processes_.has_purpose(*worker)))
     os::send_signal(pid, SIGKILL);
 }
 

@@ -124,6 +124,10 @@ class Processes final : public Proxies::Rings {
   Table::const_iterator end() const noexcept { return table_.end(); }
   /// Returns the first process whose index is not below this one.
   Table::const_iterator from(ProcessIndex index) const { return table_.lower_bound(index); }
+  /// Returns whether the worker hosts an actor, or was started for one.
+  bool has_purpose(const Process& worker) const {
+    return below_.actors.hosts(worker.index) || (worker.starting && worker.dedicated);
+  }
   /// Returns a driver of the job, else a worker that goes on; nullopt: there is neither.
   std::optional<ProcessIndex> lasting_process(JobNumber job) const;
 

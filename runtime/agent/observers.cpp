@@ -1,8 +1,6 @@
-/// Node's answers to observers: questions that it passes on to control, and reports of what the
-/// memory of a node is used for.
-#include "troupe/runtime/agent/node.hpp"
+/// Questions that are passed on to control, and reports of what the memory of a node is used for.
+#include "troupe/runtime/agent/observers.hpp"
 #include "troupe/runtime/agent/wait_reasons.hpp"
-#include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/wire/cases.hpp"
 #include "troupe/runtime/wire/memory.hpp"
 #include "troupe/runtime/wire/values.hpp"
@@ -77,19 +75,19 @@ wire::MemoryObject::State state_of(const ReferenceTable::Seen& seen) {
 
 // --- memory
 
-wire::MemoryUser Node::user_of(const Process& process) const {
+wire::MemoryUser Observers::user_of(const Process& process) const {
   if (process.kind == wire::ProcessKind::driver) return wire::MemoryUser::driver;
-  return actors_.hosts(process.index) ? wire::MemoryUser::actor : wire::MemoryUser::worker;
+  return below_.actors.hosts(process.index) ? wire::MemoryUser::actor : wire::MemoryUser::worker;
 }
 
-wire::MemoryHolder Node::holder(ProcessIndex index, std::int64_t refs, Time now) {
+wire::MemoryHolder Observers::holder(ProcessIndex index, std::int64_t refs, Time now) const {
   wire::MemoryHolder holder;
   holder.refs = refs;
   if (index == kSelf) return holder;
-  if (const auto node = remote_.node_of(index)) {
+  if (const auto node = below_.remote.node_of(index)) {
     holder.kind = wire::MemoryUser::node;
     holder.node = *node;
-  } else if (const Process* process = processes_.find(index)) {
+  } else if (const Process* process = below_.processes.find(index)) {
     holder.kind = user_of(*process);
     holder.pid = process->told_pid;
     holder.silent_ns = nanoseconds(now - process->heard);
@@ -99,9 +97,10 @@ wire::MemoryHolder Node::holder(ProcessIndex index, std::int64_t refs, Time now)
   return holder;
 }
 
-void Node::describe_place(const wire::Location& location, wire::MemoryObject& row, Time now) {
-  if (const std::string* site = memory_.site_of(location)) row.site = *site;
-  const objectstore::Spiller* spiller = extents_.spiller();
+void Observers::describe_place(const wire::Location& location, wire::MemoryObject& row,
+                               Time now) const {
+  if (const std::string* site = below_.memory.site_of(location)) row.site = *site;
+  const objectstore::Spiller* spiller = below_.extents.spiller();
   const auto seen =
       spiller != nullptr ? spiller->look(wire::store_location(location)) : std::nullopt;
   if (!seen) return;
@@ -111,20 +110,19 @@ void Node::describe_place(const wire::Location& location, wire::MemoryObject& ro
   row.unused_ns = seen->pins != 0 ? 0 : nanoseconds(now - seen->used);
 }
 
-/// Returns the report of this node's memory. O(objects of the node).
-wire::MemoryReport Node::memory_report() {
+wire::MemoryReport Observers::memory_report() const {
   const Time now = steady_now();
   wire::MemoryReport report;
-  report.node = id_;
-  report.name = options_.name;
-  const objectstore::HostStats store = host_->stats();
+  report.node = below_.self;
+  report.name = below_.node;
+  const objectstore::HostStats store = below_.host.stats();
   report.arena_bytes = store.arena;
   report.extent_bytes = store.committed;
   report.ready_bytes = store.prefaulted;
   report.object_bytes = store.object_bytes;
   report.objects = store.objects;
   report.waiting_objects = store.waiting;
-  const objectstore::Spiller* spiller = extents_.spiller();
+  const objectstore::Spiller* spiller = below_.extents.spiller();
   report.spills = spiller != nullptr;
   if (spiller != nullptr) {
     const objectstore::SpillerStats spill = spiller->stats();
@@ -135,13 +133,13 @@ wire::MemoryReport Node::memory_report() {
     report.bad_folders = spill.disk.quarantined;
     report.asks_waiting = spill.waiting;
   }
-  report.job_quota_bytes = environment_.job_bytes.count;
-  memory_.accounting().each_job([&](JobNumber number, std::uint64_t bytes) {
+  report.job_quota_bytes = below_.options.job_bytes.count;
+  below_.memory.accounting().each_job([&](JobNumber number, std::uint64_t bytes) {
     if (report.jobs.size() == wire::kMaxMemoryJobs) return;
-    const Job* job = jobs_.find(number);
+    const Job* job = below_.jobs.find(number);
     report.jobs.push_back({job == nullptr ? JobId{} : job->id, bytes});
   });
-  memory_.accounting().each_site(
+  below_.memory.accounting().each_site(
       now, [&](std::uint32_t number, const ObjectAccounting::Site& site) {
         if (number != 0)
           report.sites.push_back({site.text, site.objects, site.bytes, site.made, site.grows});
@@ -149,20 +147,20 @@ wire::MemoryReport Node::memory_report() {
   std::stable_sort(report.sites.begin(), report.sites.end(),
                    [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
   if (report.sites.size() > wire::kMaxMemorySites) report.sites.resize(wire::kMaxMemorySites);
-  report.copies = folder_copies_.is_open();
+  report.copies = below_.copies.is_open();
   if (report.copies) {
-    const objectstore::SharedStats copies = folder_copies_.stats();
+    const objectstore::SharedStats copies = below_.copies.stats();
     report.copied = copies.copies;
     report.copy_bytes = copies.bytes;
     report.copy_errors = copies.errors;
   }
-  const objectstore::ClientStats own = host_->local().stats();
+  const objectstore::ClientStats own = below_.host.local().stats();
   report.own_holes = own.holes;
   report.own_free_bytes = own.capacity - own.used;
   report.own_largest_free = own.largest_free;
 
   std::map<std::uint32_t, const Process*> by_store;
-  for (const auto& [index, process] : processes_)
+  for (const auto& [index, process] : below_.processes)
     if (process->store_index != 0) by_store[process->store_index] = process.get();
   for (const objectstore::ProcessStats& one : store.processes) {
     if (report.processes.size() == wire::kMaxMemoryProcesses) break;
@@ -184,7 +182,7 @@ wire::MemoryReport Node::memory_report() {
 
   Largest rows;
   std::set<std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>> named;
-  references_.each([&](const ReferenceTable::Seen& seen) {
+  below_.references.each([&](const ReferenceTable::Seen& seen) {
     const wire::Location& at = seen.value.location;
     if (seen.ready && seen.value.kind == wire::Value::Kind::shared)
       named.emplace(at.segment, at.slot, at.generation);
@@ -193,9 +191,10 @@ wire::MemoryReport Node::memory_report() {
     row.id = seen.object;
     row.state = state_of(seen);
     row.bytes = bytes_of(seen.value);
-    row.owner = seen.owner == kSelf ? id_ : remote_.node_of(seen.owner).value_or(NodeId{});
+    row.owner =
+        seen.owner == kSelf ? below_.self : below_.remote.node_of(seen.owner).value_or(NodeId{});
     if (row.state == wire::MemoryObject::State::memory) describe_place(at, row, now);
-    if (const Process* maker = processes_.find(seen.producer)) {
+    if (const Process* maker = below_.processes.find(seen.producer)) {
       row.maker_pid = maker->told_pid;
       row.job = maker->job;
     }
@@ -213,7 +212,7 @@ wire::MemoryReport Node::memory_report() {
       if (named.count({at.process, at.slot, at.generation}) != 0 || !rows.takes(at.length)) return;
       wire::MemoryObject row;
       row.bytes = at.length;
-      row.owner = id_;
+      row.owner = below_.self;
       describe_place(wire::wire_location(at), row, now);
       if (const auto maker = by_store.find(at.process); maker != by_store.end()) {
         row.maker_pid = maker->second->told_pid;
@@ -229,17 +228,17 @@ wire::MemoryReport Node::memory_report() {
 // --- questions and answers
 
 /// Asks the node that the question is about. Its answer goes to the process.
-void Node::pass_on(Process& from, const wire::Inquire& message, wire::PeerInquire question) {
-  if (!cluster_.knows(message.node))
-    return inquiries_.refuse(from.index, message.request,
-                             Error(Code::unavailable, "the node is not in the cluster"));
-  question.request = inquiries_.note(from.index, message.request, message.node, steady_now());
-  network_->send(message.node, question);
+void Observers::pass_on(Process& from, const wire::Inquire& message, wire::PeerInquire question) {
+  if (!below_.cluster.knows(message.node))
+    return below_.inquiries.refuse(from.index, message.request,
+                                   Error(Code::unavailable, "the node is not in the cluster"));
+  question.request = below_.inquiries.note(from.index, message.request, message.node, steady_now());
+  below_.out.send(message.node, question, {});
 }
 
-void Node::on_inquire_memory(Process& from, const wire::Inquire& message) {
-  if (!message.node || message.node == id_)
-    return inquiries_.answer(from.index, message.request, wire::encode(memory_report()));
+void Observers::on_inquire_memory(Process& from, const wire::Inquire& message) {
+  if (!message.node || message.node == below_.self)
+    return below_.inquiries.answer(from.index, message.request, wire::encode(memory_report()));
   pass_on(from, message, {});
 }
 
@@ -247,87 +246,89 @@ void Node::on_inquire_memory(Process& from, const wire::Inquire& message) {
 
 /// Answers a question about a log: of this node at once or when lines come, of another by asking
 /// it. A driver may ask for the log of its own job.
-void Node::on_inquire_logs(Process& from, const wire::Inquire& message) {
+void Observers::on_inquire_logs(Process& from, const wire::Inquire& message) {
   const bool may = from.speaks_as == Talker::observer ||
                    (from.speaks_as == Talker::driver && message.logs.job == from.job);
   if (!may)
-    return inquiries_.refuse(
+    return below_.inquiries.refuse(
         from.index, message.request,
         Error(Code::invalid_argument,
-              processes_.account_of(from, "for a log that is not its own job's")));
-  if (!message.node || message.node == id_)
+              below_.processes.account_of(from, "for a log that is not its own job's")));
+  if (!message.node || message.node == below_.self)
     return ask_logs({from.index, {}, message.request}, message.logs);
   pass_on(from, message, {.about_logs = true, .logs = message.logs});
 }
 
 /// Answers a question about rows of all nodes, which only an observer may ask.
-void Node::on_inquire_rows(Process& from, const wire::Inquire& message) {
+void Observers::on_inquire_rows(Process& from, const wire::Inquire& message) {
   if (from.speaks_as == Talker::observer)
     return rows_.ask({from.index, {}, message.request}, message.rows, steady_now());
-  inquiries_.refuse(
-      from.index, message.request,
-      Error(Code::invalid_argument, processes_.account_of(from, "for a list of the cluster")));
+  below_.inquiries.refuse(from.index, message.request,
+                          Error(Code::invalid_argument,
+                                below_.processes.account_of(from, "for a list of the cluster")));
 }
 
-void Node::ask_logs(const NodeLogs::Asker& asker, const wire::LogQuestion& question) {
-  if (!logs_)
-    return logs_out_.answer_logs(asker, {.begin = question.after, .complete = true, .text = {}});
-  logs_->ask({asker, question.job, question.after, question.most,
-              std::chrono::milliseconds(question.wait_ms), question.until_complete},
-             steady_now());
+void Observers::ask_logs(const NodeLogs::Asker& asker, const wire::LogQuestion& question) {
+  if (!below_.logs)
+    return answer_logs(asker, {.begin = question.after, .complete = true, .text = {}});
+  below_.logs->ask({asker, question.job, question.after, question.most,
+                    std::chrono::milliseconds(question.wait_ms), question.until_complete},
+                   steady_now());
 }
 
-void Node::Logs::answer_logs(const NodeLogs::Asker& asker, const wire::LogBatch& batch) {
-  if (asker.node) return node.inquiries_.owe(asker.node, asker.request, wire::encode(batch));
-  node.inquiries_.answer(asker.process, asker.request, wire::encode(batch));
+void Observers::answer_logs(const NodeLogs::Asker& asker, const wire::LogBatch& batch) {
+  if (asker.node) return below_.inquiries.owe(asker.node, asker.request, wire::encode(batch));
+  below_.inquiries.answer(asker.process, asker.request, wire::encode(batch));
 }
 
-bool Node::Logs::may_write(JobId id) {
-  const Job* job = node.jobs_.find(id);
+bool Observers::may_write(JobId id) {
+  const Job* job = below_.jobs.find(id);
   if (job == nullptr) return false;
   if (!job->ended && job->state != Job::State::unknown) return true;
-  return std::any_of(node.processes_.begin(), node.processes_.end(), [&](const auto& entry) {
+  return std::any_of(below_.processes.begin(), below_.processes.end(), [&](const auto& entry) {
     const Process& process = *entry.second;
     return process.job_number == job->number && process.kind == wire::ProcessKind::worker &&
-           !node.has_purpose(process);
+           !below_.processes.has_purpose(process);
   });
 }
 
 // --- stacks
 
 /// Answers an observer's question for the stacks of processes of this node, or asks another one.
-void Node::on_inquire_stacks(Process& from, const wire::Inquire& message) {
+void Observers::on_inquire_stacks(Process& from, const wire::Inquire& message) {
   if (from.speaks_as != Talker::observer)
-    return inquiries_.refuse(
+    return below_.inquiries.refuse(
         from.index, message.request,
-        Error(Code::invalid_argument, processes_.account_of(from, "for the stacks of processes")));
-  if (!message.node || message.node == id_)
+        Error(Code::invalid_argument,
+              below_.processes.account_of(from, "for the stacks of processes")));
+  if (!message.node || message.node == below_.self)
     return ask_stacks({from.index, {}, message.request}, message.stacks);
   pass_on(from, message, {.about_stacks = true, .stacks = message.stacks});
 }
 
-void Node::ask_stacks(const StackAsks::Asker& asker, const wire::StackQuestion& question) {
+void Observers::ask_stacks(const StackAsks::Asker& asker, const wire::StackQuestion& question) {
   const auto refuse = [&](const Error& why) {
     if (asker.node)
-      return network_->send(asker.node, wire::PeerAnswer{asker.request, 0, 0, why.shared_info()});
-    inquiries_.refuse(asker.process, asker.request, why);
+      return below_.out.send(asker.node, wire::PeerAnswer{asker.request, 0, 0, why.shared_info()},
+                             {});
+    below_.inquiries.refuse(asker.process, asker.request, why);
   };
   std::vector<StackAsks::Target> targets;
-  for (const auto& [index, process] : processes_) {
+  for (const auto& [index, process] : below_.processes) {
     const pid_t pid = process->pid > 0 ? process->pid : static_cast<pid_t>(process->told_pid);
     const bool is_meant = question.pid != 0 ? pid == question.pid
-                          : question.actor  ? actors_.actor_on(index) == question.actor
+                          : question.actor  ? below_.actors.actor_on(index) == question.actor
                                             : process->job == question.job && process->job;
     if (!is_meant || pid <= 0 || process->ending) continue;
     if (process->kind == wire::ProcessKind::observer) continue;
-    const std::string name = pages_.name(index);
+    const std::string name = below_.pages.name(index);
     targets.push_back(
         {std::string(process->kind == wire::ProcessKind::driver ? "driver" : "worker") + " " +
-             options_.name + "/" + std::to_string(pid) + (name.empty() ? "" : ", last: " + name),
+             below_.node + "/" + std::to_string(pid) + (name.empty() ? "" : ", last: " + name),
          pid});
   }
   if (targets.empty() && question.job)
-    return stacks_out_.answer_stacks(asker, options_.name + " runs no process of the job now\n");
+    return answer_stacks(asker, below_.node + " runs no process of the job now\n");
   if (targets.empty())
     return refuse(Error(Code::unavailable,
                         "the node has no such process now: it has ended, so see 'troupe logs'"));
@@ -335,71 +336,78 @@ void Node::ask_stacks(const StackAsks::Asker& asker, const wire::StackQuestion& 
     refuse(Error(Code::overloaded, "too many questions for stacks wait at the node: ask again"));
 }
 
-void Node::Stacks::answer_stacks(const StackAsks::Asker& asker, const std::string& text) {
+void Observers::answer_stacks(const StackAsks::Asker& asker, const std::string& text) {
   const auto bytes = std::as_bytes(std::span(text));
   if (asker.node)
-    return node.inquiries_.owe(asker.node, asker.request, Blob(bytes.begin(), bytes.end()));
-  node.inquiries_.answer(asker.process, asker.request, bytes);
+    return below_.inquiries.owe(asker.node, asker.request, Blob(bytes.begin(), bytes.end()));
+  below_.inquiries.answer(asker.process, asker.request, bytes);
 }
 
 // --- stops of jobs
 
 /// Stops a job for an observer, if its driver is at this node; else asks the node where it is.
-void Node::on_inquire_stop(Process& from, const wire::Inquire& message) {
+void Observers::on_inquire_stop(Process& from, const wire::Inquire& message) {
   if (from.speaks_as != Talker::observer)
-    return inquiries_.refuse(
+    return below_.inquiries.refuse(
         from.index, message.request,
-        Error(Code::invalid_argument, processes_.account_of(from, "that a job is to stop")));
-  if (!message.node || message.node == id_)
+        Error(Code::invalid_argument, below_.processes.account_of(from, "that a job is to stop")));
+  if (!message.node || message.node == below_.self)
     return stop_job({from.index, {}, message.request}, message.stop);
   pass_on(from, message, {.stop = message.stop});
 }
 
-void Node::stop_job(const ObserveQuestions::Asker& asker, const wire::StopQuestion& question) {
-  const auto index = jobs_.stop(question.job, question.user);
-  if (!index) return rows_out_.refuse(asker, index.error());
-  const std::string why = jobs_.find(question.job)->stopped_why;
-  log_line("%s: job %s: %s", options_.name.c_str(), question.job.str().c_str(), why.c_str());
-  if (Process* driver = processes_.find(*index)) {
-    job_stops_.begin(question.job, Fd(fcntl(driver->life.get(), F_DUPFD_CLOEXEC, 0)), steady_now());
-    processes_.send(*driver, wire::Shutdown{why, true});
+void Observers::stop_job(const ObserveQuestions::Asker& asker, const wire::StopQuestion& question) {
+  const auto index = below_.jobs.stop(question.job, question.user);
+  if (!index) return refuse(asker, index.error());
+  const std::string why = below_.jobs.find(question.job)->stopped_why;
+  below_.events.tell({EventKind::job_stopped, Severity::info,
+                      "job " + question.job.str() + ": " + why, question.job});
+  if (Process* driver = below_.processes.find(*index)) {
+    below_.job_stops.begin(question.job, Fd(fcntl(driver->life.get(), F_DUPFD_CLOEXEC, 0)),
+                           steady_now());
+    below_.processes.send(*driver, wire::Shutdown{why, true});
   }
   const auto bytes = std::as_bytes(std::span(why));
-  rows_out_.answer(asker, Blob(bytes.begin(), bytes.end()));
+  answer(asker, Blob(bytes.begin(), bytes.end()));
 }
 
-/// Answers another agent, which asks for one of its observers or drivers.
-void Node::on_peer_inquire(NodeId from, const wire::PeerInquire& message) {
+void Observers::on_peer_inquire(NodeId from, const wire::PeerInquire& message) {
   if (message.rows) return rows_.ask({{}, from, message.request}, *message.rows, steady_now());
   if (message.about_logs) return ask_logs({{}, from, message.request}, message.logs);
   if (message.stop) return stop_job({{}, from, message.request}, *message.stop);
   if (message.about_stacks) return ask_stacks({{}, from, message.request}, message.stacks);
-  inquiries_.owe(from, message.request, wire::encode(memory_report()));
+  below_.inquiries.owe(from, message.request, wire::encode(memory_report()));
 }
 
-void Node::on_explain(Process& from, const wire::Explain& message) {
-  const WaitReasons reasons(leases_, actors_, remote_);
+Time Observers::next_deadline() const {
+  return std::min(rows_.next_deadline(), stacks_.next_deadline());
+}
+
+void Observers::on_explain(Process& from, const wire::Explain& message) {
+  const WaitReasons reasons(below_.leases, below_.actors, below_.remote);
   const std::string why =
       message.actor ? reasons.of_actor(message.actor) : reasons.of_lease(from.index, message.key);
-  processes_.send(from, wire::Explained{message.request, why});
+  below_.processes.send(from, wire::Explained{message.request, why});
 }
 
-void Node::on_inquire(Process& from, const wire::Inquire& message, BlobView payload) {
+void Observers::on_inquire(Process& from, const wire::Inquire& message, BlobView payload) {
   const auto refuse = [&](Code code, const std::string& why) {
-    inquiries_.refuse(from.index, message.request, Error(code, why));
+    below_.inquiries.refuse(from.index, message.request, Error(code, why));
   };
   if (message.about == wire::Inquire::About::memory) return on_inquire_memory(from, message);
   if (message.about == wire::Inquire::About::logs) return on_inquire_logs(from, message);
   if (message.about == wire::Inquire::About::rows) return on_inquire_rows(from, message);
   if (message.about == wire::Inquire::About::stacks) return on_inquire_stacks(from, message);
   if (message.about == wire::Inquire::About::stop) return on_inquire_stop(from, message);
-  if (!network_) return refuse(Code::unavailable, "a private node has no control to ask");
+  if (!below_.control.has_control())
+    return refuse(Code::unavailable, "a private node has no control to ask");
   auto decoded = control::decode_to_control(payload);
   if (!decoded) return refuse(Code::invalid_argument, decoded.error().message());
   if (!Authority::may_ask(from.speaks_as, *decoded))
-    return refuse(Code::invalid_argument,
-                  processes_.account_of(from, "to control what such a process may not ask of it"));
-  const std::uint64_t number = inquiries_.next_number();
+    return refuse(
+        Code::invalid_argument,
+        below_.processes.account_of(from, "to control what such a process may not ask of it"));
+  const std::uint64_t number = below_.inquiries.next_number();
   const bool asks =
       std::visit(Cases{[&](control::ListRequest& m) { return m.request = number, true; },
                        [&](control::KeyValueRequest& m) { return m.request = number, true; },
@@ -411,10 +419,10 @@ void Node::on_inquire(Process& from, const wire::Inquire& message, BlobView payl
                        [&](auto&) { return false; }},
                  *decoded);
   if (!asks) return refuse(Code::invalid_argument, "only agents say this to control");
-  if (!network_->hears_control(steady_now()))
+  if (!below_.control.hears_control())
     return refuse(Code::unavailable, "control does not answer at the moment: try again");
-  inquiries_.note(from.index, message.request, {}, steady_now());
-  say_to_control(*decoded);
+  below_.inquiries.note(from.index, message.request, {}, steady_now());
+  below_.control.say_to_control(*decoded);
 }
 
 }  // namespace troupe::agent

@@ -1,0 +1,175 @@
+/// Rows of lists: what the agent itself knows, and whom it asks.
+#include "troupe/runtime/agent/observers.hpp"
+#include "troupe/runtime/agent/process_row.hpp"
+#include "troupe/runtime/agent/wait_reasons.hpp"
+#include "troupe/runtime/observe/wait_rows.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace troupe::agent {
+namespace {
+
+using observe::Fact;
+using observe::Row;
+using observe::RowKind;
+using observe::Thing;
+
+/// Processes of one pass: the kernel may take tens of microseconds to tell of one.
+constexpr std::size_t kProcessesOfPass = 64;
+
+void offer(observe::Selection& selection, Row row) {
+  const auto read = [&row](std::size_t column) { return observe::value_of(row.cells[column]); };
+  if (selection.wants([&row] { return row.id; }, read)) selection.keep(std::move(row));
+}
+
+/// The name of a process of another node that stands on a list of this one.
+std::string alias(const std::string& node, ProcessIndex index) {
+  return node + " process " + index.str();
+}
+
+}  // namespace
+
+std::string Observers::node_name() {
+  return below_.node;
+}
+
+std::string Observers::name_of(const Process& process) const {
+  return below_.node + "/" + std::to_string(process.told_pid);
+}
+
+std::vector<ObserveQuestions::ProcessSource> Observers::processes() {
+  std::vector<ObserveQuestions::ProcessSource> sources;
+  for (const auto& [index, process] : below_.processes)
+    if (process->introduced && !process->ending &&
+        (process->speaks_as == Talker::driver || process->speaks_as == Talker::worker))
+      sources.push_back({index, process->told_pid});
+  return sources;
+}
+
+std::vector<ObserveQuestions::NodeSource> Observers::other_nodes() {
+  std::vector<ObserveQuestions::NodeSource> sources;
+  for (const auto& row : below_.cluster.rows())
+    if (row.description.id != below_.self && below_.cluster.knows(row.description.id))
+      sources.push_back({row.description.id, row.description.name});
+  return sources;
+}
+
+void Observers::ask_process(ProcessIndex process, const wire::AskRows& question) {
+  if (Process* to = below_.processes.find(process))
+    below_.processes.send(*to, question, observe::encode(surroundings_of(*to)));
+}
+
+void Observers::ask_node(NodeId to, const wire::PeerInquire& question) {
+  below_.out.send(to, question, {});
+}
+
+void Observers::answer(const ObserveQuestions::Asker& asker, Blob bytes) {
+  if (asker.node) return below_.inquiries.owe(asker.node, asker.request, std::move(bytes));
+  below_.inquiries.answer(asker.process, asker.request, bytes);
+}
+
+void Observers::refuse(const ObserveQuestions::Asker& asker, const Error& why) {
+  if (asker.node)
+    return below_.out.send(asker.node, wire::PeerAnswer{asker.request, 0, 0, why.shared_info()},
+                           {});
+  below_.inquiries.refuse(asker.process, asker.request, why);
+}
+
+observe::Surroundings Observers::surroundings_of(const Process& process) const {
+  observe::Surroundings around;
+  around.self = name_of(process);
+  const WaitReasons reasons(below_.leases, below_.actors, below_.remote);
+  for (const LeaseKey key : below_.leases.keys_of(process.index))
+    around.whys[key] = reasons.of_lease(process.index, key);
+  for (const auto& [peer, slot] : process.peers)
+    if (const Process* worker = below_.processes.find(peer))
+      around.workers[peer] = {name_of(*worker), below_.leases.is_blocked(peer), true};
+  for (const ProcessIndex proxy : below_.proxies.of(process.index)) {
+    if (!below_.remote.is_proxy_process(proxy)) continue;
+    const RemoteTable::Target& target = below_.remote.target(proxy);
+    const auto* view = below_.leases.view().find(target.node);
+    const std::string name = view == nullptr ? target.node.str() : view->name;
+    around.workers[proxy] = {alias(name, target.process), false, false};
+  }
+  return around;
+}
+
+bool Observers::add_own(const observe::Query& query, observe::Selection& selection,
+                        ObserveQuestions::Place& place) {
+  if (query.kind() == RowKind::processes) return add_processes(selection, place);
+  if (query.kind() == RowKind::waits) add_waits(selection);
+  if (query.kind() == RowKind::events) below_.events.offer(query, selection);
+  return false;
+}
+
+bool Observers::add_processes(observe::Selection& selection, ObserveQuestions::Place& place) const {
+  if (!std::exchange(place.begun, true)) {
+    offer(selection, process_row("agent", getpid(), below_.node, {}, {}));
+    for (const auto& [number, zygote] : below_.zygotes.all())
+      if (const Job* job = below_.jobs.find(number); zygote.pid > 0 && job != nullptr)
+        offer(selection, process_row("zygote", zygote.pid, below_.node, job->id.str(), {}));
+    return below_.processes.begin() != below_.processes.end();
+  }
+  std::size_t left = kProcessesOfPass;
+  for (auto at = below_.processes.from(place.next); at != below_.processes.end(); ++at) {
+    const auto& [index, process] = *at;
+    place.next = index;
+    if (left-- == 0) return true;
+    if (!process->introduced || process->told_pid == 0) continue;
+    const bool is_worker = process->speaks_as == Talker::worker;
+    const char* const kind = below_.actors.hosts(index)             ? "actor"
+                             : is_worker                            ? "worker"
+                             : process->speaks_as == Talker::driver ? "driver"
+                                                                    : "observer";
+    const std::string runs = is_worker ? below_.pages.name(index) : "";
+    offer(selection, process_row(kind, static_cast<pid_t>(process->told_pid), below_.node,
+                                 process->job ? process->job.str() : "", runs));
+  }
+  return false;
+}
+
+/// Tells of this node's requests for leases, of its workers and of its actors.
+void Observers::add_waits(observe::Selection& selection) const {
+  const WaitReasons reasons(below_.leases, below_.actors, below_.remote);
+  const std::string& here = below_.node;
+  for (const auto& [index, process] : below_.processes) {
+    for (const LeaseKey key : below_.leases.keys_of(index)) {
+      Fact fact;
+      fact.thing = {Thing::Kind::request, name_of(*process) + " key " + key.str(), here};
+      fact.state =
+          below_.leases.is_impossible(index, key) ? Fact::State::impossible : Fact::State::lacks;
+      fact.why = reasons.of_lease(index, key);
+      fact.count = below_.leases.wanted(index, key);
+      for (const auto& lease : below_.leases.busy())
+        if (const Process* worker = below_.processes.find(lease.worker);
+            worker != nullptr && fact.waits_for.size() < observe::WaitGraph::kMaxFollowed)
+          fact.waits_for.push_back({Thing::Kind::worker, name_of(*worker), here});
+      fact.any = true;
+      if (fact.state == Fact::State::impossible) fact.waits_for.clear();
+      offer(selection, observe::wait_row(fact));
+    }
+    if (process->speaks_as != Talker::worker) continue;
+    Fact fact;
+    fact.thing = {Thing::Kind::worker, name_of(*process), here};
+    fact.place = alias(here, index);
+    fact.name = below_.pages.name(index);
+    fact.state = Fact::State::runs;
+    if (below_.leases.is_blocked(index)) {
+      fact.state = Fact::State::blocked;
+      fact.waits_for.push_back({Thing::Kind::thread, name_of(*process), name_of(*process)});
+    }
+    offer(selection, observe::wait_row(fact));
+    const ActorId actor = below_.actors.actor_on(index);
+    if (!actor) continue;
+    fact.thing = {Thing::Kind::actor, actor.str(), here};
+    fact.place = name_of(*process);
+    if (fact.state == Fact::State::blocked)
+      fact.waits_for = {{Thing::Kind::worker, name_of(*process), here}};
+    else if (fact.state == Fact::State::runs && !below_.actors.beginning_of(actor))
+      fact.state = Fact::State::ready;
+    offer(selection, observe::wait_row(fact));
+  }
+}
+
+}  // namespace troupe::agent

@@ -1,0 +1,262 @@
+// Tests Observers with the real parts below it: OBSERVER-1 to OBSERVER-4.
+#include "troupe/runtime/agent/observers.hpp"
+
+#include "tests/runtime/agent/played_processes.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace troupe::agent::observers_test {
+namespace {
+
+using namespace std::chrono_literals;
+using About = wire::Inquire::About;
+constexpr NodeId kHere{0, 1}, kOther{0, 2};
+constexpr JobId kJob{0, 9};
+
+struct ObserversTest : testing::Test,
+                       PlayedProcesses,
+                       Extents::Out,
+                       Zygotes::Out,
+                       Observers::Control {
+  struct NoStore : ReplicaHost::Store {
+    void pull_copy(NodeId, ObjectId, std::uint64_t) override {}
+    bool look_in_folders(ProcessIndex, ObjectId, std::optional<std::uint64_t>) override {
+      return false;
+    }
+    bool is_on_disk(const wire::Location&) const override { return false; }
+  };
+  // Extents::Out
+  void send_with(ProcessIndex, const wire::NodeMessage&, std::vector<int>) override {}
+  void press() override {}
+  void memory_answer(const std::optional<Error>&) override {}
+  void restored(NodeId, const wire::PullRequest&) override {}
+  // Zygotes::Out
+  void forked(JobNumber, ProcessIndex, pid_t) override {}
+  void ended(ProcessIndex, pid_t, int) override {}
+  void not_forked(ProcessIndex, int) override {}
+  void gone(ProcessIndex, const std::string&) override {}
+  void zygote_gone(JobNumber, bool) override {}
+  // Observers::Control
+  bool has_control() const override { return !is_private; }
+  bool hears_control() const override { return control_answers; }
+  void say_to_control(const control::ToControl& message) override { said.push_back(message); }
+
+  Process& speaker(Talker who) {
+    Process& process = processes.add({});
+    process.speaks_as = who;
+    process.introduced = true;
+    process.told_pid = 4242;
+    process.job = kJob;
+    process.kind = who == Talker::worker   ? wire::ProcessKind::worker
+                   : who == Talker::driver ? wire::ProcessKind::driver
+                                           : wire::ProcessKind::observer;
+    return process;
+  }
+  void ask(Process& from, About about, NodeId node = {}, BlobView payload = {}) {
+    wire::Inquire message;
+    message.request = ++request;
+    message.about = about;
+    message.node = node;
+    message.logs.job = kJob;
+    message.stacks.pid = 1;
+    observers.on_inquire(from, message, payload);
+  }
+  void ask_control(Process& from, const control::ToControl& question) {
+    ask(from, About::control, {}, control::encode(question));
+  }
+  /// Returns the code of the answer to the last question; ok: bytes came. Precondition: it has one
+  /// answer.
+  std::optional<Code> refused() {
+    const auto answers = take<wire::Answer>();
+    EXPECT_EQ(answers.size(), 1u);
+    if (answers.size() != 1) return Code::internal;
+    EXPECT_EQ(answers[0].second.request, request);
+    if (!answers[0].second.error) return std::nullopt;
+    return answers[0].second.error->code;
+  }
+  /// Makes kOther a node of the cluster.
+  void join_other() {
+    control::ClusterNodes nodes;
+    for (const NodeId node : {kHere, kOther}) {
+      control::ClusterRow& row = nodes.rows.emplace_back();
+      row.description.id = node;
+      row.description.name = node == kHere ? "node" : "other";
+    }
+    cluster.on_nodes(nodes, Time{100s});
+  }
+  template <class Message>
+  std::vector<Message> sent_to(NodeId node) {
+    std::vector<Message> all;
+    for (const auto& sent : std::exchange(to_nodes, {}))
+      if (const auto* message = std::get_if<Message>(&sent.message); message && sent.to == node)
+        all.push_back(*message);
+    return all;
+  }
+
+  std::uint64_t request = 100;
+  bool is_private = false, control_answers = true;
+  std::vector<control::ToControl> said;
+  AgentOptions options;
+  std::unique_ptr<objectstore::Host> host =
+      objectstore::Host::create({.arena = Bytes{4 << 20}, .extent = Bytes{1 << 20}}).value();
+  NoStore no_store;
+  Jobs jobs{quiet_actors, {}};
+  ClusterLink cluster{kHere, table};
+  Inquiries inquiries{*this};
+  ReplicaHost replica_host{kHere,
+                           {references, owners, cluster, inquiries, quiet_actors, *this, no_store}};
+  MemoryWatch memory{{name, events, options, *host, table, actors, processes}};
+  Extents extents{{name, options, *host, references, memory.accounting(), memory.prefault(), copies,
+                   replica_host, *this, *this}};
+  FolderCopies copies{{name, *host, references, owners, extents}};
+  JobStops job_stops;
+  ProcessPages pages;
+  std::unique_ptr<Programs> programs;
+  std::unique_ptr<NodeLogs> logs;
+  Observers observers{{kHere,  name,    options,    *host,  processes, zygotes, jobs,    job_stops,
+                       events, table,   references, remote, actors,    proxies, extents, copies,
+                       memory, cluster, inquiries,  pages,  logs,      *this,   *this}};
+  Zygotes zygotes{{programs, logs, observers.stacks(), *this}};
+};
+
+TEST_F(ObserversTest, MemoryOfThisNodeIsAnsweredAtOnce) {
+  Process& driver = speaker(Talker::driver);
+  ask(driver, About::memory);
+  ASSERT_FALSE(to_processes.empty());
+  const auto report = wire::decode_memory(to_processes[0].payload);
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report.value().node, kHere);
+  EXPECT_EQ(report.value().name, "node");
+  EXPECT_EQ(report.value().arena_bytes, std::uint64_t{4 << 20});
+  EXPECT_FALSE(report.value().spills);
+  EXPECT_EQ(refused(), std::nullopt);
+}
+
+TEST_F(ObserversTest, ReportNamesHolderAndMakerOfAnObject) {
+  Process& driver = speaker(Talker::driver);
+  constexpr ObjectId kObject{0, 16};
+  wire::Value value;
+  value.kind = wire::Value::Kind::inline_bytes;
+  value.payload_size = 3;
+  references.promote(driver.index, kObject, value, Blob(3));
+  references.hold(kObject, driver.index, +2);
+  const wire::MemoryReport report = observers.memory_report();
+  ASSERT_EQ(report.rows.size(), 1u);
+  EXPECT_EQ(report.rows_in_all, 1u);
+  EXPECT_EQ(report.rows[0].id, kObject);
+  EXPECT_EQ(report.rows[0].bytes, 3u);
+  EXPECT_EQ(report.rows[0].owner, kHere);
+  EXPECT_EQ(report.rows[0].maker_pid, 4242u);
+  ASSERT_EQ(report.rows[0].holders.size(), 1u);
+  EXPECT_EQ(report.rows[0].holders[0].kind, wire::MemoryUser::driver);
+  EXPECT_EQ(report.rows[0].holders[0].refs, 2);
+}
+
+TEST_F(ObserversTest, RowsAndStacksAreForObserversAlone) {
+  for (const Talker who : {Talker::driver, Talker::worker})
+    for (const About about : {About::rows, About::stacks}) {
+      ask(speaker(who), about);
+      EXPECT_EQ(refused(), Code::invalid_argument);
+    }
+  EXPECT_TRUE(to_nodes.empty());
+}
+
+TEST_F(ObserversTest, DriverGetsTheLogOfItsOwnJobAlone) {
+  Process& driver = speaker(Talker::driver);
+  ask(driver, About::logs);
+  ASSERT_FALSE(to_processes.empty());
+  const auto batch = wire::decode_log_batch(to_processes[0].payload);
+  ASSERT_TRUE(batch.ok());
+  EXPECT_TRUE(batch.value().complete) << "the node keeps no logs";
+  EXPECT_EQ(refused(), std::nullopt);
+  driver.job = JobId{0, 10};
+  ask(driver, About::logs);
+  EXPECT_EQ(refused(), Code::invalid_argument);
+  EXPECT_EQ(driver.objections, 1u);
+}
+
+TEST_F(ObserversTest, OnlyANodeOfTheClusterIsAsked) {
+  Process& observer = speaker(Talker::observer);
+  for (const About about : {About::memory, About::logs, About::stacks}) {
+    ask(observer, about, kOther);
+    EXPECT_EQ(refused(), Code::unavailable);
+    EXPECT_TRUE(to_nodes.empty());
+  }
+  join_other();
+  for (const About about : {About::memory, About::logs, About::stacks}) {
+    ask(observer, about, kOther);
+    EXPECT_TRUE(to_processes.empty());
+    const auto asked = sent_to<wire::PeerInquire>(kOther);
+    ASSERT_EQ(asked.size(), 1u);
+    EXPECT_EQ(asked[0].about_logs, about == About::logs);
+    EXPECT_EQ(asked[0].about_stacks, about == About::stacks);
+    inquiries.on_answer(kOther, {asked[0].request, 0, 1, nullptr}, Blob(1));
+    EXPECT_EQ(refused(), std::nullopt);
+  }
+}
+
+TEST_F(ObserversTest, AnotherNodeIsAnsweredOrRefused) {
+  observers.on_peer_inquire(kOther, {7});
+  auto answers = sent_to<wire::PeerAnswer>(kOther);
+  ASSERT_FALSE(answers.empty());
+  EXPECT_EQ(answers[0].request, 7u);
+  EXPECT_FALSE(answers[0].error);
+  wire::PeerInquire stacks;
+  stacks.request = 8;
+  stacks.about_stacks = true;
+  stacks.stacks.pid = 1;
+  observers.on_peer_inquire(kOther, stacks);
+  answers = sent_to<wire::PeerAnswer>(kOther);
+  ASSERT_EQ(answers.size(), 1u);
+  ASSERT_TRUE(answers[0].error) << "the node has no such process";
+  EXPECT_EQ(answers[0].error->code, Code::unavailable);
+}
+
+TEST_F(ObserversTest, ControlIsAskedOnlyWhatTheProcessMayAsk) {
+  const control::ToControl list = control::ListRequest{};
+  const control::ToControl drain = control::DrainRequest{};
+  ask_control(speaker(Talker::driver), drain);
+  EXPECT_EQ(refused(), Code::invalid_argument);
+  EXPECT_TRUE(said.empty());
+  Process& driver = speaker(Talker::driver);
+  ask_control(driver, list);
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_TRUE(to_processes.empty()) << "control answers later";
+  EXPECT_EQ(std::get<control::ListRequest>(said[0]).request, inquiries.next_number() - 1);
+}
+
+TEST_F(ObserversTest, QuestionForControlFailsWithoutControl) {
+  Process& observer = speaker(Talker::observer);
+  control_answers = false;
+  ask_control(observer, control::ListRequest{});
+  EXPECT_EQ(refused(), Code::unavailable);
+  is_private = true;
+  ask_control(observer, control::ListRequest{});
+  EXPECT_EQ(refused(), Code::unavailable);
+  is_private = false;
+  ask(observer, About::control, {}, Blob(5));
+  EXPECT_EQ(refused(), Code::invalid_argument);
+  EXPECT_TRUE(said.empty());
+}
+
+TEST_F(ObserversTest, JobMayWriteWhileAProcessOfItLives) {
+  EXPECT_FALSE(observers.may_write(kJob)) << "an unknown job";
+  Job& job = jobs.of(kJob);
+  EXPECT_FALSE(observers.may_write(kJob));
+  job.state = Job::State::ready;
+  EXPECT_TRUE(observers.may_write(kJob));
+  job.ended = true;
+  EXPECT_FALSE(observers.may_write(kJob));
+  Process& worker = speaker(Talker::worker);
+  worker.job_number = job.number;
+  EXPECT_TRUE(observers.may_write(kJob));
+}
+
+}  // namespace
+}  // namespace troupe::agent::observers_test
