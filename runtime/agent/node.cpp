@@ -122,7 +122,7 @@ Node::Node(NodeOptions options)
       control_(std::make_unique<LocalControl>(id_)),
       actors_(*this, *control_, id_),
       jobs_(*control_, {.is_private = true}),
-      replica_host_(id_, {references_, owners_, cluster_, inquiries_, *control_, *this, *this}) {
+      replica_host_(id_, {references_, owners_, cluster_, inquiries_, *control_, *this, objects_}) {
   open_spiller();
 }
 
@@ -138,7 +138,8 @@ Node::Node(NodeOptions options, os::AgentConfig config)
       lineage_cache_(references_, leasing_, environment_.lineage),
       actors_(*this, to_network_, id_),
       jobs_(to_network_, {.is_embedded = config.embedded}),
-      replica_host_(id_, {references_, owners_, cluster_, inquiries_, to_network_, *this, *this}) {
+      replica_host_(id_,
+                    {references_, owners_, cluster_, inquiries_, to_network_, *this, objects_}) {
   open_spiller();
   join(std::move(config));
 }
@@ -173,9 +174,9 @@ std::string Node::serve_cluster(Fd launcher) {
 /// deadline.
 void Node::loop() {
   while (!over_) {
-    frees_.pass_begins();
-    frees_.pass_ended(processes_.read_rings());
-    carry_out_deferred();
+    objects_.pass_begins();
+    objects_.pass_ended(processes_.read_rings());
+    objects_.carry_out_deferred();
     on_timer();
     do {  // again while a private node's control has answers: they may end workers or ask for some
       end_processes();
@@ -191,11 +192,11 @@ void Node::loop() {
     extents_.answer_quota(steady_now());
     extents_.serve(steady_now());
     memory_.guard(steady_now());
-    send_notices();
+    objects_.send_notices();
     extents_.tell();
-    const bool again = (!processes_.has_unread() && (settle() || !frees_.empty())) ||
+    const bool again = (!processes_.has_unread() && (settle() || objects_.has_frees())) ||
                        named_spawns_.pending() || lineage_cache_.pending() ||
-                       replica_host_.replicas().pending() || !readers_.empty() ||
+                       replica_host_.replicas().pending() || objects_.has_readers() ||
                        (control_ && control_->pending());
     if (network_) {
       report(steady_now());
@@ -335,11 +336,7 @@ void Node::end(Process& process) {
   leases_.worker_died(index, now);
   leases_.owner_died(index, now);
   references_.process_died(index, reason);
-  const InFlightRefs::Died given = in_flight_refs_.died(index, peers);
-  for (const wire::Location& location : given.free) free(location);
-  for (const ProcessIndex to : given.asked)  // without a channel no frame has arrived
-    if (process.peers.count(to) == 0) undo(to, in_flight_refs_.arrived(to, index, 0));
-  for (const ProcessIndex dead : given.forgotten) references_.forget(dead);
+  objects_.process_died(index, peers);
   lineage_cache_.process_died(index);
   leasing_.process_died(index);
   ending_workers_.forget(index);

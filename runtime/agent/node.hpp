@@ -12,12 +12,10 @@
 
 #include "troupe/runtime/agent/actors.hpp"
 #include "troupe/runtime/agent/cluster_link.hpp"
-#include "troupe/runtime/agent/deferred_frees.hpp"
 #include "troupe/runtime/agent/draining.hpp"
 #include "troupe/runtime/agent/ending_workers.hpp"
 #include "troupe/runtime/agent/extents.hpp"
 #include "troupe/runtime/agent/folder_copies.hpp"
-#include "troupe/runtime/agent/in_flight_refs.hpp"
 #include "troupe/runtime/agent/inquiries.hpp"
 #include "troupe/runtime/agent/job_stops.hpp"
 #include "troupe/runtime/agent/jobs.hpp"
@@ -29,6 +27,7 @@
 #include "troupe/runtime/agent/network.hpp"
 #include "troupe/runtime/agent/node_events.hpp"
 #include "troupe/runtime/agent/node_logs.hpp"
+#include "troupe/runtime/agent/objects.hpp"
 #include "troupe/runtime/agent/observers.hpp"
 #include "troupe/runtime/agent/options.hpp"
 #include "troupe/runtime/agent/outgoing.hpp"
@@ -53,7 +52,6 @@
 #include "troupe/runtime/wire/peer.hpp"
 
 #include <array>
-#include <deque>
 #include <map>
 #include <memory>
 #include <set>
@@ -67,17 +65,13 @@ struct NodeOptions : os::NodeOffer {
 };
 
 class Node final : private Outgoing,
-                   private ReferenceTable::Out,
                    private ActorHost::Out,
                    private Network::Handler,
-                   private Transfers::Out,
-                   private ReplicaHost::Store,
                    private Leases::Processes,
                    private Proxies::Nodes,
                    private Processes::Out,
                    private Zygotes::Out,
                    private Observers::Control,
-                   private Extents::Out,
                    private Programs::Out {
  public:
   /// A private node. Errors: out_of_memory when shared memory cannot be had.
@@ -115,12 +109,6 @@ class Node final : private Outgoing,
   void open_spiller();
   void look_at_spills(Time now);
   void open_copies();
-  bool look_in_folders(ProcessIndex owner, ObjectId object,
-                       std::optional<std::uint64_t> bytes) override;
-  bool is_on_disk(const wire::Location& at) const override;
-  void press() override;
-  void memory_answer(const std::optional<Error>& why) override;
-  void restored(NodeId from, const wire::PullRequest& request) override;
 
   // messages (node_messages.cpp)
   void handle(Process& from, wire::NodeMessage& message, BlobView payload,
@@ -129,24 +117,12 @@ class Node final : private Outgoing,
   void on_hello(Process& from, const wire::Hello& hello, std::vector<Fd>& descriptors);
   void welcome(Process& from, std::vector<Fd> descriptors);
   void store_attached(Process& from);
-  void on_store(Process& from, wire::NodeMessage& message);
-  void on_hold(const Process& from, const wire::Hold& message);
-  void adopted(const wire::Adopt& message, const Process& from);
-  void counted(const wire::Value& value);
-  void undo(ProcessIndex process, const InFlightRefs::Undone& undone);
   void on_actor_message(Process& from, wire::NodeMessage& message, BlobView payload);
-  ActorHost::BytesByNode bytes_near(const wire::Call& call);
   void answer_nodes(Process& to, std::uint64_t request);
   control::NodeReport report_of_self() const;
   void send(ProcessIndex to, const wire::NodeMessage& message, BlobView payload) override {
     processes_.send(to, message, payload);
   }
-  void send_with(ProcessIndex to, const wire::NodeMessage& message,
-                 std::vector<int> descriptors) override {
-    processes_.send_with(to, message, std::move(descriptors));
-  }
-  void carry_out_deferred();
-  bool give_reader(Process& to, const wire::NeedReader& request, bool last_try);
   bool hear_control();
 
   // what the tables have decided (node_outcomes.cpp)
@@ -160,7 +136,6 @@ class Node final : private Outgoing,
   std::optional<ProcessIndex> lasting_process(JobNumber job) override {
     return processes_.lasting_process(job);
   }
-  void send_notices();
 
   // workers (node_workers.cpp)
   void end_workers();
@@ -219,37 +194,13 @@ class Node final : private Outgoing,
   bool hears_control() const override { return network_->hears_control(steady_now()); }
   void say_to_control(const control::ToControl& message) override;
 
-  // Outgoing, Proxies::Nodes, Transfers::Out and Programs::Out
+  // Outgoing and Proxies::Nodes
   void send(NodeId to, const wire::PeerMessage& message, BlobView payload) override;
   bool can_send(NodeId to) const override { return network_->can_send(to); }
   bool is_alive(ProcessIndex process) override { return processes_.find(process) != nullptr; }
   bool may_serve() override { return network_->may_serve(steady_now()); }
   void drop(NodeId node, const std::string& why) override { network_->drop(node, why); }
-  std::optional<Transfers::Held> find(ObjectId object) override;
-  void done(ObjectId object, NodeId from, const wire::Location& location) override;
-  void failed(ObjectId object, NodeId from, const Error& error) override;
-  void short_of_memory(std::uint64_t bytes) override {
-    extents_.short_of_memory(bytes, steady_now());
-  }
-  void pull_copy(NodeId from, ObjectId copy, std::uint64_t bytes) override;
 
-  // ReferenceTable::Out
-  void ready(ProcessIndex process, ObjectId object, const wire::Value& value,
-             BlobView payload) override;
-  void free(const wire::Location& location) override;
-  void unreferenced(ActorId actor) override;
-  void peer_hold(ProcessIndex to, ObjectId object, ProcessIndex holder,
-                 std::int32_t delta) override;
-  void peer_await(ProcessIndex owner, ObjectId object) override;
-  void pull(ProcessIndex owner, ObjectId object, std::uint64_t bytes) override;
-  void rebuild(ProcessIndex maker, ObjectId object, ObjectId lost) override;
-  void peer_rebuild(ProcessIndex owner, ObjectId object, ObjectId lost) override;
-  void lineage_over(ProcessIndex maker, ObjectId object) override;
-  void wants_copy(ObjectId object) override { folder_copies_.wants(object, steady_now()); }
-  void copy_over(ObjectId object) override { folder_copies_.over(object); }
-  void copies_over(ObjectId object) override { replica_host_.replicas().over(object); }
-  void met(ObjectId object) override { replica_host_.replicas().met(object); }
-  void orphaned(ObjectId object, ObjectId lost) override;
   // ActorHost::Out
   void need_worker(std::uint64_t life, const scheduling::ResourceDemand& demand,
                    JobId job) override;
@@ -273,9 +224,12 @@ class Node final : private Outgoing,
   std::unique_ptr<objectstore::Host> host_;
   MemoryWatch memory_{{options_.name, events_, environment_, *host_, leases_, actors_, processes_}};
   Extents extents_{{options_.name, environment_, *host_, references_, memory_.accounting(),
-                    memory_.prefault(), folder_copies_, replica_host_, *this, *this}};
+                    memory_.prefault(), folder_copies_, replica_host_, *this, objects_}};
+  Objects objects_{{id_, events_, environment_, *host_, references_, remote_, owners_, actors_,
+                    lineage_cache_, replica_host_, folder_copies_, extents_, memory_, processes_,
+                    transfers_, *this}};
   scheduling::LeaseTable leases_;
-  ReferenceTable references_{*this};
+  ReferenceTable references_{objects_};
   Leases leasing_;
   LineageCache lineage_cache_;
   std::unique_ptr<LocalControl> control_;      ///< of a private node; null in a cluster
@@ -287,8 +241,8 @@ class Node final : private Outgoing,
       id_, {references_, remote_, owners_, actors_, leases_, leasing_, *this, processes_, *this}};
   RemoteTable remote_{proxies_, [this] { return processes_.take_index(); }};
   Owners owners_{id_, references_, remote_};
-  agent::Processes processes_{{options_.name, events_, references_, in_flight_refs_, leases_,
-                               remote_, actors_, proxies_, *this}};
+  agent::Processes processes_{{options_.name, events_, references_, objects_.in_flight_refs(),
+                               leases_, remote_, actors_, proxies_, *this}};
   SleepClock sleep_;
   Jobs jobs_;
   JobStops job_stops_;
@@ -297,17 +251,6 @@ class Node final : private Outgoing,
   bool over_ = false;
   std::string over_why_;
   PollSet poll_set_;
-  /// Locations to free and, below, requests of readers. Rings are read in any order: either may be
-  /// read before a message of another process that it follows (an Adopt, an ExtentMapped). Both are
-  /// therefore carried out when everything that was ready has been read.
-  DeferredFrees frees_;
-  InFlightRefs in_flight_refs_;
-  struct ReaderRequest {
-    ProcessIndex process;
-    wire::NeedReader request;
-    int tries = 0;
-  };
-  std::vector<ReaderRequest> readers_;
 
   // In a cluster.
   os::AgentConfig config_;

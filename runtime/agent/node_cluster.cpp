@@ -1,7 +1,6 @@
 /// Node as a member of a cluster: its handling of messages from control and from agents of other
 /// nodes, and of their loss.
 #include "troupe/runtime/agent/node.hpp"
-#include "troupe/runtime/agent/pull_priority.hpp"
 #include "troupe/runtime/base/version.hpp"
 #include "troupe/runtime/base/wait.hpp"
 #include "troupe/runtime/os/child.hpp"
@@ -55,7 +54,7 @@ void Node::join(os::AgentConfig config) {
   transfers.plan.all_bytes = std::min(transfers.plan.all_bytes, arena / 2);
   transfers.plan.node_bytes = std::min(transfers.plan.node_bytes, arena / 4);
   if (extents_.spiller() != nullptr) transfers.plan.patience = std::chrono::seconds(20);
-  transfers_ = Transfers::open(*host_, *this, transfers).value();
+  transfers_ = Transfers::open(*host_, objects_, transfers).value();
   ProgramsOptions programs;
   programs.cache = cache_folder();
   programs_.reset(new Programs(*this, id_, programs));
@@ -302,58 +301,8 @@ void Node::exit_now(const std::string& why) {
   go_down(why);
 }
 
-// --- ReferenceTable::Out, Outgoing, Transfers::Out, Programs::Out
-
-void Node::peer_hold(ProcessIndex to, ObjectId object, ProcessIndex holder, std::int32_t delta) {
-  const auto node = remote_.node_of(to);
-  const auto who = holder == kSelf ? std::optional(id_) : remote_.node_of(holder);
-  if (node && who) network_->send(*node, wire::PeerHold{object, *who, delta});
-}
-
-void Node::peer_await(ProcessIndex owner, ObjectId object) {
-  if (owners_.is_lost(owner))
-    return wire::has_copies(object) ? replica_host_.replicas().look(owner, object)
-                                    : folder_copies_.look_for(owner, object, steady_now());
-  if (const auto node = remote_.node_of(owner)) network_->send(*node, wire::PeerAwait{object});
-}
-
-void Node::pull(ProcessIndex owner, ObjectId object, std::uint64_t bytes) {
-  if (owner == kSelf || owners_.is_lost(owner))
-    return wire::has_copies(object) ? replica_host_.replicas().fetch(owner, object, bytes)
-                                    : folder_copies_.want(owner, object, bytes, steady_now());
-  if (const auto node = remote_.node_of(owner))
-    transfers_->pull(*node, object, bytes, steady_now(),
-                     pull_priority(replica_host_.replicas(), object));
-}
-
-void Node::pull_copy(NodeId from, ObjectId copy, std::uint64_t bytes) {
-  transfers_->pull(from, copy, bytes, steady_now());
-}
-
 void Node::send(NodeId to, const wire::PeerMessage& message, BlobView payload) {
   network_->send(to, message, payload);
-}
-
-std::optional<Transfers::Held> Node::find(ObjectId object) {
-  const wire::Value* value = references_.value_of(replica_host_.served(object));
-  if (value == nullptr || value->kind != wire::Value::Kind::shared) return std::nullopt;
-  const bool own = !references_.owner_of(object);
-  if (extents_.spiller() == nullptr) return Transfers::Held{value->location, value->location, own};
-  const auto at = extents_.where(wire::store_location(value->location));
-  if (!at) return std::nullopt;
-  return Transfers::Held{wire::wire_location(*at), value->location, own};
-}
-
-void Node::done(ObjectId object, NodeId from, const wire::Location& location) {
-  extents_.may_spill(location);
-  references_.pulled(
-      replica_host_.replicas().pulled(object, from) ? wire::original_of(object) : object, location);
-}
-
-void Node::failed(ObjectId object, NodeId from, const Error& error) {
-  if (replica_host_.replicas().pull_failed(object, from, error)) return;
-  if (folder_copies_.is_reading(object)) return;  // the owner died meanwhile: a copy is being read
-  references_.pull_failed(object, error);
 }
 
 }  // namespace troupe::agent

@@ -1,4 +1,4 @@
-/// Node's part in memory: the folders for objects on disk, and what Extents and ReplicaHost need.
+/// The folders in which a node has objects on disk.
 #include "troupe/runtime/agent/node.hpp"
 #include "troupe/runtime/wire/values.hpp"
 
@@ -38,39 +38,7 @@ void Node::open_copies() {
   folder_copies_.open(std::move(options));
 }
 
-// --- what ReplicaHost and Extents need
-
-bool Node::look_in_folders(ProcessIndex owner, ObjectId object,
-                           std::optional<std::uint64_t> bytes) {
-  if (!folder_copies_.is_open()) return false;
-  if (bytes)
-    folder_copies_.want(owner, object, *bytes, steady_now());
-  else
-    folder_copies_.look_for(owner, object, steady_now());
-  return true;
-}
-
-bool Node::is_on_disk(const wire::Location& at) const {
-  const objectstore::Spiller* spiller = extents_.spiller();
-  const auto seen = spiller != nullptr ? spiller->look(wire::store_location(at)) : std::nullopt;
-  return seen && seen->on_disk;
-}
-
-void Node::press() {
-  for (auto& [index, process] : processes_)
-    if (process->introduced && process->bell) processes_.send(*process, wire::MemoryPressure{});
-}
-
-void Node::memory_answer(const std::optional<Error>& why) {
-  if (why)
-    transfers_->memory_refused(*why, steady_now());
-  else
-    transfers_->memory_came(steady_now());
-}
-
-void Node::restored(NodeId from, const wire::PullRequest& request) {
-  transfers_->on_message(from, request, {}, steady_now());
-}
+// --- the loop
 
 void Node::look_at_spills(Time now) {
   const objectstore::Spiller* spiller = extents_.spiller();

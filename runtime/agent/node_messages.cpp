@@ -25,23 +25,23 @@ void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
           [&](wire::Unblocked&) { leases_.unblocked(from.index, now); },
           [&](wire::Pace& m) { cluster_.add_pace(m); },
           [&](wire::Promote& m) {
-            counted(m.value);
+            objects_.counted(m.value);
             references_.promote(from.index, m.object, m.value, payload);
           },
           [&](wire::Fulfil& m) {
-            counted(m.value);
+            objects_.counted(m.value);
             references_.fulfil(m.object, m.value, payload);
           },
-          [&](wire::Hold& m) { on_hold(from, m); },
+          [&](wire::Hold& m) { objects_.on_hold(from, m); },
           [&](wire::Arrived& m) {
-            undo(from.index, in_flight_refs_.arrived(from.index, m.peer, m.frames));
+            objects_.on_arrived(from.index, m);
             proxies_.drop_written_since({from.index, m.peer});
           },
           [&](wire::CallSite& m) { memory_.on_call_site(from, m); },
           [&](wire::Await& m) { references_.await(m.object, from.index, m.fetch); },
           [&](wire::Rebuild& m) { references_.rebuild(m.object, from.index, m.lost); },
           [&](wire::Rebuilt& m) {
-            counted(m.value);
+            objects_.counted(m.value);
             references_.rebuilt(from.index, m.object, m.value, payload);
           },
           [&](wire::Lineage& m) { references_.keeps_lineage(from.index, m.object); },
@@ -61,7 +61,8 @@ void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
           [&](wire::WatchActor&) { on_actor_message(from, message, payload); },
           [&](wire::KillActor&) { on_actor_message(from, message, payload); },
           [&](wire::FindActor&) { on_actor_message(from, message, payload); },
-          [&](auto&) { on_store(from, message); }},
+          [&](wire::StoreAttached&) { store_attached(from); },
+          [&](auto&) { objects_.on_store(from, message); }},
       message);
 }
 
@@ -153,165 +154,16 @@ void Node::store_attached(Process& from) {
   if (job->ended) drop_lease_requests(*job);
 }
 
-void Node::on_store(Process& from, wire::NodeMessage& message) {
-  std::visit(
-      Cases{
-          [&](wire::StoreAttached&) { store_attached(from); },
-          [&](wire::NeedExtent& m) {
-            extents_.need({from.index, from.store_index, from.job, from.job_number}, m,
-                          steady_now());
-          },
-          [&](wire::WhereIs& m) { extents_.where_is(from.index, m, steady_now()); },
-          [&](wire::GiveBack& m) {
-            (void)host_->release_extent(from.store_index, objectstore::ExtentId{m.extent});
-          },
-          [&](wire::ExtentMapped& m) {
-            if (const auto done =
-                    host_->confirm_extent(from.store_index, objectstore::ExtentId{m.extent});
-                !done)
-              processes_.break_off(from, done.error().message());
-          },
-          [&](wire::NeedReader& m) { readers_.push_back({from.index, m, 0}); },
-          [&](wire::Adopt& m) {
-            if (const auto done = host_->adopt(from.store_index, wire::store_location(m.location));
-                !done)
-              events_.tell({EventKind::refused, Severity::warning,
-                            "process " + std::to_string(from.told_pid) +
-                                " names an object that it does not have: " + done.error().message(),
-                            from.job, ActorId{}, from.told_pid});
-            else {
-              adopted(m, from);
-              extents_.may_spill(m.location);
-            }
-          },
-          [&](wire::Free& m) { free(m.location); },
-          [&](wire::Unpinned& m) { host_->unpinned(m.process, m.slot); },
-          [](auto&) {}},  // only agents send these: see may_say()
-      message);
-}
-
-/// Records an object that is now in the store: which process it is in flight to, and for accounting
-/// which job and call site made it.
-void Node::adopted(const wire::Adopt& message, const Process& from) {
-  const wire::Location& at = message.location;
-  if (in_flight_refs_.adopted(from.index, message.process != 0 ? message.process : from.index,
-                              {message.frame, message.waiting}, at))
-    free(at);
-  if (network_ || environment_.job_bytes.count != 0)  // else the accounting has no reader
-    memory_.made(message, from);
-}
-
-void Node::on_hold(const Process& from, const wire::Hold& message) {
-  references_.hold(message.object, message.process, message.delta, from.index);
-  const InFlightRefs::Frame frame{message.frame, message.waiting};
-  if (message.delta > 0)
-    in_flight_refs_.counted(from.index, message.process, frame, message.object);
-  else
-    in_flight_refs_.taken_back(from.index, message.process, frame, message.object);
-}
-
-/// Takes back what a dead process had counted for this one in frames that never arrived.
-void Node::undo(ProcessIndex process, const InFlightRefs::Undone& undone) {
-  for (const ObjectId object : undone.counts) references_.hold(object, process, -1);
-  for (const wire::Location& location : undone.free) free(location);
-  references_.forget(undone.forgotten);
-}
-
-/// Notes that the reference table, not a process, frees what the value names from here on.
-void Node::counted(const wire::Value& value) {
-  if (value.kind == wire::Value::Kind::shared) in_flight_refs_.owned(value.location);
-}
-
-/// Answers NeedReader. Returns false if the memory is not there yet and another try may find it.
-bool Node::give_reader(Process& to, const wire::NeedReader& request, bool last_try) {
-  wire::GiveReader answer;
-  answer.is_segment = request.is_segment;
-  answer.id = request.id;
-  Error error(Code::internal, "");
-  if (request.is_segment) {
-    auto segment = host_->segment_for_reader(static_cast<std::uint32_t>(request.id));
-    if (segment) {
-      answer.incarnation = segment->incarnation;
-      processes_.send_with(to, answer, {segment->memory.get()});
-      return true;
-    }
-    error = segment.error();
-  } else {
-    auto extent = host_->extent_for_reader(objectstore::ExtentId{request.id});
-    if (extent) {
-      answer.bytes = extent->bytes;
-      processes_.send_with(to, answer, {extent->memory.get()});
-      return true;
-    }
-    error = extent.error();
-  }
-  if (error.code() == Code::unavailable && !last_try) return false;
-  answer.error = error.shared_info();
-  processes_.send(to, answer);
-  return true;
-}
-
-/// Frees objects and answers readers, now that everything that was ready has been read. Frees wait
-/// further while the ring of a dying worker is unread: it may hold their Adopt.
-void Node::carry_out_deferred() {
-  for (const wire::Location& location :
-       processes_.has_unread() ? std::vector<wire::Location>() : frees_.take_due()) {
-    in_flight_refs_.gone(location);
-    memory_.freed(location, steady_now());
-    const objectstore::Location at = wire::store_location(location);
-    if (objectstore::Spiller* spiller = extents_.spiller())
-      (void)spiller->free(at);
-    else
-      (void)host_->free(at);
-  }
-  for (ReaderRequest& request : std::exchange(readers_, {}))
-    if (Process* to = processes_.find(request.process))
-      if (!give_reader(*to, request.request, request.tries >= 3))
-        readers_.push_back({request.process, request.request, request.tries + 1});
-}
-
-/// Returns the nodes that have large arguments of the call, with their bytes, as far as known here.
-ActorHost::BytesByNode Node::bytes_near(const wire::Call& call) {
-  constexpr std::uint64_t kWorthIt = 256 << 10;
-  constexpr int kMostSteps = 16;
-  ActorHost::BytesByNode near;
-  if (!network_) return near;
-  for (const wire::Value& argument : call.arguments) {
-    const wire::Value* value = &argument;
-    ObjectId object;
-    for (int step = 0;
-         value != nullptr && value->kind == wire::Value::Kind::forwarded && step < kMostSteps;
-         ++step)
-      value = references_.value_of(object = value->forward);
-    NodeId node;
-    std::uint64_t bytes = 0;
-    if (value != nullptr && value->kind == wire::Value::Kind::shared) {
-      node = id_;
-      bytes = value->location.length;
-    } else if (value != nullptr && value->kind == wire::Value::Kind::remote) {
-      node = owners_.owner_of(object);
-      bytes = value->remote_bytes;
-    }
-    if (!node || bytes < kWorthIt) continue;
-    const auto known =
-        std::find_if(near.begin(), near.end(), [&](const auto& one) { return one.first == node; });
-    if (known == near.end())
-      near.emplace_back(node, bytes);
-    else
-      known->second += bytes;
-  }
-  return near;
-}
-
 void Node::on_actor_message(Process& from, wire::NodeMessage& message, BlobView payload) {
   std::visit(
       Cases{[&](wire::CreateActor& m) {
               references_.stands_for(m.lifetime, m.actor, from.index);
               hold_creation(m.creation);
               if (m.name.empty())
-                return actors_.create(m, payload, from.job, from.index, bytes_near(m.creation));
+                return actors_.create(m, payload, from.job, from.index,
+                                      objects_.bytes_near(m.creation));
               named_spawns_.add({from.index, m, Blob(payload.begin(), payload.end()), from.job,
-                                 bytes_near(m.creation), 0});
+                                 objects_.bytes_near(m.creation), 0});
             },
             [&](wire::ActorCreated& m) { actors_.created(from.index, m); },
             [&](wire::WatchActor& m) { actors_.watch(m.actor, from.index); },

@@ -18,67 +18,6 @@ std::optional<std::pair<JobId, JobNumber>> Node::job_of(ProcessIndex process) {
   return std::pair(one->job, one->job_number);
 }
 
-void Node::send_notices() {
-  for (const objectstore::Notice& notice : host_->take_notices()) {
-    for (auto& [index, process] : processes_) {
-      switch (notice.kind) {
-        case objectstore::Notice::Kind::recycle:
-          if (process->introduced && process->store_index == notice.process)
-            processes_.send(*process, wire::Recycle{notice.slot, notice.generation});
-          break;
-        case objectstore::Notice::Kind::forget_extent:
-          processes_.send(*process, wire::Forget{false, notice.extent.value});
-          break;
-        case objectstore::Notice::Kind::forget_segment:
-          processes_.send(*process, wire::Forget{true, notice.process});
-          break;
-      }
-    }
-  }
-}
-
-// --- ReferenceTable::Out
-
-void Node::ready(ProcessIndex process, ObjectId object, const wire::Value& value,
-                 BlobView payload) {
-  if (process == kSelf) return replica_host_.replicas().arrived(object, value);
-  if (const auto node = remote_.node_of(process))
-    return network_->send(*node, owners_.answer_of(object, value), payload);
-  NodeId holder;
-  if (value.kind == wire::Value::Kind::remote)
-    if (const auto owner = references_.owner_of(object))
-      holder = remote_.node_of(*owner).value_or(NodeId{});
-  processes_.send(process, wire::Ready{object, value, holder}, payload);
-}
-
-void Node::rebuild(ProcessIndex maker, ObjectId object, ObjectId lost) {
-  processes_.send(maker, wire::Rebuild{object, lost}, {});
-}
-
-void Node::peer_rebuild(ProcessIndex owner, ObjectId object, ObjectId lost) {
-  if (const auto node = remote_.node_of(owner))
-    network_->send(*node, wire::PeerRebuild{object, lost});
-}
-
-void Node::lineage_over(ProcessIndex maker, ObjectId object) {
-  if (maker == kSelf) return lineage_cache_.released(object);
-  processes_.send(maker, wire::Lineage{object}, {});
-}
-
-void Node::orphaned(ObjectId object, ObjectId lost) {
-  lineage_cache_.orphaned(object, lost);
-}
-
-void Node::free(const wire::Location& location) {
-  if (replica_host_.gave_back_lent(location)) return;
-  in_flight_refs_.freed(location);
-  frees_.add(location);
-}
-
-void Node::unreferenced(ActorId actor) {
-  actors_.unreferenced(actor);
-}
-
 // --- ActorHost::Out
 
 void Node::need_worker(std::uint64_t life, const scheduling::ResourceDemand& demand, JobId id) {

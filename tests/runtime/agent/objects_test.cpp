@@ -1,0 +1,206 @@
+// Tests Objects on a real store, with the parts around it: OBJECT-1 to OBJECT-4.
+#include "troupe/runtime/agent/objects.hpp"
+
+#include "tests/runtime/agent/played_processes.hpp"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace troupe::agent::objects_test {
+namespace {
+
+using namespace std::chrono_literals;
+constexpr NodeId kHere{0, 1}, kOther{0, 2};
+constexpr ObjectId kObject{0, 16};
+
+struct ObjectsTest : testing::Test, PlayedProcesses {
+  /// Returns a process with tables in the store and a socket.
+  Process& process() {
+    auto ends = os::LocalSocket::pair().value();
+    Process& one = processes.add(os::LocalSocket(std::move(ends.first)));
+    peers.emplace_back(std::move(ends.second));
+    one.speaks_as = Talker::worker;
+    one.kind = wire::ProcessKind::worker;
+    one.introduced = true;  // without a ring: it gets messages over its socket
+    one.store_index = host->register_process().value().process;
+    EXPECT_TRUE(host->confirm_process(one.store_index).ok());
+    return one;
+  }
+  void say(Process& from, wire::NodeMessage message) { objects.on_store(from, message); }
+  void pass(bool read_all = true) {
+    objects.pass_begins();
+    objects.pass_ended(read_all);
+    objects.carry_out_deferred();
+  }
+  /// Returns the next message of this kind on the process's socket; nullopt: none.
+  template <class Message>
+  std::optional<Message> read(const Process& at, std::size_t* descriptors = nullptr) {
+    std::vector<std::byte> packet(os::kMaxPacket);
+    for (;;) {
+      os::Received received = peers.at(at.index.value - 1).receive(packet);
+      if (received.kind != os::Received::Kind::packet) return std::nullopt;
+      auto decoded = wire::decode_node(BlobView(packet.data(), received.size));
+      if (!decoded) return std::nullopt;
+      if (const auto* message = std::get_if<Message>(&decoded->message)) {
+        if (descriptors != nullptr) *descriptors = received.descriptors.size();
+        return *message;
+      }
+    }
+  }
+  static wire::Location place(std::uint32_t slot) {
+    wire::Location at;
+    at.slot = slot;
+    at.length = 8;
+    return at;
+  }
+  template <class Message>
+  std::vector<NodeId> asked() {
+    std::vector<NodeId> nodes;
+    for (const auto& sent : to_nodes)
+      if (std::holds_alternative<Message>(sent.message)) nodes.push_back(sent.to);
+    to_nodes.clear();
+    return nodes;
+  }
+
+  std::vector<os::LocalSocket> peers;
+  AgentOptions options;
+  std::unique_ptr<objectstore::Host> host =
+      objectstore::Host::create({.arena = Bytes{4 << 20}, .extent = Bytes{1 << 20}}).value();
+  std::unique_ptr<Transfers> transfers;
+  ClusterLink cluster{kHere, table};
+  Inquiries inquiries{*this};
+  MemoryWatch memory{{name, events, options, *host, table, actors, processes}};
+  ReplicaHost replica_host{kHere,
+                           {references, owners, cluster, inquiries, quiet_actors, *this, objects}};
+  Extents extents{{name, options, *host, references, memory.accounting(), memory.prefault(), copies,
+                   replica_host, *this, objects}};
+  FolderCopies copies{{name, *host, references, owners, extents}};
+  Objects objects{{kHere, events, options, *host, references, remote, owners, actors, lineage,
+                   replica_host, copies, extents, memory, processes, transfers, *this}};
+};
+
+TEST_F(ObjectsTest, FreeWaitsUntilAllThatWasReadyHasBeenRead) {
+  objects.pass_begins();
+  objects.free(place(1));
+  objects.pass_ended(false);
+  objects.carry_out_deferred();
+  EXPECT_TRUE(objects.has_frees()) << "an Adopt may still be unread";
+  pass();
+  EXPECT_FALSE(objects.has_frees());
+}
+
+TEST_F(ObjectsTest, FreeWaitsWhileTheRingOfAnEndingProcessIsUnread) {
+  Process& one = process();
+  objects.free(place(1));
+  processes.break_off(one, "a test ends it");
+  pass();
+  EXPECT_TRUE(objects.has_frees());
+  processes.remove(one.index);
+  pass();
+  EXPECT_FALSE(objects.has_frees());
+}
+
+TEST_F(ObjectsTest, ReaderOfMemoryThatDoesNotComeGetsAnErrorInTheEnd) {
+  Process& one = process();
+  wire::NeedReader request;
+  request.is_segment = false;
+  request.id = 12345;
+  say(one, request);
+  EXPECT_TRUE(objects.has_readers());
+  int passes = 0;
+  for (; objects.has_readers() && passes < 10; ++passes) pass();
+  EXPECT_LE(passes, 4);
+  const auto answer = read<wire::GiveReader>(one);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->id, 12345u);
+  EXPECT_TRUE(answer->error);
+  EXPECT_FALSE(read<wire::GiveReader>(one)) << "one answer";
+}
+
+TEST_F(ObjectsTest, ReaderGetsTheMemoryWithItsDescriptor) {
+  Process& maker = process();
+  Process& reader = process();
+  auto grant = host->grant(maker.store_index, 1000);
+  ASSERT_TRUE(grant.ok());
+  ASSERT_TRUE(host->confirm_extent(maker.store_index, grant.value().id).ok());
+  wire::NeedReader request;
+  request.id = grant.value().id.value;
+  say(reader, request);
+  pass();
+  std::size_t descriptors = 0;
+  const auto answer = read<wire::GiveReader>(reader, &descriptors);
+  ASSERT_TRUE(answer);
+  EXPECT_FALSE(answer->error);
+  EXPECT_EQ(descriptors, 1u);
+}
+
+TEST_F(ObjectsTest, ReaderThatHasEndedIsForgotten) {
+  Process& one = process();
+  say(one, wire::NeedReader{});
+  processes.remove(one.index);
+  pass();
+  EXPECT_FALSE(objects.has_readers());
+}
+
+TEST_F(ObjectsTest, ObjectOfADeadProcessIsFreedOnceUnlessTheTableOwnsIt) {
+  InFlightRefs& in_flight = objects.in_flight_refs();
+  in_flight.adopted(5, 5, {}, place(1));
+  in_flight.adopted(5, 5, {}, place(2));
+  wire::Value value;
+  value.kind = wire::Value::Kind::shared;
+  value.location = place(2);
+  objects.counted(value);
+  EXPECT_EQ(in_flight.objects(), 2u);
+  objects.process_died(5, {});
+  objects.process_died(5, {});
+  pass();
+  EXPECT_EQ(in_flight.objects(), 1u) << "the table frees the other";
+  objects.free(place(2));
+  pass();
+  EXPECT_EQ(in_flight.objects(), 0u);
+}
+
+TEST_F(ObjectsTest, PlaceThatTheStoreDoesNotHaveIsNotAdopted) {
+  Process& one = process();
+  wire::Adopt message;
+  message.location = place(3);
+  message.location.segment = 77;
+  say(one, message);
+  EXPECT_EQ(objects.in_flight_refs().objects(), 0u);
+  EXPECT_EQ(memory.site_of(message.location), nullptr);
+}
+
+TEST_F(ObjectsTest, ValueGoesToTheProcessOrNodeThatAwaitsIt) {
+  Process& one = process();
+  wire::Value value;
+  value.kind = wire::Value::Kind::inline_bytes;
+  objects.ready(one.index, kObject, value, {});
+  const auto told = read<wire::Ready>(one);
+  ASSERT_TRUE(told);
+  EXPECT_EQ(told->object, kObject);
+  objects.ready(owners.index_of(kOther), kObject, value, {});
+  EXPECT_EQ(asked<wire::PeerReady>(), std::vector<NodeId>{kOther});
+}
+
+TEST_F(ObjectsTest, OwnersNodeIsAskedWhileItIsInReach) {
+  const ProcessIndex owner = owners.index_of_owner(kOther);
+  objects.peer_await(owner, kObject);
+  EXPECT_EQ(asked<wire::PeerAwait>(), std::vector<NodeId>{kOther});
+  objects.peer_hold(owner, kObject, kSelf, +1);
+  ASSERT_EQ(to_nodes.size(), 1u);
+  EXPECT_EQ(std::get<wire::PeerHold>(to_nodes[0].message).holder, kHere);
+  to_nodes.clear();
+  ErrorInfo why;
+  why.code = Code::unavailable;
+  owners.node_lost(kOther, why);
+  objects.peer_await(owner, kObject);
+  EXPECT_TRUE(asked<wire::PeerAwait>().empty()) << "copies are looked for";
+}
+
+}  // namespace
+}  // namespace troupe::agent::objects_test
