@@ -1,5 +1,6 @@
 // Tests which texts are JSON, what is read from them, and the bytes that a document is written as.
 #include "troupe/runtime/base/json.hpp"
+#include "troupe/runtime/base/json_writer.hpp"
 
 #include <gtest/gtest.h>
 
@@ -173,6 +174,34 @@ TEST(Json, ReadingAnotherKindReturnsNothing) {
   EXPECT_EQ(json.find("list")->as_object(), nullptr);
   EXPECT_FALSE(json.is_null());
   EXPECT_TRUE(Json().is_null());
+}
+
+TEST(JsonWriter, AppendsTheTextOfTheDocument) {
+  std::string text = "[";  // of the caller: a first value has no comma before it
+  JsonWriter json(text);
+  json.open('{');
+  json.name("empty");
+  json.open('[');
+  json.close(']');
+  json.name("a \"b\"");
+  json.open('[');
+  json.whole(-7);
+  json.whole(~std::uint64_t{0});
+  json.number(0.5);
+  json.number(2);
+  json.number(Numbers::quiet_NaN());
+  json.text("a{b[c:,");
+  json.text("\xff\n");
+  json.flag(true);
+  json.null();
+  json.open('{');
+  json.close('}');
+  json.close(']');
+  json.close('}');
+  EXPECT_EQ(text,
+            "[{\"empty\":[],\"a \\\"b\\\"\":[-7,18446744073709551615,0.5,2.0,null,\"a{b[c:,\","
+            "\"\uFFFD\\n\",true,null,{}]}");
+  EXPECT_EQ(again(text + "]", Json::Order::as_added), text + "]");
 }
 
 }  // namespace
