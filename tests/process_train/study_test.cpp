@@ -1,6 +1,7 @@
 // Tests optimize() with a results folder on real processes: drivers that are killed and continue,
 // complete studies, damaged files, and calls that do not fit.
 #include "tests/chaos/processes.hpp"
+#include "tests/paths.hpp"
 #include "troupe/troupe.hpp"
 #include "troupe/tune/tune.hpp"
 
@@ -11,6 +12,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 
 namespace study_test {
@@ -19,6 +21,7 @@ namespace {
 using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 namespace tune = troupe::tune;
+using nlohmann::json;
 
 struct Hp {
   double rate = 0.1;
@@ -63,7 +66,15 @@ tune::Options<> options_of(const std::string& kind, const std::string& folder) {
                           .seed = 5,
                           .show = false,
                           .results = folder};
-  if (kind == "two slots") options.concurrent = 2;
+  if (kind == "two slots" || kind == "long") options.concurrent = 2;
+  if (kind == "long") {
+    options.trials = 4;
+    options.scheduler = tune::Fifo{};
+    options.searcher = {};
+    options.max_steps = 400;
+    options.save_every = 50;
+    return options;
+  }
   if (kind != "Pbt" && kind != "synchronous Pbt") return options;
   options.trials = 4;
   options.concurrent = 2;
@@ -114,19 +125,23 @@ TEST(StudyDriver, DISABLED_Runs) {
   static_cast<void>(tune::optimize<falls, Hp>(ctx, space(), options_of(kind, folder), marks));
 }
 
+chaos::Child start_driver(const std::string& folder, const std::string& kind) {
+  ::setenv("STUDY_TEST", folder.c_str(), 1);
+  ::setenv("STUDY_TEST_KIND", kind.c_str(), 1);
+  return chaos::start({"/proc/self/exe", "--gtest_also_run_disabled_tests",
+                       "--gtest_filter=StudyDriver.DISABLED_Runs"},
+                      {}, folder + ".log", false);
+}
+
 /// Runs drivers until one ends by itself, and kills `kills` of them at random moments of the
 /// study. Returns how many were killed.
 int run_drivers(const std::string& folder, const std::string& kind, int kills, int round) {
-  ::setenv("STUDY_TEST", folder.c_str(), 1);
-  ::setenv("STUDY_TEST_KIND", kind.c_str(), 1);
   chaos::adopt_orphans();
   unsigned state =
       12345 + static_cast<unsigned>(kind.size()) + 1000u * static_cast<unsigned>(round);
   int killed = 0;
   for (int run = 0; run < 4 * kills + 4; ++run) {
-    chaos::Child driver = chaos::start({"/proc/self/exe", "--gtest_also_run_disabled_tests",
-                                        "--gtest_filter=StudyDriver.DISABLED_Runs"},
-                                       {}, folder + ".log", false);
+    chaos::Child driver = start_driver(folder, kind);
     state = state * 1664525u + 1013904223u;
     const auto moment = std::chrono::milliseconds(20 + (state >> 25));  // up to 147 ms
     const bool began = chaos::within(
@@ -218,6 +233,61 @@ TEST_F(Study, KilledPopulationsEndWithAllTrialsAndProvenCopies) {
     over.restore(ctx, net);
     EXPECT_EQ(net.weight[0], over.score) << kind;
   }
+}
+
+/// The answer of a verb of `troupe tune`; null when it fails.
+json verb(std::vector<std::string> arguments, const std::string& log) {
+  arguments.insert(arguments.begin(), {paths::command(), "tune"});
+  arguments.emplace_back("--json");
+  chaos::Child child = chaos::start(arguments, {}, log, false);
+  const std::string answer = chaos::read_all(child.out, 20s);
+  const int code = chaos::wait_for(child.pid, 20s);
+  chaos::close_ends(child);
+  return code == 0 ? json::parse(answer, nullptr, false) : json();
+}
+
+/// Whether the study's owner says that it is paused, and at least two of its trials have stopped
+/// with a checkpoint while none runs.
+bool stands_still(const std::string& folder) {
+  const json study = verb({"show", folder}, folder + ".verbs");
+  if (!study.is_object() || study.at("state") != "running" || study.at("paused") != true)
+    return false;
+  int stopped = 0;
+  for (const json& trial : study.at("trials")) {
+    if (trial.at("state") == "running" || trial.at("state") == "leaving") return false;
+    stopped += trial.at("state") == "paused" && trial.contains("checkpoint") ? 1 : 0;
+  }
+  return stopped >= 2;
+}
+
+TEST_F(Study, APauseLastsOverAKillUntilTheUserResumesTheStudy) {
+  chaos::adopt_orphans();
+  chaos::Child driver = start_driver(folder(), "long");
+  EXPECT_TRUE(chaos::within(20s, [&] {
+    verb({"pause", folder()}, folder() + ".verbs");
+    return stands_still(folder());
+  }));
+  const fs::path files = folder() + "/checkpoints";
+  EXPECT_TRUE(chaos::within(20s, [&] {
+    return std::distance(fs::directory_iterator(files), fs::directory_iterator()) >= 2;
+  }));
+  verb({"pause", folder()}, folder() + ".verbs");  // answered once the files were recorded
+  chaos::hit(driver.pid, SIGKILL);
+  EXPECT_EQ(chaos::wait_for(driver.pid, 60s), 128 + SIGKILL);
+  chaos::close_ends(driver);
+  EXPECT_EQ(verb({"show", folder()}, folder() + ".verbs").value("paused", false), true);
+  chaos::Child next = start_driver(folder(), "long");
+  EXPECT_TRUE(chaos::within(20s, [&] { return stands_still(folder()); }));
+  EXPECT_TRUE(verb({"resume", folder()}, folder() + ".verbs").is_object());
+  EXPECT_EQ(chaos::wait_for(next.pid, 60s), 0);
+  chaos::close_ends(next);
+  std::ifstream marks(folder() + ".marks");
+  int continued = 0;
+  std::string what;
+  for (int trial = 0, attempt = 0, step = 0; marks >> what >> trial >> attempt >> step;)
+    continued += what == "begun" && attempt > 1 && step > 0 ? 1 : 0;
+  EXPECT_GT(continued, 0) << "trials go on from what they saved";
+  expect_no_process_is_left();
 }
 
 template <class E, class F>

@@ -167,6 +167,18 @@ TEST_F(StudyVerbs, CommandsChangeAStudyThatRuns) {
   EXPECT_EQ(added.code, 0) << added.err;
   EXPECT_EQ(added.out, "added lr=0.5 optimizer=adam; 20 trials are planned\n");
   EXPECT_EQ(ask({"tune", "set", study, "trials=40", "time_limit=2h"}).at("planned"), 40);
+  EXPECT_EQ(ask({"tune", "pause", study, "1"}).at("paused"), true);
+  const Outcome paused = troupe_command({"tune", "pause", study});
+  EXPECT_EQ(
+      paused.out,
+      "the study is paused: no attempt starts, and those that run stop at their next report\n");
+  EXPECT_EQ(ask({"tune", "show", study}).at("paused"), true);
+  EXPECT_NE(troupe_command({"tune", "show", study}).out.find(", is paused (pid "),
+            std::string::npos);
+  EXPECT_NE(why_refused({"pause", study}, 2).find("the study is paused already"),
+            std::string::npos);
+  EXPECT_EQ(troupe_command({"tune", "resume", study}).out, "the study goes on\n");
+  EXPECT_EQ(ask({"tune", "show", study}).at("paused"), false);
   EXPECT_EQ(ask({"tune", "stop", study, "0"}).at("state"), "leaving");
   owner.act([](tune::Experiment& e, Time now) {
     e.ended(0, 1, "", now);
@@ -193,6 +205,8 @@ TEST_F(StudyVerbs, CommandsToAnIdleStudyAreRefused) {
   make("a");
   const std::vector<std::vector<std::string>> all = {{"add", root_ + "/a", "lr=0.1"},
                                                      {"stop", root_ + "/a", "1"},
+                                                     {"pause", root_ + "/a"},
+                                                     {"resume", root_ + "/a", "1"},
                                                      {"set", root_ + "/a", "trials=9"}};
   for (const auto& arguments : all)
     EXPECT_NE(why_refused(arguments, 3).find("no process runs the study"), std::string::npos);
