@@ -115,6 +115,7 @@ TEST_F(Top, DrawsOnceASecondAndGivesTheTerminalBack) {
   Child program(
       {paths::command(), "run", paths::cli_program(), "plant_tasks", "2", "5", "2", go_on});
   ASSERT_TRUE(says(program.read_until("planted\n"), "planted\n"));
+  ASSERT_TRUE(eventually([] { return rows("tasks", {"--where", "state = running"}).size() == 2; }));
   InTerminal top({paths::command(), "top"});
   const std::string first = top.read_until("q ends");
   EXPECT_TRUE(says(first, "\x1b[?1049h")) << first;

@@ -131,7 +131,7 @@ TEST_F(Cli, BadUsageEndsWithTwoAndNamesWhatIsWrong) {
 
 TEST_F(Cli, NoVerbThatEndsSomethingIsSuggested) {
   for (const char* word :
-       {"top", "stp", "stopp", "step", "sto", "Stop", "stops", "forge", "forgets"}) {
+       {"tsop", "stp", "stopp", "step", "sto", "Stop", "stops", "forge", "forgets"}) {
     const Outcome outcome = troupe_command({word});
     EXPECT_EQ(outcome.code, 2) << word;
     EXPECT_FALSE(says(outcome.err, "'stop'")) << word << ": " << outcome.err;
