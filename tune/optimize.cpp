@@ -356,10 +356,7 @@ class Runner {
         break;
       }
       case Kind::noted: noted(trial, message.error); break;
-      case Kind::ended:
-        piped_ = message.piped;
-        finish(trial, message.error, message.reusable);
-        return false;
+      case Kind::ended: finish(trial, message.error, message.reusable); return false;
     }
     return true;
   }
@@ -401,7 +398,7 @@ class Runner {
   void end_lines(Duration within) {
     if (!lines_) return;
     try {
-      if (begins_ && piped_.value_or(true)) lines_->finish(steady_now() + within);
+      if (begins_) lines_->finish(steady_now() + within);
     } catch (const Unavailable& error) {
       add_note("the last lines of trials may be missing: " + error.message());
     }

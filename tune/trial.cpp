@@ -160,7 +160,6 @@ void TrialLoop::serve() {
     TrialMessage end;
     try {
       const loops::LoopOutput output(setup_.output);
-      end.piped = output.is_piped();
       Trial trial(*this);
       order->body(trial);
     } catch (...) {

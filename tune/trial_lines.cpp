@@ -4,7 +4,7 @@
 #include "troupe/runtime/base/error.hpp"
 #include "troupe/runtime/base/random_bytes.hpp"
 #include "troupe/runtime/base/standard_descriptors.hpp"
-#include "troupe/runtime/engine/log_filter.hpp"
+#include "troupe/runtime/log_filter.hpp"
 #include "troupe/runtime/runtime.hpp"
 
 #include <fcntl.h>
@@ -57,16 +57,15 @@ TrialLines::TrialLines(Context ctx, const std::string& folder, TrialLogLimits li
       pipes_(random_id().substr(0, 16)) {
   try {
     ctx_.on_log(
-        detail::LogFilter{&pipes_, [this](const LogLine& line) { return pipes_.take(line); }});
-    listens_ = true;
+        LogFilter{&pipes_, [this](const LogLine& line) { return pipes_.take(line); }, &listens_});
   } catch (const InvalidArgument&) {
-    listens_ = false;
+    listens_ = false;  // this is a task or actor
   }
 }
 
 TrialLines::~TrialLines() {
   pipes_.close();
-  if (listens_) ctx_.on_log(detail::LogFilter{&pipes_, {}});
+  if (listens_) ctx_.on_log(LogFilter{&pipes_, {}});
   std::error_code ignored;
   if (temporary_) std::filesystem::remove_all(folder_, ignored);
 }

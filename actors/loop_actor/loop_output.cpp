@@ -65,10 +65,19 @@ LoopOutput::LoopOutput(const OutputPlace& place) : ends_(place.ends) {
   }
   // A process that dies loses what stands in a buffer.
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  // Processes of one loop append to the file. A line that comes in pieces would be mixed with theirs.
+  static std::array<char, 4096> line;
+  if (!before_[1]) return;
+  std::setvbuf(stderr, line.data(), _IOLBF, line.size());
+  std::cerr << std::nounitbuf;
 }
 
 LoopOutput::~LoopOutput() {
   flush_all();
+  if (before_[1]) {
+    std::cerr << std::unitbuf;
+    std::setvbuf(stderr, nullptr, _IONBF, 0);
+  }
   write(ends_);
   for (std::size_t i = 0; i < kStreams.size(); ++i)
     if (before_[i]) ::dup2(before_[i].get(), kStreams[i]);

@@ -20,8 +20,8 @@ namespace troupe::loops {
 /// Returns the place for a controller that is this process.
 TROUPE_API OutputPlace output_place(std::string path);
 
-/// While it lives, what this process prints goes to the place, line by line. It changes the
-/// descriptors 1 and 2, so one at a time may live in a process.
+/// While it lives, what this process prints goes to the place, line by line, standard error too. It
+/// changes the descriptors 1 and 2, so one at a time may live in a process.
 class TROUPE_API LoopOutput {
  public:
   /// Does not throw for a file that cannot be opened: then output stays where it is.

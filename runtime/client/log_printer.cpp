@@ -91,7 +91,7 @@ LogPrinter::~LogPrinter() {
 void LogPrinter::on_log(detail::OnLog take) {
   {
     const std::lock_guard lock(taking_);
-    if (const auto* filter = take.target<detail::LogFilter>())
+    if (const auto* filter = take.target<LogFilter>())
       set_filter(*filter);
     else
       take_ = take ? std::make_shared<const detail::OnLog>(std::move(take)) : nullptr;
@@ -102,10 +102,11 @@ void LogPrinter::on_log(detail::OnLog take) {
 }
 
 /// Precondition: `taking_` is locked.
-void LogPrinter::set_filter(const detail::LogFilter& filter) {
+void LogPrinter::set_filter(const LogFilter& filter) {
   Filters all = filters_ ? *filters_ : Filters();
   std::erase_if(all, [&filter](const auto& each) { return each.owner == filter.owner; });
   if (filter.takes) all.push_back(filter);
+  if (filter.listens != nullptr) *filter.listens = true;
   filters_ = all.empty() ? nullptr : std::make_shared<const Filters>(std::move(all));
 }
 
@@ -240,7 +241,7 @@ bool LogPrinter::pass(const LogLine& line) {
   const std::lock_guard lock(taking_);
   try {
     if (const std::shared_ptr<const Filters> filters = filters_)
-      for (const detail::LogFilter& filter : *filters)
+      for (const LogFilter& filter : *filters)
         if (filter.takes(line)) return true;
     const std::shared_ptr<const detail::OnLog> take = take_;
     if (!take) return false;

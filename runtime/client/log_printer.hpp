@@ -12,7 +12,7 @@
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/base/environment.hpp"
 #include "troupe/runtime/base/signal_masked_thread.hpp"
-#include "troupe/runtime/engine/log_filter.hpp"
+#include "troupe/runtime/log_filter.hpp"
 #include "troupe/runtime/wire/log_batch.hpp"
 #include "troupe/runtime/wire/messages.hpp"
 
@@ -50,7 +50,7 @@ class LogPrinter {
   /// Passes lines to `take` from now on, instead of printing them; an empty one prints again. It
   /// runs on the printer's thread, one call at a time, and must not wait for the job's end. Waits
   /// until the function before it does not run any more, unless that function calls this. A
-  /// detail::LogFilter joins the filters instead.
+  /// LogFilter joins the filters instead.
   void on_log(detail::OnLog take);
   /// Takes the lines that the nodes have until their part of the job ends, until kLastLines have
   /// passed. Nothing is asked of an agent that is `lost`.
@@ -75,7 +75,7 @@ class LogPrinter {
   bool is_done() const;
   void print(const std::string& node, const wire::LogBatch& batch, std::uint64_t after);
   void print(const LogLine& line);
-  void set_filter(const detail::LogFilter& filter);
+  void set_filter(const LogFilter& filter);
   bool pass(const LogLine& line);
   void flush();
 
@@ -89,7 +89,7 @@ class LogPrinter {
   Time next_list_{};
   bool finishing_ = false, listed_ = false;
   std::atomic<bool> over_{false};
-  using Filters = std::vector<detail::LogFilter>;
+  using Filters = std::vector<LogFilter>;
   std::recursive_mutex taking_;  ///< held while take_ or a filter runs
   std::shared_ptr<const detail::OnLog> take_;
   std::shared_ptr<const Filters> filters_;

@@ -53,7 +53,6 @@ struct TrialMessage {
   NodeId node;        ///< ready: where the host runs
   int pid = 0;
   bool reusable = false;  ///< ended: the host can run another attempt
-  bool piped = false;     ///< ended: pipes of its node took what it printed
 };
 
 /// The runner's answer to a trial inside report(). After `save` the trial saves and waits for

@@ -9,7 +9,7 @@
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
-#include "troupe/runtime/engine/log_line.hpp"
+#include "troupe/runtime/log_filter.hpp"
 
 #include <condition_variable>
 #include <cstdint>

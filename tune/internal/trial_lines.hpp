@@ -62,8 +62,8 @@ class TrialLines {
   const TrialLogLimits limits_;
   TrialLogs logs_;
   std::map<int, File> files_;
-  Lines piped_;  ///< for the next take()
-  bool listens_ = false;
+  Lines piped_;           ///< for the next take()
+  bool listens_ = false;  ///< pipes bring lines to this process
   PipedLines pipes_;
 };
 

@@ -166,8 +166,10 @@ TEST(LogPrinter, FiltersTakeLinesBeforeTheFunctionOfTheProgram) {
     };
   };
   const int one = 0, two = 0;
-  agent.printer->on_log(detail::LogFilter{&one, filter_for("one")});
-  agent.printer->on_log(detail::LogFilter{&two, filter_for("two")});
+  bool listens = false;
+  agent.printer->on_log(LogFilter{&one, filter_for("one"), &listens});
+  EXPECT_TRUE(listens);
+  agent.printer->on_log(LogFilter{&two, filter_for("two")});
   std::uint64_t after = 0;
   const auto say = [&](const std::string& text) {
     const wire::LogBatch batch = batch_of(after, text);
@@ -176,11 +178,11 @@ TEST(LogPrinter, FiltersTakeLinesBeforeTheFunctionOfTheProgram) {
   };
   for (const char* text : {"one", "two", "three"}) say(text);
   EXPECT_TRUE(agent.has({"node-7 mix three"}));
-  agent.printer->on_log(detail::LogFilter{&one, {}});
+  agent.printer->on_log(LogFilter{&one, {}});
   for (const char* text : {"one", "two"}) say(text);
   EXPECT_TRUE(agent.has({"node-7 mix three", "node-7 mix one"}));
   (void)agent.question();  // asked when the lines before have been passed on
-  agent.printer->on_log(detail::LogFilter{&two, {}});
+  agent.printer->on_log(LogFilter{&two, {}});
   EXPECT_EQ(filtered, (std::vector<std::string>{"one", "two", "two"}));
 }
 

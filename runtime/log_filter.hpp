@@ -1,8 +1,8 @@
-/// LogFilter: takes some of a job's lines before Context::on_log()'s function sees them. Parts of
-/// troupe use it; programs use on_log().
+/// LogFilter: takes some of a job's lines before they reach the function of Context::on_log(). For
+/// libraries, whose filters must not replace what a program has set.
 ///
-///     ctx.on_log(detail::LogFilter{this, [this](const LogLine& line) { return is_mine(line); }});
-///     ctx.on_log(detail::LogFilter{this, {}});       // no call of the function follows
+///     ctx.on_log(LogFilter{this, [this](const LogLine& line) { return is_mine(line); }});
+///     ctx.on_log(LogFilter{this, {}});               // no call of the function follows
 ///
 /// Filters and the program's own function do not replace each other. A line that no filter takes
 /// goes where it would go without them.
@@ -12,14 +12,16 @@
 
 #include <functional>
 
-namespace troupe::detail {
+namespace troupe {
 
 struct LogFilter {
   const void* owner = nullptr;  ///< has one filter
   /// Returns whether it has taken the line. Runs on the thread of on_log()'s function, under the
   /// same rules. Empty: the owner's filter goes.
   std::function<bool(const LogLine&)> takes;
+  /// Becomes true when lines come: in a driver that has joined a cluster. May be null.
+  bool* listens = nullptr;
   void operator()(const LogLine& line) const { (void)takes(line); }
 };
 
-}  // namespace troupe::detail
+}  // namespace troupe
