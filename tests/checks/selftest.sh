@@ -47,6 +47,14 @@ echo 'void f() { network.poll(now); kill(actor); open("/proc/self/fd/" + n); }  
 clean seams
 rm -r runtime/agent
 
+for call in 'cblas_dgemm(0);' '#include <openblas/cblas.h>' '#include "troupe/kernels/gemm/gemm.hpp"' 'auto f = dlsym(h, n);'; do
+  echo "$call" >tune/a.cpp
+  expect blas '^tune/a.cpp:1: reaches a BLAS' build
+done
+echo 'double f() { return settle(potrf); }' >tune/a.cpp
+clean blas build
+rm tune/a.cpp
+
 mkdir runtime/agent
 header runtime/agent/b.hpp 'class B {};'
 header runtime/agent/a.hpp '#include "troupe/runtime/agent/b.hpp"' 'class A final : public B::Out {' '  struct Below {' '  };' \
