@@ -13,6 +13,8 @@ namespace {
 }
 
 void check(const SearchSpace& space, const ExperimentOptions& o) {
+  if (space.size() == 0)
+    reject("the space has no parameter: add one, as in Space<Hp>{}.with(&Hp::lr, uniform(0, 1))");
   if (o.trials < 1) reject("trials must be at least 1");
   if (o.concurrent < 0) reject("concurrent must not be negative");
   if (o.max_failures < -1) reject("max_failures is -1 (endless) or a count");

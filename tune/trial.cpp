@@ -16,6 +16,16 @@ using internal::Verdict;
 
 namespace {
 constexpr Duration kCopyTimePerByte = std::chrono::nanoseconds(10);
+
+/// A model of another step would be stored as the one of this report.
+void check_step(const train::SavedModel& saved, long step) {
+  if (!saved || saved.step == step) return;
+  throw InvalidArgument(Code::invalid_argument,
+                        "tune: the report of step " + std::to_string(step) +
+                            " came with a model of step " + std::to_string(saved.step) +
+                            ": save it in the report's function, with "
+                            "train::save_model(t.context(), t.step(), model)");
+}
 }  // namespace
 
 int Trial::number() const noexcept {
@@ -88,6 +98,7 @@ bool Trial::report(const train::Metrics& metrics, double score,
     TrialMessage saved;
     saved.kind = TrialMessage::Kind::saved;
     saved.saved = save();
+    check_step(saved.saved, metrics.step);
     if (loop_->setup_.replicate) replicate(saved.saved);
     loop_->emit(std::move(saved));
   }

@@ -61,8 +61,9 @@ class TROUPE_API Trial {
                     [&] { return train::save_model(context(), step(), parts...); });
   }
   /// The general form: Options::metric names the metric that is the score, and `save` saves the
-  /// model (empty: there is no model). Throws InvalidArgument when the report lacks that metric, and
-  /// unless steps start at 1 or more and rise within an attempt.
+  /// model (empty: there is no model). Throws InvalidArgument when the report lacks that metric,
+  /// unless steps start at 1 or more and rise within an attempt, and when the saved model is of
+  /// another step.
   bool report(const train::Metrics& metrics, const std::function<train::SavedModel()>& save);
 
   /// The model that this attempt starts from; empty when there is none. restore() loads it.

@@ -3,6 +3,7 @@
 #include "tests/chaos/processes.hpp"
 #include "tests/paths.hpp"
 #include "troupe/troupe.hpp"
+#include "troupe/tune/study/study_disk.hpp"
 #include "troupe/tune/tune.hpp"
 
 #include <gtest/gtest.h>
@@ -408,6 +409,29 @@ TEST_F(ShortStudy, AMissingFileIsNamedOnceAndTheStudyGoesOn) {
   EXPECT_NE(told.find("is missing"), std::string::npos) << told;
   EXPECT_EQ(next.board.trials.size(), 5u);
   EXPECT_EQ(next.board.trials[4].state, tune::TrialState::completed);
+}
+
+TEST_F(ShortStudy, AnotherBuildIsToldWithBothAndTheStudyGoesOn) {
+  run(options());
+  {
+    auto disk = tune::StudyDisk::open(ctx, folder(), {}).value();
+    std::string meta = *disk->lines()();
+    const std::string name = R"("build":")";
+    const std::size_t at = meta.find(name) + name.size();
+    ASSERT_GT(at, name.size());
+    meta.replace(at, meta.find('"', at) - at, "0123abc");
+    tune::StudyBatch batch;
+    batch.meta = meta;
+    disk->write(batch);
+  }
+  tune::Options<> more = options();
+  more.trials = 5;
+  testing::internal::CaptureStderr();
+  const auto next = run(more);
+  const std::string told = testing::internal::GetCapturedStderr();
+  EXPECT_NE(told.find("goes on with another build: "), std::string::npos) << told;
+  EXPECT_NE(told.find(" instead of 0123abc"), std::string::npos) << told;
+  EXPECT_EQ(next.board.trials.size(), 5u);
 }
 
 void forever(tune::Trial& t, Hp hp, const std::string& file) {

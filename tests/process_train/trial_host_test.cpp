@@ -177,6 +177,26 @@ TEST(TrialHost, TheMetricsNameChoosesTheScore) {
   EXPECT_DOUBLE_EQ(best_on<two_metrics>(1, with, true).score, 0.3);
 }
 
+/// Saves a model of the step before its report from step 2 on.
+void saves_the_past(tune::Trial& t, Hp) {
+  const std::vector<double> model = {1};
+  for (long step = 1;; ++step) {
+    const auto save = [&] {
+      return train::save_model(t.context(), step == 1 ? 1 : step - 1, model);
+    };
+    if (!t.report({.step = step, .loss = 1 / static_cast<double>(step)}, save)) return;
+  }
+}
+
+TEST(TrialHost, AModelOfAnotherStepIsRefused) {
+  const auto best = best_on<saves_the_past>(1, options(1, 5));
+  const tune::TrialInfo& trial = best.board.trials.at(0);
+  EXPECT_EQ(trial.state, tune::TrialState::failed);
+  EXPECT_NE(trial.note.find("the report of step 2 came with a model of step 1: save it"),
+            std::string::npos)
+      << trial.note;
+}
+
 TEST(TrialHost, EventsAreToldInTheDriverAndAThrowIsANote) {
   tune::Options<> with = options(2);
   std::vector<tune::Event::Kind> seen;

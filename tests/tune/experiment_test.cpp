@@ -237,6 +237,13 @@ TEST(Experiment, BadOptionsAreNamed) {
   EXPECT_THROW(Experiment(space(), {.goal = minimize, .trials = 0}), InvalidArgument);
   EXPECT_THROW(Experiment(space(), {.goal = minimize, .max_failures = -2}), InvalidArgument);
   EXPECT_THROW(Experiment(space(), {.goal = minimize, .starts = {{7, 1}}}), InvalidArgument);
+  try {
+    Experiment({}, {.goal = minimize});
+    ADD_FAILURE() << "an empty space";
+  } catch (const InvalidArgument& error) {
+    EXPECT_NE(error.message().find("the space has no parameter: add one"), std::string::npos)
+        << error.message();
+  }
 }
 
 std::vector<Start> starts_of(Experiment& e) {

@@ -326,6 +326,43 @@ TEST(StudyFiles, WithoutTheNewestTheTrialGoesOnFromTheOneBefore) {
   }
 }
 
+/// A trial has copied a donor whose model never got a file. After a restart it has its own weights
+/// and its own parameters, and no copy.
+TEST(StudyFiles, ACopyWhoseDonorIsLostBeforeItsFileIsRevoked) {
+  const ExperimentOptions options{.goal = maximize,
+                                  .trials = 2,
+                                  .scheduler = Pbt{.perturb_every = 1},
+                                  .max_failures = 5,
+                                  .max_steps = 9};
+  Experiment first(space(), options);
+  first.with_store();
+  first.begin(Time{});
+  const Point own = first.board().trials[1].params;
+  first.reported(0, 1, {.step = 2, .score = 10, .can_save = true}, Time{});
+  first.reported(1, 1, {.step = 2, .score = 1, .can_save = true}, Time{});
+  first.saved(0, 1, {"donor", "0d", 8, 2}, Time{});
+  first.take_commands();
+  first.ended(1, 1, "", Time{});
+  const auto start_of_copier = [](const std::vector<Command>& commands) -> std::optional<Start> {
+    for (const Command& c : commands)
+      if (const auto* start = std::get_if<Start>(&c); start != nullptr && start->trial == 1)
+        return *start;
+    return std::nullopt;
+  };
+  const auto copier = start_of_copier(first.take_commands());
+  ASSERT_TRUE(copier && copier->from);
+  EXPECT_EQ(copier->from->key, "donor");
+  EXPECT_NE(copier->params, own);
+  auto e = Experiment::restore(space(), options, lines_of(first.take_batch()));
+  ASSERT_TRUE(e.ok()) << e.error().message();
+  e->interrupted(Time{});
+  const auto again = start_of_copier(e->take_commands());
+  ASSERT_TRUE(again);
+  EXPECT_FALSE(again->from);
+  EXPECT_EQ(again->params, own);
+  EXPECT_TRUE(e->board().trials[1].copies.empty());
+}
+
 TEST(StudyFiles, AReportWaitsForTheDueCheckpointBeforeTheLast) {
   const ExperimentOptions options{.goal = maximize, .trials = 1, .max_steps = 9, .save_every = 1};
   Experiment e(space(), options);

@@ -286,6 +286,7 @@ TEST(Lineage, ARingIsAFailureAndAGapIsAPause) {
     expect_balanced(svg);
     EXPECT_EQ(count_of(svg, "began again</title>"), fails ? 1U : 0U);
     EXPECT_GT(count_of(svg, "class=\"gap\""), 4U);
+    EXPECT_EQ(count_of(report_html(e.board()), "began again</title>"), fails ? 1U : 0U);
   }
 }
 
