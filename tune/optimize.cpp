@@ -71,7 +71,8 @@ class Runner {
          const SpawnTrial& spawn)
       : hosts_(ctx, options, spawn),
         options_(with_slots(options, hosts_.admission())),
-        study_(ctx, options_, complain),
+        study_(ctx, options_, complain,
+               [this] { return interrupt_ != nullptr && interrupt_->came(); }),
         experiment_(study_.experiment(space, options_)),
         view_(terminal_of(STDOUT_FILENO)) {
     if (study_.in_folder())
@@ -85,11 +86,11 @@ class Runner {
 
   Outcome run() {
     const InterruptWatch interrupt;
-    watches_ = interrupt.watches();
+    interrupt_ = &interrupt;
     if (study_.is_new()) tell_room();  // a study has the room of its last record until it goes on
     events_seen_ = experiment_.board().events_seen;  // those of an earlier run were told there
     study_.start(experiment_, steady_now());
-    const bool cancelled = !run_trials(interrupt);
+    const bool cancelled = !run_or_cancel(interrupt);
     end_lines(cancelled ? kLinesAtCancel : kLastLines);
     const Board& board = experiment_.board();
     const std::string no_model = why_no_model(board);
@@ -112,6 +113,17 @@ class Runner {
     /// Since when the attempt is to report; max while it waits for room or inside report().
     Time quiet_since = Time::max();
   };
+
+  /// Does the same as run_trials(). A batch that finds no room after Ctrl-C is given up: nothing of
+  /// it was answered, and the study goes on from the one before.
+  bool run_or_cancel(const InterruptWatch& interrupt) {
+    try {
+      return run_trials(interrupt);
+    } catch (const Cancelled&) {
+      if (!interrupt.came()) throw;
+      return false;
+    }
+  }
 
   /// Runs the trials until all are over. Returns false after Ctrl-C. Then a study stays as it is,
   /// for the next call, once the files that are being written are complete.
@@ -293,7 +305,7 @@ class Runner {
   /// Blocks until a message of any trial arrives or a tick is due, then feeds all messages that are
   /// there to the experiment.
   void watch() {
-    const bool looks = options_.show || watches_ || study_.in_folder();
+    const bool looks = options_.show || interrupt_->watches() || study_.in_folder();
     Time until = looks ? steady_now() + kRepaint : Time::max();
     until = std::min({until, hosts_.next_look(), study_.next_files(steady_now())});
     if (const auto due = experiment_.next_tick()) until = std::min(until, *due);
@@ -453,10 +465,9 @@ class Runner {
   std::uint64_t events_seen_ = 0;
   std::optional<TrialLines> lines_;
   std::map<int, Attempt> running_;
-  bool begins_ = false;        ///< an attempt has begun
-  std::optional<bool> piped_;  ///< pipes of nodes take what trials print
+  bool begins_ = false;  ///< an attempt has begun
   int room_ = -1;
-  bool watches_ = false;  ///< for Ctrl-C
+  const InterruptWatch* interrupt_ = nullptr;  ///< while run() does
 };
 
 }  // namespace

@@ -108,8 +108,9 @@ TROUPE_API Outcome run_experiment(Context ctx, const SearchSpace& space,
 /// damaged one, and when Pbt would have to copy a trial that reports without a model. Throws
 /// Unavailable for a folder that another process owns. Throws Infeasible when no node can hold what
 /// options.per_trial reserves, nor the cluster a trial's gang. Throws OutOfDisk when the study has
-/// waited for room for a minute. Throws Cancelled after Ctrl-C, once trials have had a second to
-/// return and a checkpoint file that is being written has ended. In the last two cases the same call
+/// waited for room for a minute. Throws Cancelled within 2 s of Ctrl-C: trials of an experiment
+/// without a folder have a second to return. A study's checkpoint files have half a second; longer
+/// writes, and what finds no room on a full disk, are given up. In the last two cases the same call
 /// continues the study. Failed trials do not throw: see Best::board. Pictures and tables that cannot
 /// be written become a note.
 ///

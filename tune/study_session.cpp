@@ -64,13 +64,15 @@ double time_of(const StudyRows& rows, std::uint64_t number) {
 
 }  // namespace
 
-StudySession::StudySession(Context ctx, const ExperimentOptions& options, Tell tell)
+StudySession::StudySession(Context ctx, const ExperimentOptions& options, Tell tell,
+                           std::function<bool()> stops)
     : ctx_(ctx), folder_(options.results), tell_(std::move(tell)) {
   if (folder_.empty()) return;
   check_resume(options);
   StudyDisk::Options with;
   with.store.durability = options.durability;
   with.tell = tell_;
+  with.stops = std::move(stops);
   disk_ = StudyDisk::open(ctx, folder_, with).value();
 }
 

@@ -13,6 +13,7 @@
 #include "troupe/runtime/base/units.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -88,10 +89,13 @@ TROUPE_API Result<SafetensorsFile> parse_safetensors(Blob bytes);
 
 /// Writes a new file beside the path, syncs it, renames it over the path and syncs the folder. A
 /// crash leaves the old file or the new one, and perhaps a file PATH.PID-N.tmp. The last one of
-/// several writers of a path wins. Errors: out_of_disk, unavailable.
+/// several writers of a path wins. `stops` is asked between pieces of some MiB and before the new
+/// file appears; once it returns true, the file is given up. Errors: out_of_disk, unavailable,
+/// cancelled.
 TROUPE_API Result<void> write_safetensors_file(const std::string& path,
                                                std::span<const FileTensor> tensors,
-                                               const Metadata& metadata = {});
+                                               const Metadata& metadata = {},
+                                               const std::function<bool()>& stops = {});
 /// Reads a file of at most max_size. Checks the header against the file's size before it
 /// allocates memory for the data. Errors: unavailable when the file cannot be read or is not a
 /// regular file (opening a FIFO does not block); out_of_memory when the machine has not enough

@@ -43,15 +43,26 @@ Result<Temporary> create_beside(const std::string& path) {
   return failed("create a file beside", path, EEXIST);
 }
 
-Result<void> write_file(const Temporary& to, const internal::FilePlan& plan) {
+using Stops = std::function<bool()>;
+constexpr std::size_t kPieceOfFile = 4 << 20;  ///< bytes between two questions whether to stop
+
+Result<void> go_on(const Stops& stops, const std::string& path) {
+  if (!stops || !stops()) return {};
+  return Error(Code::cancelled, "the write of " + path + " was given up");
+}
+
+Result<void> write_file(const Temporary& to, const internal::FilePlan& plan, const Stops& stops) {
   Result<void> written = write_all(to.file, std::as_bytes(std::span(plan.head)), to.path);
-  for (const FileTensor* tensor : plan.order) {
-    if (!written) return written;
-    written = write_all(to.file, tensor->bytes, to.path);
-  }
+  for (const FileTensor* tensor : plan.order)
+    for (BlobView rest = tensor->bytes; written && !rest.empty();) {
+      written = go_on(stops, to.path);
+      const BlobView piece = rest.first(std::min(rest.size(), kPieceOfFile));
+      if (written) written = write_all(to.file, piece, to.path);
+      rest = rest.subspan(piece.size());
+    }
   if (!written) return written;
   if (::fsync(to.file.get()) != 0) return failed("sync", to.path, errno);
-  return {};
+  return go_on(stops, to.path);
 }
 
 Error no_file(const std::string& why) {
@@ -112,11 +123,11 @@ std::uint64_t free_memory() {
 }  // namespace
 
 Result<void> write_safetensors_file(const std::string& path, std::span<const FileTensor> tensors,
-                                    const Metadata& metadata) {
+                                    const Metadata& metadata, const Stops& stops) {
   const internal::FilePlan plan = internal::plan_file(tensors, metadata);
   const Result<Temporary> temporary = create_beside(path);
   if (!temporary) return temporary.error();
-  Result<void> written = write_file(*temporary, plan);
+  Result<void> written = write_file(*temporary, plan, stops);
   if (written && ::rename(temporary->path.c_str(), path.c_str()) != 0)
     written = failed("rename to", path, errno);
   if (!written) {

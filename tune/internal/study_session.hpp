@@ -32,8 +32,10 @@ class StudySession {
 
   /// Opens or makes the folder options.results; empty: there is none. `tell` gets a line when
   /// something about the folder concerns the user. Throws as StudyDisk::open(), and InvalidArgument
-  /// when options.resume does not allow what is there.
-  StudySession(Context ctx, const ExperimentOptions& options, Tell tell);
+  /// when options.resume does not allow what is there. `stops` ends a wait for room on a full disk,
+  /// with Cancelled.
+  StudySession(Context ctx, const ExperimentOptions& options, Tell tell,
+               std::function<bool()> stops);
 
   bool in_folder() const noexcept { return disk_ != nullptr; }
   /// The folder for what trials print. Precondition: in_folder().
@@ -49,8 +51,8 @@ class StudySession {
 
   /// Applies what verbs have asked of the study.
   void hear_verbs(Experiment& experiment, Time now);
-  /// Writes what the experiment's inputs have changed, and answers the verbs. On a full disk it blocks as
-  /// StudyDisk::write() does, and throws OutOfDisk.
+  /// Writes what the experiment's inputs have changed, and answers the verbs. On a full disk it
+  /// blocks as StudyDisk::write() does, and throws OutOfDisk or Cancelled.
   void write(Experiment& experiment);
   /// Tells the experiment which checkpoints have a file now, and which will have none. Throws
   /// OutOfDisk when one waited for room in vain.

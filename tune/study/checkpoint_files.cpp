@@ -1,5 +1,6 @@
 #include "troupe/tune/study/checkpoint_files.hpp"
 
+#include "troupe/runtime/base/signal_masked_thread.hpp"
 #include "troupe/runtime/storage/disk_space.hpp"
 #include "troupe/train/hash.hpp"
 #include "troupe/tune/study/internal/files.hpp"
@@ -7,9 +8,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
+#include <condition_variable>
+#include <deque>
 #include <filesystem>
+#include <mutex>
 #include <utility>
 
 namespace troupe::tune {
@@ -45,57 +51,89 @@ Error bad_file(const std::string& path, const std::string& why) {
 
 }  // namespace
 
+/// What the threads share with the object, which they may outlive.
+struct CheckpointFiles::Work {
+  struct Waiting {
+    CheckpointSave save;
+    Pull pull;
+  };
+  Work(std::string where, Options with) : folder(std::move(where)), options(std::move(with)) {}
+  void run();
+  Done carry_out(Waiting write);
+  Result<void> write_file(const CheckpointSave& save, const StoredModel& model) const;
+
+  const std::string folder;
+  const Options options;
+  std::mutex writing;  ///< one file at a time
+  std::mutex mutex;
+  std::condition_variable wake, ended;
+  std::deque<Waiting> queue;
+  std::vector<Done> done;
+  std::atomic<bool> over = false;
+  int running = kMostAtOnce;  ///< threads
+  std::array<SignalMaskedThread, kMostAtOnce> threads;
+};
+
 CheckpointFiles::CheckpointFiles(std::string folder, Options options)
-    : folder_(std::move(folder)), options_(std::move(options)) {
-  for (SignalMaskedThread& thread : threads_)
-    thread = SignalMaskedThread("tune-files", [this] { work(); });
+    : folder_(folder), work_(std::make_shared<Work>(std::move(folder), std::move(options))) {
+  for (SignalMaskedThread& thread : work_->threads)
+    thread = SignalMaskedThread("tune-files", [work = work_.get()] { work->run(); });
 }
 
 CheckpointFiles::~CheckpointFiles() {
-  {
-    const std::lock_guard guard(mutex_);
-    over_ = true;
+  std::unique_lock lock(work_->mutex);
+  work_->over = true;
+  work_->wake.notify_all();
+  if (work_->ended.wait_for(lock, kLastWrites, [this] { return work_->running == 0; })) {
+    lock.unlock();
+    for (SignalMaskedThread& thread : work_->threads) thread.join();
+    return;
   }
-  wake_.notify_all();
-  for (SignalMaskedThread& thread : threads_) thread.join();
+  // The disk hangs, or a model is still pulled. The threads and what they use stay.
+  static std::vector<std::shared_ptr<Work>>* const left =
+      new std::vector<std::shared_ptr<Work>>;  // NOLINT(bugprone-unhandled-exception-at-new)
+  left->push_back(work_);
 }
 
 void CheckpointFiles::write(CheckpointSave save, Pull pull) {
   {
-    const std::lock_guard guard(mutex_);
-    queue_.push_back({std::move(save), std::move(pull)});
+    const std::lock_guard guard(work_->mutex);
+    work_->queue.push_back({std::move(save), std::move(pull)});
   }
-  wake_.notify_one();
+  work_->wake.notify_one();
 }
 
 std::vector<CheckpointFiles::Done> CheckpointFiles::take_done() {
-  const std::lock_guard guard(mutex_);
-  return std::exchange(done_, {});
+  const std::lock_guard guard(work_->mutex);
+  return std::exchange(work_->done, {});
 }
 
-void CheckpointFiles::work() {
-  std::unique_lock lock(mutex_);
+void CheckpointFiles::Work::run() {
+  std::unique_lock lock(mutex);
   for (;;) {
-    wake_.wait(lock, [this] { return over_ || !queue_.empty(); });
-    if (over_) return;
-    Waiting next = std::move(queue_.front());
-    queue_.pop_front();
+    wake.wait(lock, [this] { return over || !queue.empty(); });
+    if (over) break;
+    Waiting next = std::move(queue.front());
+    queue.pop_front();
     lock.unlock();
-    Done done = carry_out(std::move(next));
+    Done ended_write = carry_out(std::move(next));
     lock.lock();
-    done_.push_back(std::move(done));
+    if (over) break;  // what wake() needs may be gone
+    done.push_back(std::move(ended_write));
     lock.unlock();
-    if (options_.wake) options_.wake();
+    if (options.wake) options.wake();
     lock.lock();
   }
+  --running;
+  ended.notify_all();
 }
 
-CheckpointFiles::Done CheckpointFiles::carry_out(Waiting write) {
+CheckpointFiles::Done CheckpointFiles::Work::carry_out(Waiting write) {
   CheckpointSave& save = write.save;
   try {
     const Result<StoredModel> model = write.pull();
     if (!model) return {std::move(save), model.error()};
-    const std::lock_guard one_at_a_time(writing_);
+    const std::lock_guard one_at_a_time(writing);
     const Result<void> written = write_file(save, *model);
     if (!written) return {std::move(save), written.error()};
     return {std::move(save), std::nullopt};
@@ -106,15 +144,17 @@ CheckpointFiles::Done CheckpointFiles::carry_out(Waiting write) {
   }
 }
 
-Result<void> CheckpointFiles::write_file(const CheckpointSave& save, const StoredModel& model) {
+Result<void> CheckpointFiles::Work::write_file(const CheckpointSave& save,
+                                               const StoredModel& model) const {
+  if (over) return Error(Code::cancelled, "tune: the study has ended");
   const Bytes free =
-      options_.free_space ? options_.free_space() : storage::DiskSpace(folder_, {}).free();
-  if (free < Bytes{model.bytes.size()} + options_.low_water)
+      options.free_space ? options.free_space() : storage::DiskSpace(folder, {}).free();
+  if (free < Bytes{model.bytes.size()} + options.low_water)
     return Error(Code::out_of_disk, "tune: the checkpoint " + save.key + " of trial " +
                                         std::to_string(save.trial) + " needs " +
                                         std::to_string(model.bytes.size()) + " bytes, and " +
-                                        std::to_string(free.count) + " are free at " + folder_ +
-                                        ", of which " + std::to_string(options_.low_water.count) +
+                                        std::to_string(free.count) + " are free at " + folder +
+                                        ", of which " + std::to_string(options.low_water.count) +
                                         " stay free: make room, or raise save_every");
   const train::FileTensor tensor{
       kTensor, train::FileType::u8, {static_cast<std::int64_t>(model.bytes.size())}, model.bytes};
@@ -126,13 +166,14 @@ Result<void> CheckpointFiles::write_file(const CheckpointSave& save, const Store
                            {"passes", std::to_string(model.passes)},
                            {"batches", std::to_string(model.batches)}};
   metadata["check"] = check_of(metadata);
-  return train::write_safetensors_file(path_of(save.key), {&tensor, 1}, metadata);
+  return train::write_safetensors_file(path_of(folder, save.key), {&tensor, 1}, metadata,
+                                       [this] { return over.load(); });
 }
 
 void CheckpointFiles::remove(const std::vector<std::string>& keys) {
   {
-    const std::lock_guard guard(mutex_);
-    std::erase_if(queue_, [&keys](const Waiting& waiting) {
+    const std::lock_guard guard(work_->mutex);
+    std::erase_if(work_->queue, [&keys](const Work::Waiting& waiting) {
       return std::find(keys.begin(), keys.end(), waiting.save.key) != keys.end();
     });
   }

@@ -10,17 +10,14 @@
 /// all. Experiment has the rules.
 #pragma once
 
-#include "troupe/runtime/base/signal_masked_thread.hpp"
+#include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/base/units.hpp"
 #include "troupe/train/checkpoint/safetensors.hpp"
 #include "troupe/tune/study/checkpoint_save.hpp"
 
-#include <array>
-#include <condition_variable>
-#include <deque>
+#include <chrono>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,6 +35,7 @@ class TROUPE_API CheckpointFiles {
  public:
   /// Models that are in this process's memory at a time.
   static constexpr int kMostAtOnce = 2;
+  static constexpr Duration kLastWrites = std::chrono::milliseconds(500);
   /// Brings a model from the object store. It is called on a thread of CheckpointFiles, may block,
   /// and must end when the model is lost.
   using Pull = std::function<Result<StoredModel>()>;
@@ -57,7 +55,8 @@ class TROUPE_API CheckpointFiles {
 
   /// `folder` exists, and this process alone writes it.
   CheckpointFiles(std::string folder, Options options);
-  /// Waits for the writes that have begun. The others are dropped.
+  /// Waits for the writes that have begun, for kLastWrites at most. A longer one gives up when the
+  /// disk lets it, and leaves no file but a draft. Those that have not begun are dropped.
   ~CheckpointFiles();
   CheckpointFiles(const CheckpointFiles&) = delete;
   CheckpointFiles& operator=(const CheckpointFiles&) = delete;
@@ -86,23 +85,9 @@ class TROUPE_API CheckpointFiles {
   int tidy(const std::vector<std::string>& keys) const;
 
  private:
-  void work();
-  struct Waiting {
-    CheckpointSave save;
-    Pull pull;
-  };
-  Done carry_out(Waiting write);
-  Result<void> write_file(const CheckpointSave& save, const StoredModel& model);
-
+  struct Work;
   const std::string folder_;
-  const Options options_;
-  std::mutex writing_;  ///< one file at a time
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::deque<Waiting> queue_;
-  std::vector<Done> done_;
-  bool over_ = false;
-  std::array<SignalMaskedThread, kMostAtOnce> threads_;
+  std::shared_ptr<Work> work_;  ///< the threads have it, too
 };
 
 }  // namespace troupe::tune

@@ -126,6 +126,8 @@ void StudyDisk::write(const StudyBatch& batch) {
         steady_now() >= until)
       raise(done.error());
     say(done.error());
+    if (options_.stops && options_.stops())
+      throw Cancelled(Code::cancelled, "tune: a batch was given up: " + done.error().message());
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
 }

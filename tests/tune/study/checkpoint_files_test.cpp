@@ -1,6 +1,7 @@
 // Tests the files of checkpoints: whole or absent, checked against their hash, and a full disk.
 #include "troupe/tune/study/checkpoint_files.hpp"
 #include "tests/eventually.hpp"
+#include "tests/leeway.hpp"
 #include "tests/tune/study/studies.hpp"
 #include "troupe/runtime/base/random.hpp"
 #include "troupe/train/hash.hpp"
@@ -125,6 +126,37 @@ TEST_F(CheckpointFilesTest, TwoArePulledAtATime) {
     if (done.error) failed += done.save.key;
   EXPECT_EQ(failed, "b");
   EXPECT_EQ(pulled, 3);
+}
+
+/// A write that lasts for ever holds its owner up for a moment alone, and makes no file later.
+TEST_F(CheckpointFilesTest, TheEndDoesNotWaitForASlowWrite) {
+  std::promise<void> gate;
+  const std::shared_future<void> opened = gate.get_future().share();
+  std::atomic<int> pulled{0}, asked{0}, woken{0};
+  CheckpointFiles::Options with = options();
+  with.free_space = [&asked, opened] {
+    ++asked;
+    opened.wait();
+    return Bytes{1ull << 40};
+  };
+  with.wake = [&woken] { ++woken; };
+  const auto held = std::make_shared<int>(0);
+  const Time begun = steady_now();
+  {
+    CheckpointFiles files(root_, with);
+    for (const std::string key : {"a", "b", "c"})
+      files.write(save_of(key, "x"), [held, &pulled] {
+        ++pulled;
+        return model_of("x");
+      });
+    EXPECT_TRUE(eventually([&] { return pulled == 2 && asked == 1; }));
+  }
+  EXPECT_LT(steady_now() - begun, std::chrono::seconds(2) * kLeeway);
+  gate.set_value();
+  EXPECT_TRUE(eventually([&] { return held.use_count() <= 2; })) << "the two that had begun end";
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(woken, 0);
+  EXPECT_TRUE(fs::is_empty(root_));
 }
 
 TEST_F(CheckpointFilesTest, AFullDiskSaysWhatIsNeededAndFree) {
