@@ -117,12 +117,12 @@ Node::Node(NodeOptions options)
       id_(NodeId::random()),
       host_(make_host(options_)),
       leases_(lease_options(options_, 0s), id_),
-      leasing_(id_, options_.gpus > 0, {leases_, remote_, actors_, lineage_cache_, *this, *this}),
+      leasing_(id_, options_.gpus > 0, {leases_, remote_, actors_, lineage_cache_, sender_, *this}),
       lineage_cache_(references_, leasing_, environment_.lineage),
       control_(std::make_unique<LocalControl>(id_)),
-      actors_(*this, *control_, id_),
-      jobs_(*control_, {.is_private = true}),
-      replica_host_(id_, {references_, owners_, cluster_, inquiries_, *control_, *this, objects_}) {
+      actors_(*this, sender_, id_),
+      jobs_(sender_, {.is_private = true}),
+      replica_host_(id_, {references_, owners_, cluster_, inquiries_, sender_, sender_, objects_}) {
   open_spiller();
 }
 
@@ -134,12 +134,11 @@ Node::Node(NodeOptions options, os::AgentConfig config)
       // An embedded cluster has all its nodes from the start, but their list may lack some for a
       // moment while control restarts.
       leases_(lease_options(options_, config.embedded ? 2s : 60s), id_),
-      leasing_(id_, options_.gpus > 0, {leases_, remote_, actors_, lineage_cache_, *this, *this}),
+      leasing_(id_, options_.gpus > 0, {leases_, remote_, actors_, lineage_cache_, sender_, *this}),
       lineage_cache_(references_, leasing_, environment_.lineage),
-      actors_(*this, to_network_, id_),
-      jobs_(to_network_, {.is_embedded = config.embedded}),
-      replica_host_(id_,
-                    {references_, owners_, cluster_, inquiries_, to_network_, *this, objects_}) {
+      actors_(*this, sender_, id_),
+      jobs_(sender_, {.is_embedded = config.embedded}),
+      replica_host_(id_, {references_, owners_, cluster_, inquiries_, sender_, sender_, objects_}) {
   open_spiller();
   join(std::move(config));
 }

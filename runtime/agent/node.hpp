@@ -30,7 +30,6 @@
 #include "troupe/runtime/agent/objects.hpp"
 #include "troupe/runtime/agent/observers.hpp"
 #include "troupe/runtime/agent/options.hpp"
-#include "troupe/runtime/agent/outgoing.hpp"
 #include "troupe/runtime/agent/owners.hpp"
 #include "troupe/runtime/agent/poll_set.hpp"
 #include "troupe/runtime/agent/process_pages.hpp"
@@ -40,6 +39,7 @@
 #include "troupe/runtime/agent/reference_table.hpp"
 #include "troupe/runtime/agent/remote.hpp"
 #include "troupe/runtime/agent/replica_host.hpp"
+#include "troupe/runtime/agent/sender.hpp"
 #include "troupe/runtime/agent/transfers.hpp"
 #include "troupe/runtime/agent/zygotes.hpp"
 #include "troupe/runtime/base/sleep_clock.hpp"
@@ -64,14 +64,11 @@ struct NodeOptions : os::NodeOffer {
   std::string name = "node";
 };
 
-class Node final : private Outgoing,
-                   private ActorHost::Out,
+class Node final : private ActorHost::Out,
                    private Network::Handler,
                    private Leases::Processes,
-                   private Proxies::Nodes,
                    private Processes::Out,
                    private Zygotes::Out,
-                   private Observers::Control,
                    private Programs::Out {
  public:
   /// A private node. Errors: out_of_memory when shared memory cannot be had.
@@ -89,13 +86,6 @@ class Node final : private Outgoing,
   const std::string& door() const noexcept { return network_->door(); }
 
  private:
-  /// The ControlPort of a node in a cluster: sends over the network.
-  struct ToNetwork final : ControlPort {
-    explicit ToNetwork(Node& n) : node(n) {}
-    void send(control::ToControl message) override { node.say_to_control(message); }
-    Node& node;
-  };
-
   // the loop (node.cpp)
   void loop();
   void poll_once(Time until);
@@ -120,9 +110,6 @@ class Node final : private Outgoing,
   void on_actor_message(Process& from, wire::NodeMessage& message, BlobView payload);
   void answer_nodes(Process& to, std::uint64_t request);
   control::NodeReport report_of_self() const;
-  void send(ProcessIndex to, const wire::NodeMessage& message, BlobView payload) override {
-    processes_.send(to, message, payload);
-  }
   bool hear_control();
 
   // what the tables have decided (node_outcomes.cpp)
@@ -162,6 +149,10 @@ class Node final : private Outgoing,
   void drop_lease_requests(const Job& job);
   void end_tasks(const Job& job);
   void end_job(JobId id, const std::string& why);
+  // Programs::Out
+  void send(NodeId to, const wire::PeerMessage& message, BlobView payload) override {
+    sender_.send(to, message, payload);
+  }
   void described(JobId job, const Result<Programs::Files>& files) override;
   void program(JobId job, const Result<os::Program>& program) override;
 
@@ -189,18 +180,6 @@ class Node final : private Outgoing,
   void serve_network(bool network, bool transfers, bool at_door, bool from_launcher);
   void tell_pace(Time now);
 
-  // Observers::Control
-  bool has_control() const override { return network_ != nullptr; }
-  bool hears_control() const override { return network_->hears_control(steady_now()); }
-  void say_to_control(const control::ToControl& message) override;
-
-  // Outgoing and Proxies::Nodes
-  void send(NodeId to, const wire::PeerMessage& message, BlobView payload) override;
-  bool can_send(NodeId to) const override { return network_->can_send(to); }
-  bool is_alive(ProcessIndex process) override { return processes_.find(process) != nullptr; }
-  bool may_serve() override { return network_->may_serve(steady_now()); }
-  void drop(NodeId node, const std::string& why) override { network_->drop(node, why); }
-
   // ActorHost::Out
   void need_worker(std::uint64_t life, const scheduling::ResourceDemand& demand,
                    JobId job) override;
@@ -224,21 +203,21 @@ class Node final : private Outgoing,
   std::unique_ptr<objectstore::Host> host_;
   MemoryWatch memory_{{options_.name, events_, environment_, *host_, leases_, actors_, processes_}};
   Extents extents_{{options_.name, environment_, *host_, references_, memory_.accounting(),
-                    memory_.prefault(), folder_copies_, replica_host_, *this, objects_}};
+                    memory_.prefault(), folder_copies_, replica_host_, sender_, objects_}};
   Objects objects_{{id_, events_, environment_, *host_, references_, remote_, owners_, actors_,
                     lineage_cache_, replica_host_, folder_copies_, extents_, memory_, processes_,
-                    transfers_, *this}};
+                    transfers_, sender_}};
   scheduling::LeaseTable leases_;
   ReferenceTable references_{objects_};
   Leases leasing_;
   LineageCache lineage_cache_;
-  std::unique_ptr<LocalControl> control_;      ///< of a private node; null in a cluster
-  ToNetwork to_network_{*this};                ///< used in a cluster
-  std::vector<control::FromControl> refused_;  ///< answers to messages that no Link took
+  std::unique_ptr<LocalControl> control_;  ///< of a private node; null in a cluster
+  Sender sender_{{events_, processes_, control_, network_}};
   ActorHost actors_;
   NamedSpawns named_spawns_;
   Proxies proxies_{
-      id_, {references_, remote_, owners_, actors_, leases_, leasing_, *this, processes_, *this}};
+      id_,
+      {references_, remote_, owners_, actors_, leases_, leasing_, sender_, processes_, sender_}};
   RemoteTable remote_{proxies_, [this] { return processes_.take_index(); }};
   Owners owners_{id_, references_, remote_};
   agent::Processes processes_{{options_.name, events_, references_, objects_.in_flight_refs(),
@@ -261,13 +240,13 @@ class Node final : private Outgoing,
   std::unique_ptr<Transfers> transfers_;
   std::unique_ptr<Programs> programs_;
   ClusterLink cluster_{id_, leases_};
-  Inquiries inquiries_{*this};
+  Inquiries inquiries_{sender_};
   ProcessPages pages_;
   Observers observers_{
       {id_,        options_.name, environment_, *host_,         processes_,  zygotes_,
        jobs_,      job_stops_,    events_,      leases_,        references_, remote_,
        actors_,    proxies_,      extents_,     folder_copies_, memory_,     cluster_,
-       inquiries_, pages_,        logs_,        *this,          *this}};
+       inquiries_, pages_,        logs_,        sender_,        sender_}};
   Zygotes zygotes_{{programs_, logs_, observers_.stacks(), *this}};
   std::unique_ptr<NodeLogs> logs_;  ///< null: workers have the agent's output, and no file
 

@@ -170,13 +170,13 @@ void Node::on_control_reset(const std::string& why) {
 void Node::report(Time now) {
   if (network_->epoch() == 0 || !cluster_.is_report_due(now)) return;
   control::NodeReport report = report_of_self();
-  if (cluster_.is_news(report, now)) say_to_control(std::move(report));
+  if (cluster_.is_news(report, now)) sender_.say_to_control(std::move(report));
 }
 
 /// Sends NodePace: how long tasks ran here.
 void Node::tell_pace(Time now) {
   if (network_->epoch() == 0) return;
-  if (auto pace = cluster_.take_pace(now)) say_to_control(*std::move(pace));
+  if (auto pace = cluster_.take_pace(now)) sender_.say_to_control(*std::move(pace));
 }
 
 /// Tells the network which nodes must answer: watched nodes, and those from which something is
@@ -285,8 +285,8 @@ void Node::on_can_send(NodeId node) {
 /// Tells control with Leaving that this node has ended its workers and goes, so that control need
 /// not wait until the node counts as dead. Waits at most kFarewell for the delivery.
 void Node::leave() {
-  if (!hears_control()) return;
-  say_to_control(control::Leaving{id_, network_->epoch()});
+  if (!sender_.hears_control()) return;
+  sender_.say_to_control(control::Leaving{id_, network_->epoch()});
   const Time until = steady_now() + kFarewell;
   for (Time now = steady_now(); now < until; now = steady_now()) {
     network_->flush(now);
@@ -299,10 +299,6 @@ void Node::leave() {
 
 void Node::exit_now(const std::string& why) {
   go_down(why);
-}
-
-void Node::send(NodeId to, const wire::PeerMessage& message, BlobView payload) {
-  network_->send(to, message, payload);
 }
 
 }  // namespace troupe::agent

@@ -175,23 +175,9 @@ void Node::on_actor_message(Process& from, wire::NodeMessage& message, BlobView 
 /// Handles the answers of a private node's control, or those to messages that no Link took. Returns
 /// true if there were any.
 bool Node::hear_control() {
-  // In a cluster the network calls on_control() for messages of control itself.
-  auto messages = control_ ? control_->poll(steady_now()) : std::exchange(refused_, {});
+  auto messages = sender_.hear(steady_now());
   for (control::FromControl& message : messages) on_control(message);
-  if (control_)
-    for (const std::string& line : control_->take_lines())
-      events_.tell({EventKind::actor_trouble, Severity::warning, line});
   return !messages.empty();
-}
-
-/// Sends to control of a cluster. A message that no Link takes is logged and answered as control
-/// would refuse it, so that no wait for its answer stays open.
-void Node::say_to_control(const control::ToControl& message) {
-  const std::optional<Error> error = network_->send_control(message);
-  if (!error) return;
-  events_.tell({EventKind::refused, Severity::warning, error->message()});
-  if (auto answer = control::refusal_of(message, error->shared_info()))
-    refused_.push_back(*std::move(answer));
 }
 
 void Node::answer_nodes(Process& to, std::uint64_t request) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The units of the agent below Node depend on each other without a circle. A part, which is a class with a `struct Below` of
-# the parts below it, has at most 15 members, and no base class but interfaces that other parts declare (`Part::Out`).
+# the parts below it, has at most 15 members, and no base class but interfaces: of other parts (`Part::Out`), Outgoing and ControlPort.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 folder=runtime/agent most=15
@@ -23,7 +23,7 @@ while read -r header; do
   ((members <= most)) || offence "$header:1: a part with $members members: $most are the most"
   while IFS=: read -r line text; do
     for base in $(sed -E 's/^class [A-Za-z]+ (final )?: //; s/\{.*//; s/,/ /g; s/\b(public|private)\b//g' <<<"$text"); do
-      [[ $base == *::* ]] || offence "$header:$line: the base class $base is no interface of a part"
+      [[ $base == *::* || $base == Outgoing || $base == ControlPort ]] || offence "$header:$line: the base class $base is no interface of a part"
     done
   done < <(grep -nE '^class [A-Za-z]+ (final )?:' "$header" || true)
 done < <(find "$folder" -maxdepth 1 -name '*.hpp' ! -name node.hpp 2>/dev/null | sort)
