@@ -120,7 +120,7 @@ Node::Node(NodeOptions options)
       leasing_(id_, options_.gpus > 0, {leases_, remote_, actors_, lineage_cache_, sender_, *this}),
       lineage_cache_(references_, leasing_, environment_.lineage),
       control_(std::make_unique<LocalControl>(id_)),
-      actors_(*this, sender_, id_),
+      actors_(actor_effects_, sender_, id_),
       jobs_(sender_, {.is_private = true}),
       replica_host_(id_, {references_, owners_, cluster_, inquiries_, sender_, sender_, objects_}) {
   open_spiller();
@@ -136,7 +136,7 @@ Node::Node(NodeOptions options, os::AgentConfig config)
       leases_(lease_options(options_, config.embedded ? 2s : 60s), id_),
       leasing_(id_, options_.gpus > 0, {leases_, remote_, actors_, lineage_cache_, sender_, *this}),
       lineage_cache_(references_, leasing_, environment_.lineage),
-      actors_(*this, sender_, id_),
+      actors_(actor_effects_, sender_, id_),
       jobs_(sender_, {.is_embedded = config.embedded}),
       replica_host_(id_, {references_, owners_, cluster_, inquiries_, sender_, sender_, objects_}) {
   open_spiller();
@@ -194,7 +194,7 @@ void Node::loop() {
     objects_.send_notices();
     extents_.tell();
     const bool again = (!processes_.has_unread() && (settle() || objects_.has_frees())) ||
-                       named_spawns_.pending() || lineage_cache_.pending() ||
+                       actor_effects_.pending() || lineage_cache_.pending() ||
                        replica_host_.replicas().pending() || objects_.has_readers() ||
                        (control_ && control_->pending());
     if (network_) {
@@ -220,14 +220,8 @@ void Node::loop() {
 /// true if there is more to settle.
 bool Node::settle() {
   const bool more = references_.settle();
-  for (const NamedSpawns::Spawn& spawn : named_spawns_.settled()) {
-    const Process* process = processes_.find(spawn.process);
-    if (process == nullptr)
-      drop_creation(spawn.message.creation);  // nobody waits for the answer
-    else
-      actors_.create(spawn.message, spawn.payload, spawn.job, spawn.process, spawn.near);
-  }
-  return more || named_spawns_.pending();
+  actor_effects_.settled();
+  return more || actor_effects_.pending();
 }
 
 Time Node::next_deadline() const {
@@ -295,7 +289,7 @@ void Node::on_timer() {
   look_at_spills(now);
   for (const JobId late : jobs_.late(now)) end_job(late, "its driver has ended");
   for (const Fd& driver : job_stops_.take_late(now)) os::kill_process(driver);
-  for (const ProcessIndex late : ending_workers_.take_late(now)) kill_worker(late);
+  for (const ProcessIndex late : ending_workers_.take_late(now)) actor_effects_.kill_worker(late);
 }
 
 void Node::end_processes() {

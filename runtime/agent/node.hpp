@@ -10,6 +10,7 @@
 /// ready, it settles the reference counts, unless the ring of an ending process is still unread.
 #pragma once
 
+#include "troupe/runtime/agent/actor_effects.hpp"
 #include "troupe/runtime/agent/actors.hpp"
 #include "troupe/runtime/agent/cluster_link.hpp"
 #include "troupe/runtime/agent/draining.hpp"
@@ -23,7 +24,6 @@
 #include "troupe/runtime/agent/lineage_cache.hpp"
 #include "troupe/runtime/agent/local_control.hpp"
 #include "troupe/runtime/agent/memory_watch.hpp"
-#include "troupe/runtime/agent/named_spawns.hpp"
 #include "troupe/runtime/agent/network.hpp"
 #include "troupe/runtime/agent/node_events.hpp"
 #include "troupe/runtime/agent/node_logs.hpp"
@@ -64,8 +64,7 @@ struct NodeOptions : os::NodeOffer {
   std::string name = "node";
 };
 
-class Node final : private ActorHost::Out,
-                   private Network::Handler,
+class Node final : private Network::Handler,
                    private Leases::Processes,
                    private Processes::Out,
                    private Zygotes::Out,
@@ -107,14 +106,14 @@ class Node final : private ActorHost::Out,
   void on_hello(Process& from, const wire::Hello& hello, std::vector<Fd>& descriptors);
   void welcome(Process& from, std::vector<Fd> descriptors);
   void store_attached(Process& from);
-  void on_actor_message(Process& from, wire::NodeMessage& message, BlobView payload);
   void answer_nodes(Process& to, std::uint64_t request);
   control::NodeReport report_of_self() const;
   bool hear_control();
 
   // what the tables have decided (node_outcomes.cpp)
   void carry_out_leases();
-  // Leases::Processes, with end_worker() below
+  // Leases::Processes
+  void end_worker(ProcessIndex worker) override { actor_effects_.end_worker(worker); }
   void connect(ProcessIndex owner, ProcessIndex worker) override {
     processes_.connect(owner, worker);
   }
@@ -180,22 +179,6 @@ class Node final : private ActorHost::Out,
   void serve_network(bool network, bool transfers, bool at_door, bool from_launcher);
   void tell_pace(Time now);
 
-  // ActorHost::Out
-  void need_worker(std::uint64_t life, const scheduling::ResourceDemand& demand,
-                   JobId job) override;
-  void release_worker(std::uint64_t life) override { leasing_.release_worker(life, steady_now()); }
-  void start_actor(ProcessIndex worker, const wire::StartActor& start, BlobView payload,
-                   const std::vector<wire::OwnedRef>& refs) override;
-  void end_worker(ProcessIndex worker) override;
-  void kill_worker(ProcessIndex worker) override;
-  void publish(ProcessIndex watcher, const wire::ActorUpdate& update) override;
-  void publish_remote(ProcessIndex watcher, const control::ActorLocation& location,
-                      bool silent) override;
-  void answer(ProcessIndex process, const wire::FoundActor& found, NodeId owner) override;
-  NodeId owner_of(ObjectId object) override { return owners_.owner_of(object); }
-  void hold_creation(const wire::Call& creation);
-  void drop_creation(const wire::Call& creation) override;
-
   NodeOptions options_;
   const AgentOptions environment_;
   NodeId id_;
@@ -214,7 +197,8 @@ class Node final : private ActorHost::Out,
   std::unique_ptr<LocalControl> control_;  ///< of a private node; null in a cluster
   Sender sender_{{events_, processes_, control_, network_}};
   ActorHost actors_;
-  NamedSpawns named_spawns_;
+  ActorEffects actor_effects_{
+      {id_, actors_, leasing_, jobs_, references_, remote_, owners_, objects_, processes_}};
   Proxies proxies_{
       id_,
       {references_, remote_, owners_, actors_, leases_, leasing_, sender_, processes_, sender_}};

@@ -56,11 +56,11 @@ void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
           [&](wire::Inquire& m) { observers_.on_inquire(from, m, payload); },
           [&](wire::GiveRows& m) { observers_.rows().process_answered(from.index, m, payload); },
           [&](wire::Shutdown& m) { on_shutdown(from, m); },
-          [&](wire::CreateActor&) { on_actor_message(from, message, payload); },
-          [&](wire::ActorCreated&) { on_actor_message(from, message, payload); },
-          [&](wire::WatchActor&) { on_actor_message(from, message, payload); },
-          [&](wire::KillActor&) { on_actor_message(from, message, payload); },
-          [&](wire::FindActor&) { on_actor_message(from, message, payload); },
+          [&](wire::CreateActor&) { actor_effects_.on_message(from, message, payload); },
+          [&](wire::ActorCreated&) { actor_effects_.on_message(from, message, payload); },
+          [&](wire::WatchActor&) { actor_effects_.on_message(from, message, payload); },
+          [&](wire::KillActor&) { actor_effects_.on_message(from, message, payload); },
+          [&](wire::FindActor&) { actor_effects_.on_message(from, message, payload); },
           [&](wire::StoreAttached&) { store_attached(from); },
           [&](auto&) { objects_.on_store(from, message); }},
       message);
@@ -152,24 +152,6 @@ void Node::store_attached(Process& from) {
   // A worker of an ended job ends now, unless an actor waits for it or it got a lease: a detached
   // actor of such a job may still submit tasks. With a lease the worker ends when that does.
   if (job->ended) drop_lease_requests(*job);
-}
-
-void Node::on_actor_message(Process& from, wire::NodeMessage& message, BlobView payload) {
-  std::visit(
-      Cases{[&](wire::CreateActor& m) {
-              references_.stands_for(m.lifetime, m.actor, from.index);
-              hold_creation(m.creation);
-              if (m.name.empty())
-                return actors_.create(m, payload, from.job, from.index,
-                                      objects_.bytes_near(m.creation));
-              named_spawns_.add({from.index, m, Blob(payload.begin(), payload.end()), from.job,
-                                 objects_.bytes_near(m.creation), 0});
-            },
-            [&](wire::ActorCreated& m) { actors_.created(from.index, m); },
-            [&](wire::WatchActor& m) { actors_.watch(m.actor, from.index); },
-            [&](wire::KillActor& m) { actors_.kill(m.actor, m.may_restart, from.index, from.job); },
-            [&](wire::FindActor& m) { actors_.find(from.index, m); }, [&](auto&) {}},
-      message);
 }
 
 /// Handles the answers of a private node's control, or those to messages that no Link took. Returns

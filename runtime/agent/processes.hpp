@@ -175,6 +175,11 @@ class Processes final : public Proxies::Rings {
   void break_off(Process& process, const std::string& why);
   /// Kills a worker. One may serve before its zygote has reported its pid: it is killed then.
   void kill(Process& worker);
+  /// Sends Shutdown to a worker that is needed no more: it ends by itself.
+  void leave(Process& worker) {
+    worker.leaving = true;
+    send(worker, wire::Shutdown{"no longer needed"});
+  }
   /// Stops (SIGSTOP) the workers that host actors, or lets them go on (SIGCONT). `lease` on the
   /// doorbell says until when actors may answer.
   void halt_actors(bool halt, Time lease);

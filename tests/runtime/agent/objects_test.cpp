@@ -1,7 +1,7 @@
 // Tests Objects on a real store, with the parts around it: OBJECT-1 to OBJECT-4.
 #include "troupe/runtime/agent/objects.hpp"
 
-#include "tests/runtime/agent/played_processes.hpp"
+#include "tests/runtime/agent/played_objects.hpp"
 
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 constexpr NodeId kHere{0, 1}, kOther{0, 2};
 constexpr ObjectId kObject{0, 16};
 
-struct ObjectsTest : testing::Test, PlayedProcesses {
+struct ObjectsTest : testing::Test, PlayedObjects {
   /// Returns a process with tables in the store and a socket.
   Process& process() {
     auto ends = os::LocalSocket::pair().value();
@@ -68,20 +68,6 @@ struct ObjectsTest : testing::Test, PlayedProcesses {
   }
 
   std::vector<os::LocalSocket> peers;
-  AgentOptions options;
-  std::unique_ptr<objectstore::Host> host =
-      objectstore::Host::create({.arena = Bytes{4 << 20}, .extent = Bytes{1 << 20}}).value();
-  std::unique_ptr<Transfers> transfers;
-  ClusterLink cluster{kHere, table};
-  Inquiries inquiries{*this};
-  MemoryWatch memory{{name, events, options, *host, table, actors, processes}};
-  ReplicaHost replica_host{kHere,
-                           {references, owners, cluster, inquiries, quiet_actors, *this, objects}};
-  Extents extents{{name, options, *host, references, memory.accounting(), memory.prefault(), copies,
-                   replica_host, *this, objects}};
-  FolderCopies copies{{name, *host, references, owners, extents}};
-  Objects objects{{kHere, events, options, *host, references, remote, owners, actors, lineage,
-                   replica_host, copies, extents, memory, processes, transfers, *this}};
 };
 
 TEST_F(ObjectsTest, FreeWaitsUntilAllThatWasReadyHasBeenRead) {

@@ -6,10 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <memory>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
 namespace troupe::agent::processes_test {
@@ -18,72 +16,7 @@ namespace {
 constexpr NodeId kOther{0, 2};
 constexpr ObjectId kObject{0, 16};
 
-/// A process's side of its socket and rings.
-struct Peer {
-  ProcessIndex index;
-  os::LocalSocket socket;
-  ring::Channel ring;
-
-  void say(const wire::NodeMessage& message) {
-    EXPECT_TRUE(socket.send(wire::FrameWriter().encode(message), {}));
-  }
-  /// Returns the next message of this kind on the socket and forgets those before; nullopt: none.
-  template <class Message>
-  std::optional<Message> read(std::vector<Fd>* descriptors = nullptr) {
-    std::vector<std::byte> packet(os::kMaxPacket);
-    for (;;) {
-      os::Received received = socket.receive(packet);
-      if (received.kind != os::Received::Kind::packet) return std::nullopt;
-      auto decoded = wire::decode_node(BlobView(packet.data(), received.size));
-      if (!decoded) return std::nullopt;
-      if (auto* message = std::get_if<Message>(&decoded->message)) {
-        if (descriptors != nullptr) *descriptors = std::move(received.descriptors);
-        return *message;
-      }
-    }
-  }
-  /// Returns the number of PeerDied in the ring.
-  int deaths() {
-    alignas(16) static std::array<std::byte, ring::kMaxFrame> frame;
-    int count = 0;
-    for (std::size_t size = 0; ring.receive(frame.data(), size) == ring::Pop::frame;) {
-      auto decoded = wire::decode_node(BlobView(frame.data(), size));
-      count += decoded && std::holds_alternative<wire::PeerDied>(decoded->message);
-    }
-    return count;
-  }
-};
-
 struct ProcessesTest : testing::Test, PlayedProcesses {
-  /// Returns the end of a process that has connected and said nothing.
-  Peer connect() {
-    auto ends = os::LocalSocket::pair().value();
-    Process& process = processes.add(os::LocalSocket(std::move(ends.first)));
-    return {process.index, os::LocalSocket(std::move(ends.second)), {}};
-  }
-  /// Returns the end of a worker that has its ring.
-  Peer worker() {
-    Peer peer = connect();
-    Process& process = of(peer);
-    process.kind = wire::ProcessKind::worker;
-    process.speaks_as = Talker::worker;
-    processes.open_ring(process, ring::Doorbell::create().value(),
-                        ring::ChannelMemory::create().value(), {});
-    std::vector<Fd> ends;
-    const auto welcome = peer.read<wire::Welcome>(&ends);
-    EXPECT_TRUE(welcome && ends.size() == 3);
-    if (!welcome || ends.size() != 3) return peer;
-    EXPECT_EQ(welcome->process, peer.index);
-    auto bell = std::make_shared<ring::Doorbell>(
-        ring::Doorbell::attach(std::move(ends[1]), std::move(ends[2])).value());
-    peer.ring = ring::Channel(ring::ChannelMemory::attach(std::move(ends[0])).value(), 1,
-                              std::move(bell), welcome->agent_slot);
-    return peer;
-  }
-  Process& of(const Peer& peer) { return *processes.record(peer.index); }
-  bool post(Peer& peer, const wire::NodeMessage& message) {
-    return peer.ring.send(wire::FrameWriter().encode(message));
-  }
   void end(ProcessIndex index) {
     Process& process = *processes.record(index);
     processes.read_to_the_end(process);
@@ -140,7 +73,7 @@ TEST_F(ProcessesTest, EndingProcessGetsNothingAndItsRingIsReadOnceMore) {
   EXPECT_TRUE(processes.has_unread());
   EXPECT_EQ(processes.ending(), std::vector<ProcessIndex>{one.index});
   processes.send(of(one), wire::PeerDied{});
-  EXPECT_EQ(one.deaths(), 0);
+  EXPECT_EQ(one.in_ring<wire::PeerDied>(), 0);
   ASSERT_TRUE(post(one, wire::Await{kObject, true}));
   processes.read_rings();
   EXPECT_EQ(handled_from(one), 0u);
@@ -166,7 +99,7 @@ TEST_F(ProcessesTest, TwoProcessesHaveOneChannelWhichComesBeforeAnyMessageAboutT
   EXPECT_FALSE(one.read<wire::Channel>()) << "one channel is enough";
   processes.break_off(of(other), "a test ends it");
   end(other.index);
-  EXPECT_EQ(one.deaths(), 1);
+  EXPECT_EQ(one.in_ring<wire::PeerDied>(), 1);
 }
 
 TEST_F(ProcessesTest, SlotIsGivenOutAgainWhenItsProcessIsGone) {
