@@ -117,7 +117,8 @@ Node::Node(NodeOptions options)
       id_(NodeId::random()),
       host_(make_host(options_)),
       leases_(lease_options(options_, 0s), id_),
-      leasing_(id_, options_.gpus > 0, {leases_, remote_, actors_, lineage_cache_, sender_, *this}),
+      leasing_(id_, options_.gpus > 0,
+               {leases_, remote_, actors_, lineage_cache_, sender_, workers_}),
       lineage_cache_(references_, leasing_, environment_.lineage),
       control_(std::make_unique<LocalControl>(id_)),
       actors_(actor_effects_, sender_, id_),
@@ -134,7 +135,8 @@ Node::Node(NodeOptions options, os::AgentConfig config)
       // An embedded cluster has all its nodes from the start, but their list may lack some for a
       // moment while control restarts.
       leases_(lease_options(options_, config.embedded ? 2s : 60s), id_),
-      leasing_(id_, options_.gpus > 0, {leases_, remote_, actors_, lineage_cache_, sender_, *this}),
+      leasing_(id_, options_.gpus > 0,
+               {leases_, remote_, actors_, lineage_cache_, sender_, workers_}),
       lineage_cache_(references_, leasing_, environment_.lineage),
       actors_(actor_effects_, sender_, id_),
       jobs_(sender_, {.is_embedded = config.embedded}),
@@ -154,15 +156,15 @@ void Node::serve(Fd driver) {
   job.driver = process.index;
   process.job = job.id;
   process.job_number = job.number;
-  (void)zygotes_.start(job);  // early; if it fails, the first worker tries again
+  (void)workers_.zygotes().start(job);  // early; if it fails, the first worker tries again
   loop();
-  end_workers();
+  workers_.end_all();
 }
 
 std::string Node::serve_cluster(Fd launcher) {
   launcher_ = os::LocalSocket(std::move(launcher));
   loop();
-  end_workers();
+  workers_.end_all();
   if (logs_) logs_->end();
   if (over_why_.empty()) leave();
   return over_why_;
@@ -181,7 +183,8 @@ void Node::loop() {
       end_processes();
       leasing_.pass_begins(steady_now());
       lineage_cache_.carry_out();
-      carry_out_leases();
+      for (auto events = leases_.take_events(); !events.empty(); events = leases_.take_events())
+        for (auto& event : events) leasing_.carry_out(event, steady_now());
     } while (hear_control());
     forget_ended_jobs();
     folder_copies_.serve(steady_now());
@@ -227,7 +230,7 @@ bool Node::settle() {
 Time Node::next_deadline() const {
   Time until = std::min(leases_.next_deadline().value_or(Time::max()), inquiries_.next_deadline());
   until = std::min({until, jobs_.next_deadline(), job_stops_.next_deadline()});
-  until = std::min({until, zygotes_.next_deadline(), ending_workers_.next_deadline()});
+  until = std::min(until, workers_.next_deadline());
   if (control_)
     if (const auto deadline = control_->next_deadline()) until = std::min(until, *deadline);
   until = std::min({until, memory_.next_deadline(), actors_.next_deadline()});
@@ -261,7 +264,7 @@ void Node::poll_once(Time until) {
   const std::size_t launcher = set.add(launcher_ ? launcher_.fd() : -1);
   const std::size_t logs = set.add(logs_ ? logs_->fd() : -1);
   set.add(observers_.stacks().fd());
-  zygotes_.wait_for(set);
+  workers_.zygotes().wait_for(set);
   processes_.wait_for(set);
   const Duration left = std::clamp<Duration>(until - steady_now(), Duration(0), Duration(10s));
   const int ready = set.wait(left);
@@ -273,9 +276,9 @@ void Node::poll_once(Time until) {
   if (logs_ && (set.ready(logs) || logs_->next_deadline() <= steady_now()))
     logs_->serve(steady_now());
   if (observers_.stacks().fd() >= 0) observers_.stacks().serve(steady_now());
-  zygotes_.on_timer();
+  workers_.zygotes().on_timer();
   if (ready <= 0) return;
-  zygotes_.serve(set);
+  workers_.zygotes().serve(set);
   processes_.serve(set);
 }
 
@@ -289,7 +292,7 @@ void Node::on_timer() {
   look_at_spills(now);
   for (const JobId late : jobs_.late(now)) end_job(late, "its driver has ended");
   for (const Fd& driver : job_stops_.take_late(now)) os::kill_process(driver);
-  for (const ProcessIndex late : ending_workers_.take_late(now)) actor_effects_.kill_worker(late);
+  workers_.on_timer(now);
 }
 
 void Node::end_processes() {
@@ -298,9 +301,9 @@ void Node::end_processes() {
     // A worker is certainly dead only when its zygote has reaped it. The zygote's report also says
     // why it died.
     if (process.kind == wire::ProcessKind::worker && process.pid > 0) continue;
-    // A worker that was not forked yet may count as starting: worker_gone() ends its start.
+    // A worker that was not forked yet may count as starting: Workers::gone() ends its start.
     if (process.kind == wire::ProcessKind::worker)
-      worker_gone(index, std::string(process.reason));
+      workers_.gone(index, std::string(process.reason));
     else
       end(process);
   }
@@ -332,7 +335,7 @@ void Node::end(Process& process) {
   objects_.process_died(index, peers);
   lineage_cache_.process_died(index);
   leasing_.process_died(index);
-  ending_workers_.forget(index);
+  workers_.process_died(index);
   replica_host_.replicas().process_died(index);
   replica_host_.places().process_died(index);
   if (logs_) logs_->forget(index);

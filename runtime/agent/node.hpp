@@ -14,7 +14,6 @@
 #include "troupe/runtime/agent/actors.hpp"
 #include "troupe/runtime/agent/cluster_link.hpp"
 #include "troupe/runtime/agent/draining.hpp"
-#include "troupe/runtime/agent/ending_workers.hpp"
 #include "troupe/runtime/agent/extents.hpp"
 #include "troupe/runtime/agent/folder_copies.hpp"
 #include "troupe/runtime/agent/inquiries.hpp"
@@ -32,7 +31,6 @@
 #include "troupe/runtime/agent/options.hpp"
 #include "troupe/runtime/agent/owners.hpp"
 #include "troupe/runtime/agent/poll_set.hpp"
-#include "troupe/runtime/agent/process_pages.hpp"
 #include "troupe/runtime/agent/processes.hpp"
 #include "troupe/runtime/agent/programs.hpp"
 #include "troupe/runtime/agent/proxies.hpp"
@@ -41,7 +39,7 @@
 #include "troupe/runtime/agent/replica_host.hpp"
 #include "troupe/runtime/agent/sender.hpp"
 #include "troupe/runtime/agent/transfers.hpp"
-#include "troupe/runtime/agent/zygotes.hpp"
+#include "troupe/runtime/agent/workers.hpp"
 #include "troupe/runtime/base/sleep_clock.hpp"
 #include "troupe/runtime/os/launch.hpp"
 #include "troupe/runtime/os/local_listener.hpp"
@@ -65,9 +63,8 @@ struct NodeOptions : os::NodeOffer {
 };
 
 class Node final : private Network::Handler,
-                   private Leases::Processes,
+                   private Workers::Out,
                    private Processes::Out,
-                   private Zygotes::Out,
                    private Programs::Out {
  public:
   /// A private node. Errors: out_of_memory when shared memory cannot be had.
@@ -90,7 +87,9 @@ class Node final : private Network::Handler,
   void poll_once(Time until);
   void on_timer();
   void end_processes();
-  void end(Process& process);
+  // Workers::Out, with job_failed() and go_down() below
+  void end(Process& process) override;
+  bool is_over() const override { return over_; }
   bool settle();
   Time next_deadline() const;
 
@@ -110,43 +109,14 @@ class Node final : private Network::Handler,
   control::NodeReport report_of_self() const;
   bool hear_control();
 
-  // what the tables have decided (node_outcomes.cpp)
-  void carry_out_leases();
-  // Leases::Processes
-  void end_worker(ProcessIndex worker) override { actor_effects_.end_worker(worker); }
-  void connect(ProcessIndex owner, ProcessIndex worker) override {
-    processes_.connect(owner, worker);
-  }
-  std::optional<std::pair<JobId, JobNumber>> job_of(ProcessIndex process) override;
-  JobNumber number_of(JobId job) override { return jobs_.of(job).number; }
-  std::optional<ProcessIndex> lasting_process(JobNumber job) override {
-    return processes_.lasting_process(job);
-  }
-
-  // workers (node_workers.cpp)
-  void end_workers();
-  void start_worker(bool dedicated, JobNumber job) override;
-  // Zygotes::Out
-  void forked(JobNumber job, ProcessIndex index, pid_t pid) override;
-  void ended(ProcessIndex index, pid_t pid, int status) override;
-  void not_forked(ProcessIndex index, int error) override;
-  void gone(ProcessIndex index, const std::string& why) override { worker_gone(index, why); }
-  void zygote_gone(JobNumber job, bool was_ready) override;
-  void worker_gone(ProcessIndex index, const std::string& reason);
-  void start_failed(bool dedicated, JobNumber job, const std::string& why, bool at_limit = false);
-  void note_end(const Process& process, const std::string& function);
-  void end_now(Process& worker);
-  void go_down(const std::string& why);
-
   // jobs (node_jobs.cpp)
   void on_driver(Process& from, const wire::Hello& hello, std::vector<Fd> descriptors);
   void driver_gone(Process& driver, bool finished);
   void forget_ended_jobs();
   void on_job_reply(const control::JobReply& reply);
   void on_job_info(const control::JobInfo& info);
-  void job_failed(Job& job, const std::string& why);
+  void job_failed(Job& job, const std::string& why) override;
   void drop_lease_requests(const Job& job);
-  void end_tasks(const Job& job);
   void end_job(JobId id, const std::string& why);
   // Programs::Out
   void send(NodeId to, const wire::PeerMessage& message, BlobView payload) override {
@@ -157,6 +127,7 @@ class Node final : private Network::Handler,
 
   // the cluster (node_cluster.cpp)
   void join(os::AgentConfig config);
+  void go_down(const std::string& why) override;
   void end_with_cluster(const std::string& why);
   void leave_if_drained(Time now);
   void report(Time now);
@@ -204,12 +175,11 @@ class Node final : private Network::Handler,
       {references_, remote_, owners_, actors_, leases_, leasing_, sender_, processes_, sender_}};
   RemoteTable remote_{proxies_, [this] { return processes_.take_index(); }};
   Owners owners_{id_, references_, remote_};
-  agent::Processes processes_{{options_.name, events_, references_, objects_.in_flight_refs(),
-                               leases_, remote_, actors_, proxies_, *this}};
+  Processes processes_{{options_.name, events_, references_, objects_.in_flight_refs(), leases_,
+                        remote_, actors_, proxies_, *this}};
   SleepClock sleep_;
   Jobs jobs_;
   JobStops job_stops_;
-  EndingWorkers ending_workers_;
   Draining draining_;
   bool over_ = false;
   std::string over_why_;
@@ -225,13 +195,13 @@ class Node final : private Network::Handler,
   std::unique_ptr<Programs> programs_;
   ClusterLink cluster_{id_, leases_};
   Inquiries inquiries_{sender_};
-  ProcessPages pages_;
   Observers observers_{
-      {id_,        options_.name, environment_, *host_,         processes_,  zygotes_,
+      {id_,        options_.name, environment_, *host_,         processes_,  workers_,
        jobs_,      job_stops_,    events_,      leases_,        references_, remote_,
        actors_,    proxies_,      extents_,     folder_copies_, memory_,     cluster_,
-       inquiries_, pages_,        logs_,        sender_,        sender_}};
-  Zygotes zygotes_{{programs_, logs_, observers_.stacks(), *this}};
+       inquiries_, logs_,         sender_,      sender_}};
+  Workers workers_{{options_.name, events_, processes_, jobs_, leases_, actors_, programs_, logs_,
+                    observers_.stacks(), *this}};
   std::unique_ptr<NodeLogs> logs_;  ///< null: workers have the agent's output, and no file
 
   ReplicaHost replica_host_;

@@ -98,6 +98,18 @@ void Node::serve_network(bool network, bool transfers, bool at_door, bool from_l
   }
 }
 
+/// Ends the node, which cannot serve any more. Drivers and observers get Shutdown with the reason,
+/// so every wait ends. Workers get none, since they are killed with their zygotes: with a Shutdown
+/// it would be left to chance whether an actor's destructor still runs.
+void Node::go_down(const std::string& why) {
+  if (over_) return;
+  over_ = true;
+  over_why_ = why;
+  events_.note({EventKind::node_ends, Severity::warning, options_.name + " ends: " + why});
+  for (auto& [index, process] : processes_)
+    if (process->kind != wire::ProcessKind::worker) processes_.send(*process, wire::Shutdown{why});
+}
+
 /// Ends the node in good order: somebody ends the cluster, here or at its head.
 void Node::end_with_cluster(const std::string& why) {
   go_down(why);

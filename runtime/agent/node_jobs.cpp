@@ -62,7 +62,7 @@ void Node::driver_gone(Process& driver, bool finished) {
     return;
   }
   // Its tasks are killed now. Its actors may finish; control sends JobEnded when they have ended.
-  end_tasks(*job);
+  workers_.end_tasks(job->number);
   lineage_cache_.job_over(job->number, "its job has ended");
   jobs_.driver_ended(*job, finished, driver.reason, steady_now());
 }
@@ -85,7 +85,7 @@ void Node::program(JobId id, const Result<os::Program>& program) {
   if (job == nullptr) return;
   if (!program) return job_failed(*job, program.error().message());
   job->program = program.value();
-  for (const bool dedicated : jobs_.ready(*job)) start_worker(dedicated, job->number);
+  for (const bool dedicated : jobs_.ready(*job)) workers_.start_worker(dedicated, job->number);
 }
 
 /// Refuses everything that waits for a worker of the job: this node cannot start any.
@@ -123,14 +123,6 @@ void Node::drop_lease_requests(const Job& job) {
   remote_.refuse_job(job.id, "its job has ended");
 }
 
-/// Ends the job's workers on this node, except those of actors.
-void Node::end_tasks(const Job& job) {
-  for (const auto& [index, process] : processes_)
-    if (process->job_number == job.number && !process->ending && process->pid > 0 &&
-        process->kind == wire::ProcessKind::worker && !processes_.has_purpose(*process))
-      end_now(*process);
-}
-
 /// Ends the job on this node. Its tasks are killed. Its actors have ended, or are killed when
 /// control sends StopActorAt; detached actors live on. A driver that waits for the end of its job
 /// (Processes::keep_open) learns of it when its connection closes.
@@ -148,7 +140,7 @@ void Node::end_job(JobId id, const std::string& why) {
     if (process->job_number == job.number && process->kind == wire::ProcessKind::driver &&
         !process->said_end)  // one that has said so still reads its last lines
       processes_.send(*process, wire::Shutdown{why});
-  end_tasks(job);
+  workers_.end_tasks(job.number);
   if (logs_) logs_->look_again();
   const Time now = steady_now();
   drop_lease_requests(job);
@@ -174,11 +166,7 @@ void Node::forget_ended_jobs() {
       ++at;
       continue;
     }
-    std::vector<ProcessIndex> unborn;  // workers that the zygote has not forked yet
-    for (const auto& [index, process] : processes_)
-      if (process->job_number == job.number) unborn.push_back(index);
-    if (!zygotes_.kill(job.number, unborn, "its job has ended"))
-      for (const ProcessIndex index : unborn) worker_gone(index, "its job has ended");
+    workers_.end_unborn(job.number, "its job has ended");
     for (const bool dedicated : std::exchange(job.waiting, {}))
       leases_.worker_start_failed(steady_now(), dedicated, job.number);
     // A request of another node may have come after the job's end. It is refused: no worker of a
@@ -186,7 +174,7 @@ void Node::forget_ended_jobs() {
     if (leases_.is_wanted(job.number)) drop_lease_requests(job);
     programs_->forget(job.id);
     if (logs_) logs_->job_over(job.number);
-    zygotes_.forget(job.number);
+    workers_.zygotes().forget(job.number);
     processes_.close(job.number);
     at = jobs_.forget(at);
   }

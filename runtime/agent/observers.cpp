@@ -321,7 +321,7 @@ void Observers::ask_stacks(const StackAsks::Asker& asker, const wire::StackQuest
                                             : process->job == question.job && process->job;
     if (!is_meant || pid <= 0 || process->ending) continue;
     if (process->kind == wire::ProcessKind::observer) continue;
-    const std::string name = below_.pages.name(index);
+    const std::string name = below_.workers.pages().name(index);
     targets.push_back(
         {std::string(process->kind == wire::ProcessKind::driver ? "driver" : "worker") + " " +
              below_.node + "/" + std::to_string(pid) + (name.empty() ? "" : ", last: " + name),

@@ -20,10 +20,9 @@
 #include "troupe/runtime/agent/node_events.hpp"
 #include "troupe/runtime/agent/node_logs.hpp"
 #include "troupe/runtime/agent/observe_questions.hpp"
-#include "troupe/runtime/agent/process_pages.hpp"
 #include "troupe/runtime/agent/processes.hpp"
 #include "troupe/runtime/agent/stack_asks.hpp"
-#include "troupe/runtime/agent/zygotes.hpp"
+#include "troupe/runtime/agent/workers.hpp"
 #include "troupe/runtime/observe/answer_bytes.hpp"
 #include "troupe/runtime/wire/memory.hpp"
 
@@ -54,7 +53,7 @@ class Observers final : public NodeLogs::Out,
     const AgentOptions& options;
     objectstore::Host& host;
     Processes& processes;
-    const Zygotes& zygotes;
+    const Workers& workers;
     Jobs& jobs;
     JobStops& job_stops;
     NodeEvents& events;
@@ -68,7 +67,6 @@ class Observers final : public NodeLogs::Out,
     MemoryWatch& memory;
     const ClusterLink& cluster;
     Inquiries& inquiries;
-    const ProcessPages& pages;
     const std::unique_ptr<NodeLogs>& logs;
     Outgoing& out;
     Control& control;
@@ -91,7 +89,7 @@ class Observers final : public NodeLogs::Out,
   // --- NodeLogs::Out
   void answer_logs(const NodeLogs::Asker& asker, const wire::LogBatch& batch) override;
   bool may_write(JobId job) override;
-  std::string name_of(ProcessIndex worker) override { return below_.pages.name(worker); }
+  std::string name_of(ProcessIndex worker) override { return below_.workers.pages().name(worker); }
 
  private:
   // StackAsks::Out

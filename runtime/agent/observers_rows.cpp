@@ -106,7 +106,7 @@ bool Observers::add_own(const observe::Query& query, observe::Selection& selecti
 bool Observers::add_processes(observe::Selection& selection, ObserveQuestions::Place& place) const {
   if (!std::exchange(place.begun, true)) {
     offer(selection, process_row("agent", getpid(), below_.node, {}, {}));
-    for (const auto& [number, zygote] : below_.zygotes.all())
+    for (const auto& [number, zygote] : below_.workers.zygotes().all())
       if (const Job* job = below_.jobs.find(number); zygote.pid > 0 && job != nullptr)
         offer(selection, process_row("zygote", zygote.pid, below_.node, job->id.str(), {}));
     return below_.processes.begin() != below_.processes.end();
@@ -122,7 +122,7 @@ bool Observers::add_processes(observe::Selection& selection, ObserveQuestions::P
                              : is_worker                            ? "worker"
                              : process->speaks_as == Talker::driver ? "driver"
                                                                     : "observer";
-    const std::string runs = is_worker ? below_.pages.name(index) : "";
+    const std::string runs = is_worker ? below_.workers.pages().name(index) : "";
     offer(selection, process_row(kind, static_cast<pid_t>(process->told_pid), below_.node,
                                  process->job ? process->job.str() : "", runs));
   }
@@ -153,7 +153,7 @@ void Observers::add_waits(observe::Selection& selection) const {
     Fact fact;
     fact.thing = {Thing::Kind::worker, name_of(*process), here};
     fact.place = alias(here, index);
-    fact.name = below_.pages.name(index);
+    fact.name = below_.workers.pages().name(index);
     fact.state = Fact::State::runs;
     if (below_.leases.is_blocked(index)) {
       fact.state = Fact::State::blocked;

@@ -1,6 +1,7 @@
 // Tests MemoryWatch on a real store and a real child: WATCH-1 to WATCH-4.
 #include "troupe/runtime/agent/memory_watch.hpp"
 
+#include "tests/eventually.hpp"
 #include "tests/runtime/agent/played_processes.hpp"
 
 #include <gtest/gtest.h>
@@ -69,7 +70,7 @@ struct MemoryWatchTest : testing::Test, PlayedProcesses {
 };
 
 TEST_F(MemoryWatchTest, WorkerEndsAtTheNodesLimitOnlyWhileLeasesAreOut) {
-  options.node_memory = Bytes{1};
+  options.node_memory = Bytes{1000};
   Process& one = worker();
   memory.guard(now);
   EXPECT_FALSE(one.killed) << "it has no lease";
@@ -79,7 +80,7 @@ TEST_F(MemoryWatchTest, WorkerEndsAtTheNodesLimitOnlyWhileLeasesAreOut) {
   EXPECT_NE(one.sentence.find("the node's limit"), std::string::npos) << one.sentence;
   EXPECT_NE(one.sentence.find("(on node)"), std::string::npos) << one.sentence;
   int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(eventually([&] { return waitpid(child, &status, WNOHANG) == child; }));
   child = -1;
   EXPECT_TRUE(WIFSIGNALED(status));
 }
@@ -100,7 +101,7 @@ TEST_F(MemoryWatchTest, GuardLooksEvery250Milliseconds) {
   lease(one);
   memory.guard(now);
   EXPECT_EQ(memory.next_deadline(), now + 250ms);
-  options.node_memory = Bytes{1};
+  options.node_memory = Bytes{1000};
   memory.guard(now + 249ms);
   EXPECT_FALSE(one.killed);
   memory.guard(now + 250ms);

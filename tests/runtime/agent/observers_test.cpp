@@ -22,7 +22,7 @@ constexpr JobId kJob{0, 9};
 struct ObserversTest : testing::Test,
                        PlayedProcesses,
                        Extents::Out,
-                       Zygotes::Out,
+                       Workers::Out,
                        Observers::Control {
   struct NoStore : ReplicaHost::Store {
     void pull_copy(NodeId, ObjectId, std::uint64_t) override {}
@@ -36,12 +36,11 @@ struct ObserversTest : testing::Test,
   void press() override {}
   void memory_answer(const std::optional<Error>&) override {}
   void restored(NodeId, const wire::PullRequest&) override {}
-  // Zygotes::Out
-  void forked(JobNumber, ProcessIndex, pid_t) override {}
-  void ended(ProcessIndex, pid_t, int) override {}
-  void not_forked(ProcessIndex, int) override {}
-  void gone(ProcessIndex, const std::string&) override {}
-  void zygote_gone(JobNumber, bool) override {}
+  // Workers::Out
+  void end(Process&) override {}
+  void job_failed(Job&, const std::string&) override {}
+  void go_down(const std::string&) override {}
+  bool is_over() const override { return false; }
   // Observers::Control
   bool has_control() const override { return !is_private; }
   bool hears_control() const override { return control_answers; }
@@ -116,13 +115,13 @@ struct ObserversTest : testing::Test,
                    replica_host, *this, *this}};
   FolderCopies copies{{name, *host, references, owners, extents}};
   JobStops job_stops;
-  ProcessPages pages;
   std::unique_ptr<Programs> programs;
   std::unique_ptr<NodeLogs> logs;
-  Observers observers{{kHere,  name,    options,    *host,  processes, zygotes, jobs,    job_stops,
+  Observers observers{{kHere,  name,    options,    *host,  processes, workers, jobs,    job_stops,
                        events, table,   references, remote, actors,    proxies, extents, copies,
-                       memory, cluster, inquiries,  pages,  logs,      *this,   *this}};
-  Zygotes zygotes{{programs, logs, observers.stacks(), *this}};
+                       memory, cluster, inquiries,  logs,   *this,     *this}};
+  Workers workers{
+      {name, events, processes, jobs, table, actors, programs, logs, observers.stacks(), *this}};
 };
 
 TEST_F(ObserversTest, MemoryOfThisNodeIsAnsweredAtOnce) {

@@ -21,7 +21,7 @@ struct PlayedObjects : PlayedProcesses {
   Extents extents{{name, options, *host, references, memory.accounting(), memory.prefault(), copies,
                    replica_host, *this, objects}};
   FolderCopies copies{{name, *host, references, owners, extents}};
-  Objects objects{{kSelfNode, options, *host, references, remote, owners, actors, lineage,
+  Objects objects{{kSelfNode, events, options, *host, references, remote, owners, actors, lineage,
                    replica_host, copies, extents, memory, processes, transfers, *this}};
 };
 

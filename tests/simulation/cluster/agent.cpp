@@ -1,5 +1,5 @@
 /// The loop of a simulated agent, with its processes, leases and jobs. It stands for
-/// agent/node.cpp, node_messages.cpp, node_workers.cpp and node_jobs.cpp, without descriptors.
+/// agent/node.cpp, node_messages.cpp, workers.cpp and node_jobs.cpp, without descriptors.
 #include "tests/simulation/cluster/agent.hpp"
 
 #include "tests/simulation/cluster/cluster.hpp"
