@@ -540,7 +540,7 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
   }
   // The name may be taken: the answer decides which actor the handle names.
   const ActorId id = message.actor;
-  const std::uint64_t number = message.request = ++next_request_;
+  const std::uint64_t number = message.request = questions_.ask<wire::FoundActor>();
   const wire::FoundActor found = ask_for_name(lock, std::move(message), payload_, number);
   if (!found.found)
     throw InvalidArgument(Code::invalid_argument,
@@ -561,17 +561,13 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
   return {found.actor, std::move(held)};
 }
 
-/// Sends a question that a FoundActor with this number answers, and waits for the answer.
+/// Sends the question with this number, which a FoundActor answers, and waits for the answer.
 wire::FoundActor ClientEngine::ask_for_name(Guard& lock, const wire::NodeMessage& question,
                                             BlobView payload, std::uint64_t request) {
-  found_.emplace(request, std::nullopt);
   tell_agent(question, payload);
-  const bool answered = block_until(
-      lock, [&] { return found_.at(request).has_value(); }, steady_now() + kAgentAnswers);
-  auto answer = std::move(found_.at(request));
-  found_.erase(request);
-  if (!answered)
-    throw Unavailable(Code::unavailable, "the node's agent did not answer within 10 s");
+  block_until(lock, [&] { return questions_.is_answered(request); }, steady_now() + kAgentAnswers);
+  auto answer = questions_.take<wire::FoundActor>(request);
+  if (!answer) throw Unavailable(Code::unavailable, "the node's agent did not answer within 10 s");
   if (answer->error) {
     unlock_and_collect(lock);
     raise(Error(*answer->error));
@@ -582,7 +578,7 @@ wire::FoundActor ClientEngine::ask_for_name(Guard& lock, const wire::NodeMessage
 std::optional<detail::ActorHandle> ClientEngine::find(const std::string& name,
                                                       const char* class_name) {
   Guard lock = guard();
-  const std::uint64_t request = ++next_request_;
+  const std::uint64_t request = questions_.ask<wire::FoundActor>();
   const wire::FoundActor found =
       ask_for_name(lock, wire::FindActor{request, name, ""}, {}, request);
   if (!found.found) {
@@ -686,18 +682,14 @@ void ClientEngine::watch_arguments(ActorCall& call) {
 
 std::vector<detail::NodeInfo> ClientEngine::nodes() {
   Guard lock = guard();
-  const std::uint64_t request = ++next_request_;
-  node_lists_[request].more = true;
+  const std::uint64_t request = questions_.ask<wire::Nodes>();
   tell_agent(wire::ListNodes{request});
-  const bool answered = block_until(
-      lock, [&] { return !node_lists_.at(request).more; }, steady_now() + kAgentAnswers);
-  wire::Nodes answer = std::move(node_lists_.at(request));
-  node_lists_.erase(request);
+  block_until(lock, [&] { return questions_.is_answered(request); }, steady_now() + kAgentAnswers);
+  const auto answer = questions_.take<wire::Nodes>(request);
   unlock_and_collect(lock);
-  if (!answered)
-    throw Unavailable(Code::unavailable, "the node's agent did not answer within 10 s");
+  if (!answer) throw Unavailable(Code::unavailable, "the node's agent did not answer within 10 s");
   std::vector<detail::NodeInfo> rows;
-  for (const auto& row : answer.rows) {
+  for (const auto& row : answer->rows) {
     const auto plain = [](std::int64_t fixed) { return static_cast<double>(fixed) / 10'000; };
     detail::NodeInfo info;
     info.id = row.id;

@@ -23,6 +23,7 @@
 #include "troupe/runtime/client/lock.hpp"
 #include "troupe/runtime/client/loopback.hpp"
 #include "troupe/runtime/client/objects.hpp"
+#include "troupe/runtime/client/questions.hpp"
 #include "troupe/runtime/client/scheduling_classes.hpp"
 #include "troupe/runtime/client/suspended_runs.hpp"
 #include "troupe/runtime/client/tasks.hpp"
@@ -539,9 +540,6 @@ class ClientEngine final : public detail::Engine,
   const std::shared_ptr<Unpins> unpins_ = std::make_shared<Unpins>();
   /// Extents that the agent gave and that the thread that asked has not seen yet.
   std::atomic<int> unused_extents_{0};
-  /// Requests for extents with their answers. True: one was added.
-  std::map<std::uint64_t, std::optional<Result<bool>>> wanted_extents_;
-  std::map<std::pair<bool, std::uint64_t>, std::shared_ptr<const Error>> reader_answers_;
   TaskManager tasks_{*this};
   ActorCalls actors_{*this};
   WaitingThreads waiting_threads_;
@@ -583,15 +581,7 @@ class ClientEngine final : public detail::Engine,
   std::unique_ptr<Task> spent_task_;
   std::unique_ptr<ActorCall> spent_call_;
   std::unordered_set<Resume*> resumes_;
-  std::map<std::uint64_t, std::optional<wire::FoundActor>> found_;
-  std::map<std::uint64_t, std::optional<wire::NamedObject>> named_;
-  /// Answers so far; they may come in several messages.
-  std::map<std::uint64_t, wire::Located> located_;
-  std::map<std::uint64_t, std::optional<std::string>> reasons_;  ///< Explain requests
-  std::map<std::uint64_t, wire::Nodes> node_lists_;              ///< answers so far
-  std::map<std::uint64_t, std::optional<wire::NowAt>> places_;   ///< WhereIs requests
-  std::map<std::uint64_t, std::optional<wire::Replicated>> replications_;
-  std::uint64_t next_request_ = 0;
+  Questions questions_;
   /// The call sites that the agent knows.
   std::map<std::pair<const char*, std::uint32_t>, std::uint32_t> sites_;
   const std::uint64_t serial_ = next_serial();  ///< number of this engine in this process

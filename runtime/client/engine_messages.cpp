@@ -350,6 +350,11 @@ void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
 }
 
 void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload, Time now) {
+  const auto answered = [this](auto& answer) {
+    if (!questions_.answer(answer)) return false;
+    io_loop_->notify();
+    return true;
+  };
   std::visit(
       Cases{[&](wire::PeerDied& m) { on_peer_died(m, now); },
             [&](wire::LeaseGranted& m) {
@@ -374,44 +379,17 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
             },
             [&](wire::ActorUpdate& m) { on_actor_update(m); },
             [&](wire::FoundActor& m) {
-              if (const auto at = found_.find(m.request); at != found_.end()) {
-                at->second = std::move(m);
-                io_loop_->notify();
-              } else if (m.found) {
-                tell_agent(wire::Hold{m.lifetime, process_, -1});
-              }
+              if (!answered(m) && m.found) tell_agent(wire::Hold{m.lifetime, process_, -1});
             },
             [&](wire::NamedObject& m) {
-              if (const auto at = named_.find(m.request); at != named_.end()) {
-                at->second = std::move(m);
-                io_loop_->notify();
-              } else if (m.object) {  // found, and counted for us
+              if (!answered(m) && m.object)  // found, and counted for us
                 tell_agent(wire::Hold{m.object, process_, -1});
-              }
             },
-            [&](wire::Located& m) {
-              const auto at = located_.find(m.request);
-              if (at == located_.end()) return;
-              std::move(m.places.begin(), m.places.end(), std::back_inserter(at->second.places));
-              at->second.more = m.more;
-              io_loop_->notify();
-            },
-            [&](wire::Explained& m) {
-              const auto at = reasons_.find(m.request);
-              if (at == reasons_.end()) return;
-              at->second = std::move(m.why);
-              io_loop_->notify();
-            },
+            [&](wire::Located& m) { answered(m); },
+            [&](wire::Explained& m) { answered(m); },
             [&](wire::AskRows& m) { ask_reports(m, payload); },
             [&](wire::Nodes& m) {
-              const auto at = node_lists_.find(m.request);
-              if (at == node_lists_.end()) {
-                if (log_printer_ != nullptr) log_printer_->on_nodes(m);
-                return;
-              }
-              std::move(m.rows.begin(), m.rows.end(), std::back_inserter(at->second.rows));
-              at->second.more = m.more;
-              io_loop_->notify();
+              if (!answered(m) && log_printer_ != nullptr) log_printer_->on_nodes(m);
             },
             [&](wire::Answer& m) {
               if (log_printer_ != nullptr) log_printer_->on_answer(m, payload);
@@ -431,18 +409,8 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
             [&](wire::KeptCall& m) { take_over(m, payload); },
             [&](wire::MadeBy& m) { lineage_.entrust(m.call, m.result, m.object); },
             [&](wire::MemoryPressure&) { release_memory(); },
-            [&](wire::NowAt& m) {
-              const auto at = places_.find(m.request);
-              if (at == places_.end()) return;
-              at->second = std::move(m);
-              io_loop_->notify();
-            },
-            [&](wire::Replicated& m) {
-              const auto at = replications_.find(m.request);
-              if (at == replications_.end()) return;
-              at->second = std::move(m);
-              io_loop_->notify();
-            },
+            [&](wire::NowAt& m) { answered(m); },
+            [&](wire::Replicated& m) { answered(m); },
             [&](wire::Shutdown& m) {
               if (kind_ == wire::ProcessKind::driver) {
                 agent_gone("the node goes down: " + m.why);

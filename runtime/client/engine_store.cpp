@@ -101,20 +101,19 @@ void ClientEngine::report_unpins() {
 }
 
 void ClientEngine::on_extent(const wire::GiveExtent& message, std::vector<Fd> descriptors) {
-  Result<bool> answer = false;
+  Questions::Extent answer;
   if (message.error) {
-    answer = Error(*message.error);
+    answer.added = Error(*message.error);
   } else if (descriptors.size() == 1) {
     const auto added = store_->add_extent(
         {objectstore::ExtentId{message.extent}, message.bytes, std::move(descriptors[0])});
     if (added) tell_agent(wire::ExtentMapped{message.extent});
-    answer = added ? Result<bool>(true) : added.error();
+    answer.added = added ? Result<bool>(true) : added.error();
   }
+  const bool is_added = answer.added && *answer.added;
   // The thread that asked may have timed out; the extent then serves others.
-  const auto wanted = wanted_extents_.find(message.request);
-  if (wanted == wanted_extents_.end()) return;
-  if (answer && *answer) unused_extents_.fetch_add(1, std::memory_order_relaxed);
-  wanted->second = std::move(answer);
+  if (!questions_.answer(message.request, answer)) return;
+  if (is_added) unused_extents_.fetch_add(1, std::memory_order_relaxed);
   if (io_loop_) io_loop_->notify();
 }
 
@@ -131,8 +130,7 @@ void ClientEngine::on_reader(const wire::GiveReader& message, std::vector<Fd> de
     added = store_->add_reader_extent(
         {objectstore::ExtentId{message.id}, message.bytes, std::move(descriptors[0])});
   }
-  reader_answers_[{message.is_segment, message.id}] =
-      added ? nullptr : std::make_shared<const Error>(added.error());
+  questions_.answer_readers(message.is_segment, message.id, added ? nullptr : &added.error());
   if (io_loop_) io_loop_->notify();
 }
 
@@ -150,8 +148,7 @@ void ClientEngine::lacks_descriptors(BlobView packet, Time now) {
   for (const PendingGrant& pending : std::exchange(pending_grants_, {}))
     return_lease(pending.grant.lease);
   for (const wire::ActorUpdate& update : pending_updates_) actors_.fail_queued(update.actor, error);
-  for (auto& [request, answer] : wanted_extents_)
-    if (!answer) answer = error;
+  questions_.refuse_extents(error);
   io_loop_->notify();
   // A caller of this process cannot reach it. A worker that runs may close files; an idle one
   // hardly will.
@@ -165,19 +162,18 @@ void ClientEngine::lacks_descriptors(BlobView packet, Time now) {
 /// Asks the agent for an extent. True: it was added. False: our own extents may have room now.
 Result<bool> ClientEngine::need_extent(std::uint64_t bytes) {
   Guard lock = guard();
-  const std::uint64_t request = ++next_request_;
-  wanted_extents_.emplace(request, std::nullopt);
+  const std::uint64_t request = questions_.ask<Questions::Extent>();
   tell_agent(wire::NeedExtent{bytes, request});
   idle_until(
-      lock, [&] { return wanted_extents_.at(request).has_value() || agent_lost_; },
+      lock, [&] { return questions_.is_answered(request) || agent_lost_; },
       steady_now() + kMemoryAnswers, kMemoryGrace);
-  const auto answer = std::move(wanted_extents_.extract(request).mapped());
+  const auto answer = questions_.take<Questions::Extent>(request);
   if (!answer)
     return Error(Code::unavailable, agent_lost_ ? agent_lost_why_
                                     : stopping_ ? "the session is over"
                                                 : "the node's agent gave no memory within 40 s");
-  if (*answer) unlock_and_collect(lock);
-  return *answer;
+  if (answer->added) unlock_and_collect(lock);
+  return answer->added;
 }
 
 Result<objectstore::Allocation> ClientEngine::allocate(std::size_t size) {
@@ -341,16 +337,15 @@ detail::ObjectHandle ClientEngine::seal_room(ValueRoom room,
 void ClientEngine::replicate(Guard& lock, Entry& entry, const detail::Replication& how) {
   entry.id.low |= wire::kHasCopies;
   promote(entry);
-  const std::uint64_t request = ++next_request_;
-  auto& answer = replications_[request];
+  const std::uint64_t request = questions_.ask<wire::Replicated>();
   tell_agent(wire::Replicate{request, entry.id, static_cast<std::uint32_t>(how.replicas),
                              static_cast<std::uint64_t>(how.timeout.count())});
   const Time now = steady_now();
   const Time until = deadline_after(now, how.timeout);
   idle_until(
-      lock, [&] { return answer.has_value() || agent_lost_; },
+      lock, [&] { return questions_.is_answered(request) || agent_lost_; },
       deadline_after(until, kReplicaAnswers), kReplicaGrace, now);
-  const auto answered = std::move(replications_.extract(request).mapped());
+  const auto answered = questions_.take<wire::Replicated>(request);
   std::optional<Error> error;
   if (!answered)
     error = Error(Code::unavailable, agent_lost_ ? agent_lost_why_
@@ -394,16 +389,16 @@ std::unique_ptr<detail::Building> ClientEngine::create(std::size_t size, detail:
 
 bool ClientEngine::fetch_reader(bool is_segment, std::uint64_t id, Error& error) {
   Guard lock = guard();
-  const auto key = std::pair(is_segment, id);
-  reader_answers_.erase(key);
+  const std::uint64_t request = questions_.ask_reader(is_segment, id);
   tell_agent(wire::NeedReader{is_segment, id});
   io_loop_->wait(
       lock,
       [&] {
-        return reader_answers_.count(key) != 0 || agent_lost_ || lack_.is_lasting(steady_now());
+        return questions_.is_answered(request) || agent_lost_ || lack_.is_lasting(steady_now());
       },
       steady_now() + kReaderAnswers);
-  if (reader_answers_.count(key) == 0) {
+  const auto answer = questions_.take<Questions::Reader>(request);
+  if (!answer) {
     if (!agent_lost_ && !stopping_ && lack_.exists()) {
       error = DescriptorLack::error();
       return false;
@@ -414,23 +409,20 @@ bool ClientEngine::fetch_reader(bool is_segment, std::uint64_t id, Error& error)
                                          : "the node's agent gave no view of memory within 10 s");
     return false;
   }
-  const std::shared_ptr<const Error> failed = reader_answers_.at(key);
-  if (failed) error = *failed;
-  return !failed;
+  if (answer->failed) error = *answer->failed;
+  return !answer->failed;
 }
 
 /// Asks the agent where an object is now that has moved from `name`. The agent brings a spilled
 /// object back to memory.
 Result<objectstore::Location> ClientEngine::where_is(const wire::Location& name) {
   Guard lock = guard();
-  const std::uint64_t request = ++next_request_;
-  auto& place = places_[request];
+  const std::uint64_t request = questions_.ask<wire::NowAt>();
   tell_agent(wire::WhereIs{request, name});
   idle_until(
-      lock, [&] { return place.has_value() || agent_lost_; }, steady_now() + kMemoryAnswers,
-      kMemoryGrace);
-  const auto answer = std::exchange(place, std::nullopt);
-  places_.erase(request);
+      lock, [&] { return questions_.is_answered(request) || agent_lost_; },
+      steady_now() + kMemoryAnswers, kMemoryGrace);
+  const auto answer = questions_.take<wire::NowAt>(request);
   if (!answer)
     return Error(Code::unavailable, agent_lost_ ? agent_lost_why_
                                     : stopping_

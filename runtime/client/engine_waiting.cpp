@@ -241,16 +241,14 @@ std::string ClientEngine::why_waits(Guard& lock, const Entry& entry) {
       [this](ProcessIndex worker, const Task& t) { return may_come_back(worker, t.sequence); });
   if (!path.question) return path.text;
   wire::Explain question = *path.question;
-  const std::uint64_t request = question.request = ++next_request_;
-  reasons_.emplace(request, std::nullopt);
+  const std::uint64_t request = question.request = questions_.ask<wire::Explained>();
   tell_agent(question);
   try {
-    block_until(
-        lock, [&] { return reasons_.at(request).has_value(); }, steady_now() + kReasonComes);
+    block_until(lock, [&] { return questions_.is_answered(request); }, steady_now() + kReasonComes);
   } catch (const Unavailable&) {  // the agent is gone: the next call says so
   }
-  const std::optional<std::string> why = std::move(reasons_.extract(request).mapped());
-  return path.text + " " + (why && !why->empty() ? *why : path.otherwise);
+  const auto answer = questions_.take<wire::Explained>(request);
+  return path.text + " " + (answer && !answer->why.empty() ? answer->why : path.otherwise);
 }
 
 Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, Duration timeout) {
