@@ -126,9 +126,9 @@ ClientEngine::ClientEngine(Start start)
 }
 
 void ClientEngine::begin(const Start& start) {
-  bell_ = ring::Doorbell::create().value();
+  peers_.bell() = ring::Doorbell::create().value();
   say_hello(start);
-  io_loop_.reset(new IoLoop(static_cast<IoLoop::Host&>(*this), bell_, lock_));
+  io_loop_.reset(new IoLoop(static_cast<IoLoop::Host&>(*this), peers_.bell(), lock_));
   // A message may have arrived already. Holding the lock keeps the I/O thread from handling it
   // until current_engine is set: handles that it drops must be released by this engine. Without an
   // engine they would be deleted although others still know the objects.
@@ -164,7 +164,7 @@ void ClientEngine::say_hello(const Start& start) {
   hello.kind = start.kind;
   hello.pid = static_cast<std::uint32_t>(::getpid());
   hello.token = start.token;
-  const int descriptors[] = {bell_.memory_fd(), bell_.event_fd()};
+  const int descriptors[] = {peers_.bell().memory_fd(), peers_.bell().event_fd()};
   if (!socket_.send(writer_.encode(wire::NodeMessage(hello)), descriptors))
     throw Unavailable(Code::unavailable, "the node's agent closed the connection at once");
   const Time deadline = steady_now() + kAgentAnswers;
@@ -800,7 +800,7 @@ void ClientEngine::refuse(wire::Call& message) {
 bool ClientEngine::send_call(ProcessIndex worker, const detail::Call& call, std::uint64_t actor_low,
                              std::uint32_t attempt, std::uint32_t results, std::uint64_t& sequence,
                              bool& plain) {
-  Peer* peer = peer_of(worker);
+  Peer* peer = peers_.of(worker);
   TROUPE_ASSERT(peer != nullptr, "a call goes to a worker with a channel");
   if (peer->channel.waiting() > 0) return false;
   plain = send_plain(*peer, call, actor_low, attempt, results);
@@ -887,11 +887,11 @@ void ClientEngine::return_lease(LeaseId lease) {
   tell_agent(wire::LeaseReturned{lease});
 }
 void ClientEngine::recall(ProcessIndex worker) {
-  if (Peer* peer = peer_of(worker))
+  if (Peer* peer = peers_.of(worker))
     peer->channel.send(writer_.encode(wire::CallMessage(wire::Recall{})));
 }
 bool ClientEngine::may_come_back(ProcessIndex worker, std::uint64_t sequence) {
-  const Peer* peer = peer_of(worker);
+  const Peer* peer = peers_.of(worker);
   if (peer == nullptr || peer->remote) return false;
   const bool is_own = worker == process_;
   return (is_own ? peer->started : peer->channel.peer_progress().started) < sequence;

@@ -23,13 +23,13 @@
 #include "troupe/runtime/client/lock.hpp"
 #include "troupe/runtime/client/loopback.hpp"
 #include "troupe/runtime/client/objects.hpp"
+#include "troupe/runtime/client/peers.hpp"
 #include "troupe/runtime/client/questions.hpp"
 #include "troupe/runtime/client/scheduling_classes.hpp"
 #include "troupe/runtime/client/suspended_runs.hpp"
 #include "troupe/runtime/client/tasks.hpp"
 #include "troupe/runtime/client/values.hpp"
 #include "troupe/runtime/client/waiting_threads.hpp"
-#include "troupe/runtime/client/wakeup_coalescer.hpp"
 #include "troupe/runtime/engine/engine.hpp"
 #include "troupe/runtime/os/library_threads.hpp"
 #include "troupe/runtime/os/local_socket.hpp"
@@ -172,7 +172,6 @@ class ClientEngine final : public detail::Engine,
   /// Sends one result of a call under way. For ResultSinks. Any thread.
   void reply(ProcessIndex to, std::uint64_t sequence, std::uint32_t index, bool last, Duration ran,
              const OutgoingValue& value);
-  void begin_call(ProcessIndex from, std::uint64_t sequence);
   /// Waits until all tasks and calls that this process has sent are answered, or until the agent
   /// is lost. The agent kills the process when that takes too long.
   void finish_sends();
@@ -221,42 +220,7 @@ class ClientEngine final : public detail::Engine,
  private:
   friend class Blocking;
   friend class WakeLater;
-  /// The receiver for which a value is encoded.
-  struct Receiver {
-    ProcessIndex holder;        ///< the holder that its refs are counted for
-    bool by_reference = false;  ///< on another node: locations in memory mean nothing to it
-    /// It looks for lost bytes itself. Forwarded values then name objects that can be computed
-    /// again.
-    bool recovers = false;
-    bool only_references = false;  ///< its frame has no room for small values either
-    std::uint64_t frame = 0;       ///< the frame's number, if the receiver is on this node
-    std::uint32_t waiting = 0;     ///< earlier frames that wait outside the ring
-  };
-  static Receiver for_agent() noexcept { return {.holder = kAgentProcess}; }
-  struct Peer {
-    ProcessIndex process;
-    ProcessIndex holder;     ///< the holder that refs sent there are counted for
-    bool remote = false;     ///< lives on another node; the agent carries its frames
-    std::uint32_t slot = 0;  ///< slot on our doorbell
-    ring::Channel channel;
-    /// The receiver of the next frame.
-    Receiver receiver() const noexcept {
-      Receiver to{.holder = holder, .by_reference = remote};
-      if (remote) return to;
-      to.frame = channel.sent() + 1;
-      to.waiting = static_cast<std::uint32_t>(channel.waiting());
-      return to;
-    }
-    std::uint64_t sent = 0;     ///< number of calls sent, to a worker
-    std::uint64_t started = 0;  ///< highest call begun, from a caller
-    std::uint64_t completed = 0;
-    bool dead = false;
-    bool refused = false;  ///< the agent took its lease back: calls are handed back
-    /// The far end of a channel of this process to itself, which it has when it leases itself.
-    /// Frames arrive here. All are sent and counted at the other end, since the numbers of calls
-    /// must differ.
-    bool far_end = false;
-  };
+  using Peer = Peers::Peer;
   /// A wait for an object without a thread. A Resume that has not fired is deleted when the
   /// engine ends.
   struct Resume {
@@ -264,15 +228,6 @@ class ClientEngine final : public detail::Engine,
     std::function<void()> fire;
     detail::ObjectHandle object;
     bool on_executor = true;  ///< false: fires at once, under the lock
-  };
-  /// A channel for a doorbell slot whose earlier peer is not yet known to have died.
-  struct PendingChannel {
-    wire::Channel message;
-    std::vector<Fd> descriptors;
-  };
-  struct PendingGrant {
-    wire::LeaseGranted grant;
-    bool reclaimed = false;  ///< LeaseReclaim has come already
   };
 
   // IoLoop::Host
@@ -286,8 +241,8 @@ class ClientEngine final : public detail::Engine,
            unpins_->any.load(std::memory_order_seq_cst);
   }
   void socket_ready() noexcept override { socket_ready_.store(true, std::memory_order_release); }
-  bool watch_peer() noexcept override;
-  bool peer_elsewhere() const noexcept override;
+  bool watch_peer() noexcept override { return peers_.watch(); }
+  bool peer_elsewhere() const noexcept override { return peers_.is_last_elsewhere(); }
   bool drain_watched(Time now) override;
   Time aside(Time now) noexcept override { return lease_timer_.look(now); }
   // TaskManager::Out
@@ -318,26 +273,17 @@ class ClientEngine final : public detail::Engine,
   void drain_peer(Peer& peer, Time now);
   void on_ready(const wire::Ready& message, BlobView payload);
   void on_channel(const wire::Channel& message, std::vector<Fd> descriptors);
-  void take_back_waiting(Peer& peer);
   void on_peer_died(const wire::PeerDied& message, Time now);
   void on_node_message(wire::NodeMessage& message, BlobView payload, Time now);
-  static bool names_memory(const wire::CallMessage& message);
   void on_call_message(Peer& peer, wire::CallMessage& message, BlobView payload, Time now);
   void on_reply(ProcessIndex worker, const wire::Reply& reply, BlobView payload, Time now);
   void grant(const wire::LeaseGranted& granted, Time now);
   void reclaim(LeaseId lease, Time now);
   void on_actor_update(const wire::ActorUpdate& update);
   void agent_gone(const std::string& why);
-  Peer* peer_of(ProcessIndex process) {
-    return last_peer_ != nullptr && last_peer_->process == process ? last_peer_
-                                                                   : find_peer(process);
-  }
-  Peer* find_peer(ProcessIndex process);
   void drop_peer(Peer& peer);
-  void look_away(const Peer& peer) noexcept;
   void drop_spent() noexcept;
   void tell_fulfilled(Entry& result);
-  bool has_unanswered() const noexcept;
   void show_gpus();
 
   // values and references (engine_objects.cpp)
@@ -489,8 +435,6 @@ class ClientEngine final : public detail::Engine,
                            std::size_t results);
   const wire::FunctionKey& key_of(const detail::Callable* callable);
   void look_around() noexcept;
-  void wake_for_reply(Peer& peer);
-  void wake_late(ProcessIndex caller) noexcept;
 
   // waiting (engine_waiting.cpp)
   void idle_beside(Guard& guard, const std::function<bool()>& done, Time deadline, Duration grace);
@@ -517,7 +461,6 @@ class ClientEngine final : public detail::Engine,
   std::atomic<Entry*> released_{/// Entries whose last handle is gone, to be freed under the lock.
                                 nullptr};
   os::LocalSocket socket_;
-  ring::Doorbell bell_;
   ring::Channel agent_;
   std::uint32_t agent_slot_ = 0;
   NodeId node_;
@@ -561,16 +504,7 @@ class ClientEngine final : public detail::Engine,
   bool waking_ = false;  ///< a waiter runs, or WakeLater holds them back
   /// Counts how often a lost value got another object or a new answer.
   std::atomic<std::uint64_t> recoveries_{0};
-  std::vector<std::unique_ptr<Peer>> slots_;  ///< by slot of our doorbell
-  std::map<ProcessIndex, Peer*> peers_;
-  WakeupCoalescer wakeups_;                      ///< for a worker's callers
-  Peer* heard_ = nullptr;                        ///< the last peer to send since watch_peer()
-  Peer* last_peer_ = nullptr;                    ///< the last peer to send, if it is not dead
-  std::uint32_t heard_others_ = 0;               ///< how often that was not the watched peer
-  std::set<ProcessIndex> dead_peers_;            ///< died before their channel arrived
-  std::deque<PendingChannel> pending_channels_;  ///< in order of arrival, for each slot
-  std::vector<PendingGrant> pending_grants_;
-  std::vector<wire::ActorUpdate> pending_updates_;
+  Peers peers_;
   SchedulingClasses classes_;
   std::deque<std::shared_ptr<Incoming>> incoming_;
   std::deque<std::shared_ptr<Incoming>> refused_;  ///< calls of refused peers
@@ -593,7 +527,6 @@ class ClientEngine final : public detail::Engine,
       /// The demand that this worker's lease reserves, once the agent has said it.
       leased_;
   os::LibraryThreads library_threads_;
-  std::vector<std::uint32_t> ready_slots_;
   wire::FrameWriter writer_;
   wire::PlainFrame plain_;   ///< scratch
   wire::Reply plain_reply_;  ///< scratch

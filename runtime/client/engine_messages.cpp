@@ -20,30 +20,35 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// The number of messages from unwatched peers after which the watch moves to another peer.
-/// Moving it costs as much as two messages of an unwatched peer.
-constexpr std::uint32_t kWatchAfterMessages = 8;
 /// How often a worker checks whether a caller waits for a wake-up that was put off.
 constexpr Duration kWakeupCoalescer = 1ms;
 
 using wire::Cases;
 
+/// Returns whether a value in the message is a location in memory, which only processes of one
+/// node share.
+bool names_memory(const wire::CallMessage& message) {
+  const auto bad = [](const wire::Value& value) {
+    return value.kind == wire::Value::Kind::shared || value.kind == wire::Value::Kind::remote;
+  };
+  if (const auto* call = std::get_if<wire::Call>(&message))
+    return std::any_of(call->arguments.begin(), call->arguments.end(), bad);
+  const auto* reply = std::get_if<wire::Reply>(&message);
+  return reply != nullptr && bad(reply->value);
+}
+
 }  // namespace
 
 Time ClientEngine::drain(Time now) {
   drop_spent();
-  wake_late(wakeups_.take());
+  peers_.wake_late();
   if (socket_.has_queued() && !socket_.flush())
     agent_gone("the node's agent closed the connection");
   if ((socket_ready_.load(std::memory_order_acquire) &&
        socket_ready_.exchange(false, std::memory_order_acq_rel)) ||
       now >= lack_.next_look())
     drain_socket();
-  while (bell_.take(ready_slots_)) {
-    std::vector<std::uint32_t> slots = std::exchange(ready_slots_, {});
-    for (const std::uint32_t slot : slots) drain_slot(slot, now);
-    ready_slots_ = std::move(slots);  // reuse its memory
-  }
+  peers_.each_ready([&](std::uint32_t slot) { drain_slot(slot, now); });
   if (!refused_.empty()) judge_refused();
   agent_.flush();
   if (now >= next_tick_) {
@@ -93,8 +98,8 @@ void ClientEngine::drain_slot(std::uint32_t slot, Time now) {
     drain_socket();
   } else if (slot == agent_slot_) {
     drain_agent(now);
-  } else if (slot < slots_.size() && slots_[slot]) {
-    drain_peer(*slots_[slot], now);
+  } else if (Peer* peer = peers_.at(slot)) {
+    drain_peer(*peer, now);
   }
 }
 
@@ -120,7 +125,6 @@ void ClientEngine::drain_peer(Peer& peer, Time now) {
     tasks_.writable(peer.process, now);
     actors_.writable(peer.process);
   }
-  Peer* const sends = peer.far_end ? nullptr : &peer;
   std::size_t size = 0;
   for (;;) {
     switch (peer.channel.receive(frame_.data(), size)) {
@@ -132,8 +136,7 @@ void ClientEngine::drain_peer(Peer& peer, Time now) {
         return;
       case ring::Pop::frame: break;
     }
-    heard_ = &peer;
-    last_peer_ = sends;
+    peers_.heard(peer);
     if (take_plain(peer, BlobView(frame_.data(), size), now)) continue;
     auto decoded = wire::decode_call(BlobView(frame_.data(), size));
     if (!decoded) {
@@ -151,48 +154,14 @@ void ClientEngine::drain_peer(Peer& peer, Time now) {
   }
 }
 
-/// Returns whether a value in the message is a location in memory, which only processes of one
-/// node share.
-bool ClientEngine::names_memory(const wire::CallMessage& message) {
-  const auto bad = [](const wire::Value& value) {
-    return value.kind == wire::Value::Kind::shared || value.kind == wire::Value::Kind::remote;
-  };
-  if (const auto* call = std::get_if<wire::Call>(&message))
-    return std::any_of(call->arguments.begin(), call->arguments.end(), bad);
-  const auto* reply = std::get_if<wire::Reply>(&message);
-  return reply != nullptr && bad(reply->value);
-}
-
 bool ClientEngine::drain_watched(Time now) {
-  if (!bell_.only_watched()) return false;
-  drain_slot(bell_.watched_slot(), now);
+  if (!peers_.bell().only_watched()) return false;
+  drain_slot(peers_.bell().watched_slot(), now);
   return true;
-}
-
-/// Watches the peer that spoke last, or after enough messages another one. Under the lock, by the
-/// leader.
-bool ClientEngine::watch_peer() noexcept {
-  Peer* heard = std::exchange(heard_, nullptr);
-  if (heard == nullptr) return false;
-  if (bell_.watched() == &heard->channel.input()) {
-    heard_others_ = 0;
-  } else if (bell_.watched() == nullptr || ++heard_others_ == kWatchAfterMessages) {
-    bell_.watch(heard->slot, heard->channel.input());
-    heard_others_ = 0;
-  }
-  return true;
-}
-
-/// Forgets a peer from which nothing more is read.
-void ClientEngine::look_away(const Peer& peer) noexcept {
-  if (heard_ == &peer) heard_ = nullptr;
-  if (last_peer_ == &peer) last_peer_ = nullptr;
-  if (bell_.watched() == &peer.channel.input()) bell_.unwatch();
 }
 
 void ClientEngine::drop_peer(Peer& peer) {
-  peer.dead = true;
-  look_away(peer);
+  peers_.give_up(peer);
   ErrorInfo info;
   info.code = Code::worker_died;
   info.message = "the process answered with damaged messages";
@@ -201,62 +170,26 @@ void ClientEngine::drop_peer(Peer& peer) {
   actors_.worker_died(peer.process, ~std::uint64_t{0}, error);
 }
 
-ClientEngine::Peer* ClientEngine::find_peer(ProcessIndex process) {
-  const auto found = peers_.find(process);
-  return found == peers_.end() || found->second->dead ? nullptr : found->second;
-}
-
 // --- the agent's messages
 
 void ClientEngine::on_channel(const wire::Channel& message, std::vector<Fd> descriptors) {
-  // Without a slot the processes that wait for this channel would wait for ever: end this
-  // process.
-  if (message.my_slot >= ring::kMaxSlots)
-    return agent_gone(
-        "this process talks to " + std::to_string(ring::kMaxSlots - 2) +
-        " others at once, workers and actors, which is the most: let go of actors, or "
-        "let tasks call some of them");
-  if (descriptors.size() != 3 || message.side > 1)
-    return agent_gone("the node's agent sent a broken channel");
-  if (dead_peers_.erase(message.peer) != 0) return;
-  if (slots_.size() <= message.my_slot) slots_.resize(message.my_slot + 1);
-  if (slots_[message.my_slot]) {  // PeerDied of the slot's last peer is on its way over the ring
-    pending_channels_.push_back({message, std::move(descriptors)});
-    return;
-  }
-  auto memory = ring::ChannelMemory::attach(std::move(descriptors[0]));
-  auto bell = ring::Doorbell::attach(std::move(descriptors[1]), std::move(descriptors[2]));
-  if (!memory || !bell)
-    return agent_gone(std::string("a channel could not be opened: ") +
-                      (memory ? bell.error() : memory.error()).what());
-  auto peer = std::make_unique<Peer>();
-  peer->process = message.peer;
-  peer->remote = message.remote;
-  peer->slot = message.my_slot;
-  peer->holder = message.holder != 0 ? message.holder : message.peer;
-  peer->channel =
-      ring::Channel(std::move(*memory), static_cast<int>(message.side),
-                    std::make_shared<ring::Doorbell>(std::move(*bell)), message.peer_slot);
-  peer->channel.close_fd();
-  peer->far_end = !peers_.try_emplace(message.peer, peer.get()).second;
-  slots_[message.my_slot] = std::move(peer);
+  const auto opened = peers_.open(message, std::move(descriptors));
+  // Processes wait for this channel, and would wait for ever: end this process.
+  if (!opened) return agent_gone(opened.error().message());
+  if (*opened == nullptr) return;
   const Time now = steady_now();
   drain_slot(message.my_slot, now);  // frames may have come before the slot was known
-  std::vector<PendingGrant> waiting;
-  waiting.swap(pending_grants_);
-  for (const auto& pending : waiting) {
+  for (const auto& pending : peers_.take_grants()) {
     grant(pending.grant, now);
     if (pending.reclaimed) reclaim(pending.grant.lease, now);
   }
-  std::vector<wire::ActorUpdate> updates;
-  updates.swap(pending_updates_);
-  for (const auto& update : updates) on_actor_update(update);
+  for (const auto& update : peers_.take_updates()) on_actor_update(update);
 }
 
 void ClientEngine::on_actor_update(const wire::ActorUpdate& update) {
   if (update.state == wire::ActorState::alive && update.worker != process_ &&
-      peer_of(update.worker) == nullptr) {
-    pending_updates_.push_back(update);  // the channel is on its way over the socket
+      peers_.of(update.worker) == nullptr) {
+    peers_.wait(update);  // the channel is on its way over the socket
     return;
   }
   actors_.update(update);
@@ -265,41 +198,28 @@ void ClientEngine::on_actor_update(const wire::ActorUpdate& update) {
 void ClientEngine::grant(const wire::LeaseGranted& granted, Time now) {
   // No task wants it any more.
   if (!classes_.knows(granted.key)) return return_lease(granted.lease);
-  if (peer_of(granted.worker) == nullptr) {
-    pending_grants_.push_back({granted, false});
+  if (peers_.of(granted.worker) == nullptr) {
+    peers_.wait(granted);
     return;
   }
   tasks_.granted(granted.key, granted.lease, granted.worker, now);
   next_tick_ = std::min(next_tick_, now + 1ms);
 }
 
-/// Handles LeaseReclaim. It comes only once, so it is noted for a lease whose worker's channel is
-/// still on its way.
+/// Handles LeaseReclaim, also for a lease whose worker's channel is still on its way.
 void ClientEngine::reclaim(LeaseId lease, Time now) {
-  for (PendingGrant& pending : pending_grants_)
-    if (pending.grant.lease == lease) pending.reclaimed = true;
+  peers_.reclaim(lease);
   tasks_.reclaim(lease, now);
 }
 
-/// Returns the counts for the peer's node of refs in frames that never left this process.
-void ClientEngine::take_back_waiting(Peer& peer) {
-  for (const Blob& frame : peer.channel.take_waiting())
-    if (auto decoded = wire::decode_call(frame))
-      wire::for_each_ref(decoded->message,
-                         [&](ObjectId id) { tell_agent(wire::Hold{id, peer.holder, -1}); });
-}
-
 void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
-  std::erase_if(pending_grants_,
-                [&](const PendingGrant& p) { return p.grant.worker == message.peer; });
-  std::erase_if(pending_updates_,
-                [&](const wire::ActorUpdate& update) { return update.worker == message.peer; });
-  const auto found = peers_.find(message.peer);
-  if (found == peers_.end()) {
-    dead_peers_.insert(message.peer);  // its channel is still on its way and must be refused
+  peers_.drop_waiting(message.peer);
+  Peer* const known = peers_.any(message.peer);
+  if (known == nullptr) {
+    peers_.died_before(message.peer);  // its channel is still on its way and must be refused
     return tell_agent(wire::Arrived{message.peer, 0});
   }
-  Peer& peer = *found->second;
+  Peer& peer = *known;
   drain_peer(peer, now);  // replies that were published before the death count
   if (!peer.remote) tell_agent(wire::Arrived{message.peer, peer.channel.received()});
   const std::uint64_t started = message.started != wire::PeerDied::kUnknown
@@ -332,21 +252,15 @@ void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
       drop_refs(call->call);
       return true;
     });
-  look_away(peer);
-  peers_.erase(found);
   if (peer.remote) {  // from here on nothing is written to it
-    take_back_waiting(peer);
+    // Return the counts for its node of refs in frames that never left this process.
+    for (const Blob& frame : peer.channel.take_waiting())
+      if (auto decoded = wire::decode_call(frame))
+        wire::for_each_ref(decoded->message,
+                           [&](ObjectId id) { tell_agent(wire::Hold{id, peer.holder, -1}); });
     tell_agent(wire::Arrived{message.peer, peer.channel.received()});
   }
-  const std::uint32_t slot = peer.slot;
-  slots_[slot].reset();
-  const auto next = std::find_if(
-      pending_channels_.begin(), pending_channels_.end(),
-      [slot](const PendingChannel& pending) { return pending.message.my_slot == slot; });
-  if (next == pending_channels_.end()) return;
-  PendingChannel channel = std::move(*next);
-  pending_channels_.erase(next);
-  on_channel(channel.message, std::move(channel.descriptors));
+  if (auto next = peers_.remove(peer)) on_channel(next->message, std::move(next->descriptors));
 }
 
 void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload, Time now) {
@@ -359,7 +273,7 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
       Cases{[&](wire::PeerDied& m) { on_peer_died(m, now); },
             [&](wire::LeaseGranted& m) {
               if (m.lease != 0) return grant(m, now);
-              if (Peer* caller = find_peer(m.worker)) caller->refused = false;
+              if (Peer* caller = peers_.find(m.worker)) caller->refused = false;
               if (m.demand) leased_ = *m.demand;
               if (m.demand)
                 library_threads_.want(static_cast<double>(m.demand->cpus) / scheduling::kUnit);
@@ -568,7 +482,7 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
   // do.
   const auto over = [&] {
     return agent_lost_ || (shutdown_ && !has_work() && tasks_.live() + actors_.live() == 0 &&
-                           !(loopback_.actor() && has_unanswered()));
+                           !(loopback_.actor() && peers_.has_unanswered()));
   };
   bool go_on = has_work();
   if (!go_on && !shutdown_) {
@@ -598,7 +512,7 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
     } else if (!incoming_.empty()) {
       call = std::move(incoming_.front());
       incoming_.pop_front();
-      begin_call(call->from, call->call.sequence);
+      peers_.begin_call(call->from, call->call.sequence);
     }
   }
   const Time waited = io_loop_->waited_until();
@@ -621,14 +535,6 @@ void ClientEngine::finish_sends() {
   unlock_and_collect(lock);
 }
 
-/// Returns whether a call that this process has begun waits in a coroutine. The calls of one
-/// caller have consecutive numbers.
-bool ClientEngine::has_unanswered() const noexcept {
-  return std::any_of(slots_.begin(), slots_.end(), [](const std::unique_ptr<Peer>& peer) {
-    return peer && !peer->dead && peer->started > peer->completed;
-  });
-}
-
 /// Sets CUDA_VISIBLE_DEVICES to the devices of the lease: a library that reads the variable at
 /// its first use sees those only. Under the lock, on the thread that runs user code.
 void ClientEngine::show_gpus() {
@@ -641,19 +547,11 @@ void ClientEngine::show_gpus() {
   gpus_told_ = false;
 }
 
-/// Publishes that the call has begun. Under the lock.
-void ClientEngine::begin_call(ProcessIndex from, std::uint64_t sequence) {
-  Peer* peer = peer_of(from);
-  if (peer == nullptr) return;
-  peer->started = std::max(peer->started, sequence);
-  peer->channel.count_started(peer->started);
-}
-
 void ClientEngine::reply(ProcessIndex to, std::uint64_t sequence, std::uint32_t index, bool last,
                          Duration ran, const OutgoingValue& value) {
   Guard lock = guard();
   if (last) serving_ = false;
-  Peer* peer = peer_of(to);
+  Peer* peer = peers_.of(to);
   if (peer != nullptr || to == process_) {
     payload_.clear();
     wire::Reply message;

@@ -1,7 +1,6 @@
 /// The fast path for plain calls, whose arguments travel inline without refs, and for their
 /// replies. All other calls take the general path (engine.cpp, engine_messages.cpp); both end in
 /// the same functions. All under the lock.
-#include "troupe/runtime/base/machine.hpp"
 #include "troupe/runtime/client/engine.hpp"
 #include "troupe/runtime/engine/registry.hpp"
 
@@ -56,7 +55,7 @@ bool ClientEngine::send_plain(Peer& peer, const detail::Call& call, std::uint64_
 template <class Record>
 std::uint64_t ClientEngine::send_ahead(ProcessIndex worker, const detail::Call& call,
                                        std::uint64_t actor_low, std::size_t results) {
-  Peer* peer = worker != 0 ? peer_of(worker) : nullptr;
+  Peer* peer = worker != 0 ? peers_.of(worker) : nullptr;
   if (peer == nullptr || peer->channel.waiting() > 0 || results > 1) return 0;
   static_assert(spare_size(sizeof(Record)) != spare_size(sizeof(Entry)), "they share no spares");
   Record::ensure_spare();
@@ -154,30 +153,14 @@ bool ClientEngine::take_plain(Peer& peer, BlobView frame, Time now) {
 void ClientEngine::reply_plain(ProcessIndex to, const wire::PlainReply& reply, BlobView value) {
   Guard lock = guard();
   serving_ = false;
-  if (Peer* peer = peer_of(to)) {
+  if (Peer* peer = peers_.of(to)) {
     peer->channel.count_completed(++peer->completed);
-    if (peer->channel.post(wire::write_plain(reply, plain_), value)) wake_for_reply(*peer);
+    if (peer->channel.post(wire::write_plain(reply, plain_), value))
+      peers_.wake_for_reply(*peer, !incoming_.empty() && io_loop_->shares_cpu());
   } else if (to == process_) {
     on_reply(process_, general(reply), value, steady_now());
   }
   unlock_and_collect(lock);
-}
-
-/// Wakes a caller that sleeps, for a reply. The wake-up may be put off while the caller shares
-/// this process's CPU and more calls wait here.
-void ClientEngine::wake_for_reply(Peer& peer) {
-  ring::Doorbell& bell = peer.channel.peer_doorbell();
-  if (!incoming_.empty() && io_loop_->shares_cpu() && bell.slept_on() == this_cpu() &&
-      wakeups_.puts_off(peer.process, LazyTime(&steady_now)))
-    return;
-  bell.nudge();
-  wake_late(wakeups_.take());
-}
-
-/// Wakes the caller of a wake-up that was put off; 0: there is none.
-void ClientEngine::wake_late(ProcessIndex caller) noexcept {
-  if (caller == 0) return;
-  if (Peer* peer = peer_of(caller)) peer->channel.peer_doorbell().nudge();
 }
 
 /// Called after a send. The call is recorded by now, so an error here must not count as the

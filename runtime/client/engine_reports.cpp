@@ -12,7 +12,7 @@ struct ClientEngine::Reports final : TaskReport::Out {
   }
   bool has_room() override { return engine.agent_.waiting() == 0; }
   Begun has_begun(ProcessIndex worker, const Task& task) override {
-    const Peer* peer = engine.peer_of(worker);
+    const Peer* peer = engine.peers_.of(worker);
     if (peer == nullptr || peer->remote) return Begun::unknown;
     return engine.may_come_back(worker, task.sequence) ? Begun::no : Begun::yes;
   }

@@ -145,14 +145,13 @@ void ClientEngine::lacks_descriptors(BlobView packet, Time now) {
   if (!lack_.is_lasting(now)) return;
   const Error error = DescriptorLack::error();
   tasks_.refuse_unleased(error);
-  for (const PendingGrant& pending : std::exchange(pending_grants_, {}))
-    return_lease(pending.grant.lease);
-  for (const wire::ActorUpdate& update : pending_updates_) actors_.fail_queued(update.actor, error);
+  for (const auto& pending : peers_.take_grants()) return_lease(pending.grant.lease);
+  for (const wire::ActorUpdate& update : peers_.updates()) actors_.fail_queued(update.actor, error);
   questions_.refuse_extents(error);
   io_loop_->notify();
   // A caller of this process cannot reach it. A worker that runs may close files; an idle one
   // hardly will.
-  if (kind_ != wire::ProcessKind::worker || serving_ || has_unanswered()) return;
+  if (kind_ != wire::ProcessKind::worker || serving_ || peers_.has_unanswered()) return;
   if (!lack_.may_end_process(now)) return;
   const auto decoded = wire::decode_node(packet);
   const auto* channel = decoded ? std::get_if<wire::Channel>(&decoded->message) : nullptr;

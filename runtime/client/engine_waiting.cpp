@@ -1,7 +1,6 @@
 /// Waiting for values: get, wait and coroutines. A worker that waits gives its CPU back.
 #include "troupe/runtime/base/back_off.hpp"
 #include "troupe/runtime/base/deadline.hpp"
-#include "troupe/runtime/base/machine.hpp"
 #include "troupe/runtime/client/engine.hpp"
 #include "troupe/runtime/client/wait_path.hpp"
 
@@ -107,14 +106,6 @@ void ClientEngine::wait_for_work(Guard& guard, const std::function<bool()>& done
     io_loop_->wait(guard, done, Time::max());
 }
 
-/// Returns whether the last peer went to sleep on another CPU than this thread's. Under the lock,
-/// by the leader.
-bool ClientEngine::peer_elsewhere() const noexcept {
-  if (last_peer_ == nullptr) return false;
-  const int there = last_peer_->channel.peer_doorbell().slept_on();
-  return there >= 0 && there != this_cpu();
-}
-
 bool ClientEngine::block_until(Guard& guard, const std::function<bool()>& done, Time deadline,
                                Time now) {
   if (done()) return true;
@@ -153,7 +144,7 @@ void ClientEngine::judge_refused() {
   std::deque<std::shared_ptr<Incoming>> calls, late;
   calls.swap(refused_);
   for (auto& call : calls) {
-    const Peer* peer = peer_of(call->from);
+    const Peer* peer = peers_.of(call->from);
     if (peer != nullptr && !peer->refused)
       take_call(*peer, std::move(call));
     else
@@ -165,8 +156,8 @@ void ClientEngine::judge_refused() {
 /// Returns the lease in the place of its silent holder, if nothing runs here. The holder's later
 /// calls are handed back. A worker that runs does not answer.
 void ClientEngine::leave_silent_holder(const wire::LeaseReclaim& question) {
-  Peer* holder = find_peer(question.holder);
-  const bool runs = serving_ || blocked_ != 0 || shutdown_ || has_unanswered() ||
+  Peer* holder = peers_.find(question.holder);
+  const bool runs = serving_ || blocked_ != 0 || shutdown_ || peers_.has_unanswered() ||
                     !incoming_.empty() || !resumable_.empty();
   // A holder that is this process answers for itself.
   if (holder == nullptr || question.holder == process_ || runs) return;
@@ -190,7 +181,7 @@ void ClientEngine::hand_back(std::deque<std::shared_ptr<Incoming>>& calls) {
   }
   calls.swap(kept);
   for (const auto& [caller, range] : ranges)
-    if (Peer* peer = peer_of(caller))
+    if (Peer* peer = peers_.of(caller))
       peer->channel.send(writer_.encode(
           wire::CallMessage(wire::HandBack{range.first, range.second - range.first + 1})));
 }

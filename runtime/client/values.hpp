@@ -5,6 +5,7 @@
 #include "troupe/runtime/engine/engine.hpp"
 #include "troupe/runtime/wire/values.hpp"
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -21,6 +22,21 @@ struct LostArgument {
   std::uint16_t number = 0;  ///< position from 1; 0: none
   ObjectId object;           ///< the object that it was forwarded to, if any
 };
+
+/// The receiver for which a value is encoded.
+struct Receiver {
+  ProcessIndex holder;        ///< the holder that its refs are counted for
+  bool by_reference = false;  ///< on another node: locations in memory mean nothing to it
+  /// It looks for lost bytes itself. Forwarded values then name objects that can be computed
+  /// again.
+  bool recovers = false;
+  bool only_references = false;  ///< its frame has no room for small values either
+  std::uint64_t frame = 0;       ///< the frame's number, if the receiver is on this node
+  std::uint32_t waiting = 0;     ///< earlier frames that wait outside the ring
+};
+inline Receiver for_agent() noexcept {
+  return {.holder = kAgentProcess};
+}
 
 /// Returns the error of a call that never ran because an argument ended in this error.
 inline Error of_call_not_run(const Error& argument) {
