@@ -216,6 +216,7 @@ void ClientEngine::be_welcomed(const wire::Welcome& welcome, std::vector<Fd> des
   node_name_ = welcome.node_name;
   job_ = welcome.job;
   process_ = welcome.process;
+  work_.belongs_to(process_);
   std::uint64_t high = 0, unused = 0;
   detail::random_id(high, unused);
   objects_ = std::make_unique<ObjectTable>(high, static_cast<std::uint8_t>(serial_));
@@ -844,7 +845,7 @@ void ClientEngine::deliver_here(ActorCall& call) {
   incoming->call.attempt = 1;
   incoming->call.results = static_cast<std::uint32_t>(call.results.size());
   call.light = false;
-  incoming_.push_back(std::move(incoming));
+  work_.take(std::move(incoming), false);
   io_loop_->notify();
 }
 

@@ -30,6 +30,7 @@
 #include "troupe/runtime/client/tasks.hpp"
 #include "troupe/runtime/client/values.hpp"
 #include "troupe/runtime/client/waiting_threads.hpp"
+#include "troupe/runtime/client/work_queue.hpp"
 #include "troupe/runtime/engine/engine.hpp"
 #include "troupe/runtime/os/library_threads.hpp"
 #include "troupe/runtime/os/local_socket.hpp"
@@ -54,16 +55,6 @@ namespace troupe::client {
 
 class LogPrinter;
 
-/// A call that has arrived and has not begun. Views of a plain call's arguments keep this record
-/// alive.
-struct Incoming {
-  ProcessIndex from;        ///< process index of the caller
-  wire::Call call;          ///< without the arguments if the call is plain
-  std::uint32_t count = 0;  ///< plain: number of arguments, whose bytes are in `payload`
-  std::array<wire::PlainRange, wire::kPlainArguments> ranges;
-  SmallBuffer<72> payload;
-};
-
 /// A value that is being written: inline or in shared memory.
 class ValueRoom {
  public:
@@ -76,16 +67,11 @@ class ValueRoom {
   std::uint32_t site = 0;  ///< call site, as in OutgoingValue
 };
 
-/// The agent's order to become an actor.
-struct ActorStart {
-  wire::StartActor start;
-  Blob payload;
-};
-
 class ClientEngine final : public detail::Engine,
                            private TaskManager::Out,
                            private ActorCalls::Out,
                            private Lineage::Out,
+                           private WorkQueue::Out,
                            private IoLoop::Host {
  public:
   struct Start {
@@ -184,7 +170,7 @@ class ClientEngine final : public detail::Engine,
                                             LostArgument& lost);
   /// Returns the counts that the sender of a call took for this process. For a call that will not
   /// run here.
-  void drop_refs(const wire::Call& call);
+  void drop_refs(const wire::Call& call) override;
   void give_back(const wire::Value& value);
   void discard(const wire::Value& value);
   /// Makes room for a value: inline bytes up to the inline limit, else shared memory. Throws
@@ -259,6 +245,11 @@ class ClientEngine final : public detail::Engine,
   bool send(ProcessIndex worker, ActorCall& call) override;
   void watch(ActorId actor) override;
   void fail(ActorCall& call, const Error& error) override;
+
+  // WorkQueue::Out
+  void hand_back(ProcessIndex caller, const wire::HandBack& calls) override;
+  bool is_refused(ProcessIndex caller) override;
+  void tell_blocked(bool is_blocked) override;
 
   // start-up
   void begin(const Start& start);
@@ -445,12 +436,8 @@ class ClientEngine final : public detail::Engine,
   void resume(const Resume& resume);
   void give_up_notices();
   void look_again(Entry& entry);
-  void hand_back_unstarted() { hand_back(incoming_); }
-  void hand_back(std::deque<std::shared_ptr<Incoming>>& calls);
-  bool would_wait(ProcessIndex from) const noexcept;
   void take_call(const Peer& peer, std::shared_ptr<Incoming> incoming);
   void leave_silent_holder(const wire::LeaseReclaim& question);
-  void judge_refused();
   void wait_for_work(Guard& guard, const std::function<bool()>& done);
 
   // names of objects (engine_names.cpp)
@@ -506,10 +493,7 @@ class ClientEngine final : public detail::Engine,
   std::atomic<std::uint64_t> recoveries_{0};
   Peers peers_;
   SchedulingClasses classes_;
-  std::deque<std::shared_ptr<Incoming>> incoming_;
-  std::deque<std::shared_ptr<Incoming>> refused_;  ///< calls of refused peers
-  std::deque<ActorStart> starts_;
-  std::deque<std::function<void()>> resumable_;
+  WorkQueue work_{*this};
   /// Records of the call that ended last, if it was light (see end()). The next drain() frees
   /// them, which keeps that work off the way from a reply to the next call.
   std::unique_ptr<Task> spent_task_;
@@ -543,16 +527,12 @@ class ClientEngine final : public detail::Engine,
   DescriptorLack lack_;  ///< of the packet that comes next over the socket
   std::atomic<bool> stopping_{false};
   bool awaits_end_of_job_ = false;  ///< stop() waits for the end of the job
-  std::uint32_t blocked_ = 0;       ///< of a worker: reasons why it has told the agent Blocked
   const os::ThreadWatch executor_;  ///< of a worker: the thread that runs its calls
-  bool executor_waits_ = false;     ///< it is in idle_until()
   SuspendedRuns suspended_runs_;
   InPlaceRunner* in_place_ = nullptr;  ///< set in a worker
   bool runs_here_ = false;             ///< a task runs in place
   std::atomic<Duration::rep> waited_ns_{0};
-  bool shutdown_ = false;  ///< the agent told a worker to end
   bool agent_lost_ = false;
-  bool serving_ = false;             ///< a call of next_work() runs and is not answered
   void (*abandon_)(bool) = nullptr;  ///< see Start
   std::string agent_lost_why_;
   std::unique_ptr<IoLoop> io_loop_;

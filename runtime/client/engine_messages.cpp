@@ -49,7 +49,7 @@ Time ClientEngine::drain(Time now) {
       now >= lack_.next_look())
     drain_socket();
   peers_.each_ready([&](std::uint32_t slot) { drain_slot(slot, now); });
-  if (!refused_.empty()) judge_refused();
+  if (work_.has_refused() && work_.judge_refused()) io_loop_->notify();
   agent_.flush();
   if (now >= next_tick_) {
     next_tick_ = tasks_.tick(now);
@@ -62,7 +62,7 @@ Time ClientEngine::drain(Time now) {
   drop_spent();
   collect_released();
   // While more calls wait, a caller may have to be woken for a wake-up that was put off.
-  if (!incoming_.empty() && io_loop_->shares_cpu())
+  if (work_.has_calls() && io_loop_->shares_cpu())
     return std::min(next_tick_, now + kWakeupCoalescer);
   return next_tick_;
 }
@@ -246,12 +246,7 @@ void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
   if (!peer.dead)
     tasks_.worker_died(message.peer, started, error, os::is_end_of_process(message.reason), now);
   if (!peer.dead) actors_.worker_died(message.peer, started, error);
-  for (auto* calls : {&incoming_, &refused_})
-    std::erase_if(*calls, [&](const std::shared_ptr<Incoming>& call) {
-      if (call->from != message.peer) return false;
-      drop_refs(call->call);
-      return true;
-    });
+  work_.drop_calls_of(message.peer);
   if (peer.remote) {  // from here on nothing is written to it
     // Return the counts for its node of refs in frames that never left this process.
     for (const Blob& frame : peer.channel.take_waiting())
@@ -288,7 +283,7 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
             },
             [&](wire::Ready& m) { on_ready(m, payload); },
             [&](wire::StartActor& m) {
-              starts_.push_back({std::move(m), Blob(payload.begin(), payload.end())});
+              work_.become({std::move(m), Blob(payload.begin(), payload.end())});
               io_loop_->notify();
             },
             [&](wire::ActorUpdate& m) { on_actor_update(m); },
@@ -329,7 +324,7 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
               if (kind_ == wire::ProcessKind::driver) {
                 agent_gone("the node goes down: " + m.why);
               } else {
-                shutdown_ = true;
+                work_.end();
                 io_loop_->notify();
               }
             },
@@ -361,8 +356,8 @@ void ClientEngine::agent_gone(const std::string& why) {
   if (agent_lost_) return;
   agent_lost_ = true;
   agent_lost_why_ = why;
-  shutdown_ = true;
-  if (abandon_ != nullptr) abandon_(serving_);
+  work_.end();
+  if (abandon_ != nullptr) abandon_(work_.is_serving());
   give_up_notices();
   // Every wait checks agent_lost_. Results that are still pending end in an error when somebody
   // asks for them.
@@ -387,7 +382,7 @@ void ClientEngine::on_call_message(Peer& peer, wire::CallMessage& message, BlobV
                      tasks_.handed_back(peer.process, m.first, m.count, now);
                      next_tick_ = std::min(next_tick_, now + 1ms);
                    },
-                   [&](wire::Recall&) { hand_back_unstarted(); }},
+                   [&](wire::Recall&) { work_.hand_back_unstarted(); }},
              message);
 }
 
@@ -472,51 +467,39 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
                                             std::optional<ActorStart>& actor,
                                             std::function<void()>& resume) {
   Guard lock = guard();
-  serving_ = false;
+  work_.answered();
   // Calls that were accepted before Shutdown still run, and so do calls of the actor to itself.
-  const auto has_work = [this] {
-    if (agent_lost_ || stopping_) return false;
-    return !incoming_.empty() || !resumable_.empty() || !(shutdown_ || starts_.empty());
-  };
+  const auto has_work = [this] { return !agent_lost_ && !stopping_ && work_.has_any(); };
   // Results of tasks and calls of this process may be awaited elsewhere: it ends only after they
   // do.
   const auto over = [&] {
-    return agent_lost_ || (shutdown_ && !has_work() && tasks_.live() + actors_.live() == 0 &&
-                           !(loopback_.actor() && peers_.has_unanswered()));
+    return agent_lost_ ||
+           (work_.is_ending() && !has_work() && tasks_.live() + actors_.live() == 0 &&
+            !(loopback_.actor() && peers_.has_unanswered()));
   };
   bool go_on = has_work();
-  if (!go_on && !shutdown_) {
-    wait_for_work(lock, [&] { return shutdown_ || has_work(); });
+  if (!go_on && !work_.is_ending()) {
+    wait_for_work(lock, [&] { return work_.is_ending() || has_work(); });
     go_on = has_work();
   }
-  if (shutdown_) [[unlikely]] {
-    if (blocked_ == 0 && !over()) {  // they may need the very CPU that this worker holds
-      hand_back_unstarted();
-      ++blocked_;
-      tell_agent(wire::Blocked{});
-    }
+  if (work_.is_ending()) [[unlikely]] {
+    // They may need the very CPU that this worker holds.
+    if (!work_.is_blocked() && !over()) work_.block();
     if (!has_work()) io_loop_->wait(lock, [&] { return over() || has_work(); }, Time::max());
     go_on = has_work();
   }
   if (go_on) {
     if (gpus_told_) show_gpus();
-    if (!resumable_.empty()) {
-      resume = std::move(resumable_.front());
-      resumable_.pop_front();
-    } else if (!starts_.empty()) {
-      actor = std::move(starts_.front());
-      starts_.pop_front();
+    work_.next(call, actor, resume);
+    if (actor) {
       lease_timer_.begin(agent_.peer_doorbell().said(), steady_now());
       loopback_.begin(actor->start.actor);
       actors_.lives_here(actor->start.actor, actor->start.incarnation, process_);
-    } else if (!incoming_.empty()) {
-      call = std::move(incoming_.front());
-      incoming_.pop_front();
+    } else if (call) {
       peers_.begin_call(call->from, call->call.sequence);
     }
   }
   const Time waited = io_loop_->waited_until();
-  serving_ = go_on;
   unlock_and_collect(lock);
   return go_on ? std::optional(waited) : std::nullopt;
 }
@@ -550,7 +533,7 @@ void ClientEngine::show_gpus() {
 void ClientEngine::reply(ProcessIndex to, std::uint64_t sequence, std::uint32_t index, bool last,
                          Duration ran, const OutgoingValue& value) {
   Guard lock = guard();
-  if (last) serving_ = false;
+  if (last) work_.answered();
   Peer* peer = peers_.of(to);
   if (peer != nullptr || to == process_) {
     payload_.clear();

@@ -152,11 +152,11 @@ bool ClientEngine::take_plain(Peer& peer, BlobView frame, Time now) {
 
 void ClientEngine::reply_plain(ProcessIndex to, const wire::PlainReply& reply, BlobView value) {
   Guard lock = guard();
-  serving_ = false;
+  work_.answered();
   if (Peer* peer = peers_.of(to)) {
     peer->channel.count_completed(++peer->completed);
     if (peer->channel.post(wire::write_plain(reply, plain_), value))
-      peers_.wake_for_reply(*peer, !incoming_.empty() && io_loop_->shares_cpu());
+      peers_.wake_for_reply(*peer, work_.has_calls() && io_loop_->shares_cpu());
   } else if (to == process_) {
     on_reply(process_, general(reply), value, steady_now());
   }

@@ -17,8 +17,7 @@ struct ClientEngine::Reports final : TaskReport::Out {
     return engine.may_come_back(worker, task.sequence) ? Begun::no : Begun::yes;
   }
   void each_awaited(const std::function<void(const detail::ObjectHandle&)>& look_at) override {
-    const bool is_busy = engine.serving_ || !engine.incoming_.empty() || !engine.resumable_.empty();
-    if (is_busy) return;
+    if (engine.work_.is_busy()) return;
     for (const Resume* resume : engine.resumes_)
       if (resume->on_executor) look_at(resume->object);
   }

@@ -151,7 +151,7 @@ void ClientEngine::lacks_descriptors(BlobView packet, Time now) {
   io_loop_->notify();
   // A caller of this process cannot reach it. A worker that runs may close files; an idle one
   // hardly will.
-  if (kind_ != wire::ProcessKind::worker || serving_ || peers_.has_unanswered()) return;
+  if (kind_ != wire::ProcessKind::worker || work_.is_serving() || peers_.has_unanswered()) return;
   if (!lack_.may_end_process(now)) return;
   const auto decoded = wire::decode_node(packet);
   const auto* channel = decoded ? std::get_if<wire::Channel>(&decoded->message) : nullptr;

@@ -22,35 +22,39 @@ constexpr Duration kLookAtExecutor = 10ms;
 
 }  // namespace
 
-/// While one lives, the worker has given its CPU back to the agent and its unstarted calls to
+/// From begin() to end(), the worker has given its CPU back to the agent and its unstarted calls to
 /// their callers (RUN-5).
 class Blocking {
  public:
-  explicit Blocking(ClientEngine& engine) : engine_(engine) {
-    engine_.tasks_.recall_claimed();
-    engine_.hand_back_unstarted();
-    if (engine_.blocked_++ == 0) engine_.tell_agent(wire::Blocked{});
-  }
-  ~Blocking() {
-    if (--engine_.blocked_ == 0) engine_.tell_agent(wire::Unblocked{});
-  }
+  explicit Blocking(ClientEngine& engine) : engine_(engine) {}
+  ~Blocking() { end(); }
   Blocking(const Blocking&) = delete;
   Blocking& operator=(const Blocking&) = delete;
+  void begin() {
+    engine_.tasks_.recall_claimed();
+    engine_.work_.block();
+    begun_ = true;
+  }
+  void end() {
+    if (std::exchange(begun_, false)) engine_.work_.unblock();
+  }
+  explicit operator bool() const noexcept { return begun_; }
 
  private:
   ClientEngine& engine_;
+  bool begun_ = false;
 };
 
 /// The executor is in idle_until() while it lives.
 class ExecutorWaits {
  public:
-  explicit ExecutorWaits(bool& waits) noexcept : waits_(waits) { waits_ = true; }
-  ~ExecutorWaits() { waits_ = false; }
+  explicit ExecutorWaits(WorkQueue& work) noexcept : work_(work) { work_.executor_waits(true); }
+  ~ExecutorWaits() { work_.executor_waits(false); }
   ExecutorWaits(const ExecutorWaits&) = delete;
   ExecutorWaits& operator=(const ExecutorWaits&) = delete;
 
  private:
-  bool& waits_;
+  WorkQueue& work_;
 };
 
 /// Waits as IoLoop::wait() does. A worker whose executor waits longer than `grace` gives its CPU
@@ -65,9 +69,10 @@ void ClientEngine::idle_until(Guard& guard, const std::function<bool()>& done, T
   if (!executor_.is_this_thread()) return idle_beside(guard, done, deadline, grace);
   const Time begun = steady_now();
   const Time patient_until = std::min(deadline, deadline_after(begun, grace));
-  const ExecutorWaits waits(executor_waits_);
+  const ExecutorWaits waits(work_);
   if (!io_loop_->wait(guard, done, patient_until) && patient_until < deadline && !stopping_) {
-    const Blocking blocking(*this);
+    Blocking blocking(*this);
+    blocking.begin();
     io_loop_->wait(guard, done, deadline);
   }
   waited_ns_.fetch_add((steady_now() - begun).count(), std::memory_order_relaxed);
@@ -79,18 +84,18 @@ void ClientEngine::idle_beside(Guard& guard, const std::function<bool()>& done, 
                                Duration grace) {
   Duration pause = grace;
   os::ThreadWatch::Look last;
-  std::optional<Blocking> blocking;
+  Blocking blocking(*this);
   while (!stopping_) {
     const Time until = std::min(deadline, deadline_after(steady_now(), pause));
     if (io_loop_->wait(guard, done, until) || until == deadline) return;
     unlock_and_collect(guard);  // the executor may wait for the lock
     const bool call_waits = executor_.waited_since(last);
     guard.lock();
-    const bool unused = serving_ ? call_waits : static_cast<bool>(loopback_.actor());
-    if (!unused || executor_waits_)
-      blocking.reset();
+    const bool unused = work_.is_serving() ? call_waits : static_cast<bool>(loopback_.actor());
+    if (!unused || work_.executor_waits())
+      blocking.end();
     else if (!blocking)
-      blocking.emplace(*this);
+      blocking.begin();
     // A call that has waited is left out of the Pace report.
     if (blocking) waited_ns_.fetch_add(1, std::memory_order_relaxed);
     pause = std::min(2 * pause, kLookAtExecutor);
@@ -117,73 +122,36 @@ bool ClientEngine::block_until(Guard& guard, const std::function<bool()>& done, 
   return false;
 }
 
-/// Returns whether a call of that process would wait here, while the CPU is given back. It would not
-/// when the executor is free, although a thread beside it has not noticed that yet. Handed back,
-/// the call of an owner with nothing else in flight would come again at once, and a call of this
-/// process for ever, under the lock. So own calls also stay while the worker ends.
-bool ClientEngine::would_wait(ProcessIndex from) const noexcept {
-  return blocked_ != 0 && (serving_ || executor_waits_ || (shutdown_ && from != process_));
-}
-
-/// Takes a call that a peer has sent. A call of a refused peer waits until all that precedes it
-/// has been read: the agent may have granted the peer another lease.
 void ClientEngine::take_call(const Peer& peer, std::shared_ptr<Incoming> incoming) {
-  const bool of_task = incoming->call.actor_low == 0;
-  if (peer.refused && of_task) {
-    refused_.push_back(std::move(incoming));
-    return;
-  }
-  const ProcessIndex from = incoming->from;
-  incoming_.push_back(std::move(incoming));
-  if (of_task && would_wait(from)) hand_back_unstarted();
-  io_loop_->notify();
+  if (work_.take(std::move(incoming), peer.refused)) io_loop_->notify();
 }
 
-/// Hands back the calls of peers that are refused. Takes the others.
-void ClientEngine::judge_refused() {
-  std::deque<std::shared_ptr<Incoming>> calls, late;
-  calls.swap(refused_);
-  for (auto& call : calls) {
-    const Peer* peer = peers_.of(call->from);
-    if (peer != nullptr && !peer->refused)
-      take_call(*peer, std::move(call));
-    else
-      late.push_back(std::move(call));
-  }
-  hand_back(late);
+bool ClientEngine::is_refused(ProcessIndex caller) {
+  const Peer* peer = peers_.of(caller);
+  return peer == nullptr || peer->refused;
+}
+
+void ClientEngine::hand_back(ProcessIndex caller, const wire::HandBack& calls) {
+  if (Peer* peer = peers_.of(caller)) peer->channel.send(writer_.encode(wire::CallMessage(calls)));
+}
+
+void ClientEngine::tell_blocked(bool is_blocked) {
+  if (is_blocked)
+    tell_agent(wire::Blocked{});
+  else
+    tell_agent(wire::Unblocked{});
 }
 
 /// Returns the lease in the place of its silent holder, if nothing runs here. The holder's later
 /// calls are handed back. A worker that runs does not answer.
 void ClientEngine::leave_silent_holder(const wire::LeaseReclaim& question) {
   Peer* holder = peers_.find(question.holder);
-  const bool runs = serving_ || blocked_ != 0 || shutdown_ || peers_.has_unanswered() ||
-                    !incoming_.empty() || !resumable_.empty();
+  const bool runs =
+      work_.is_busy() || work_.is_blocked() || work_.is_ending() || peers_.has_unanswered();
   // A holder that is this process answers for itself.
   if (holder == nullptr || question.holder == process_ || runs) return;
   holder->refused = true;
   tell_agent(wire::LeaseReturned{question.lease});
-}
-
-/// Hands the calls that are not an actor's back to their callers.
-void ClientEngine::hand_back(std::deque<std::shared_ptr<Incoming>>& calls) {
-  std::map<ProcessIndex, std::pair<std::uint64_t, std::uint64_t>> ranges;  // caller → first, last
-  std::deque<std::shared_ptr<Incoming>> kept;
-  for (auto& incoming : calls) {
-    const wire::Call& call = incoming->call;
-    if (call.actor_low != 0) {
-      kept.push_back(std::move(incoming));
-      continue;
-    }
-    auto [at, fresh] = ranges.try_emplace(incoming->from, call.sequence, call.sequence);
-    if (!fresh) at->second.second = call.sequence;
-    drop_refs(call);
-  }
-  calls.swap(kept);
-  for (const auto& [caller, range] : ranges)
-    if (Peer* peer = peers_.of(caller))
-      peer->channel.send(writer_.encode(
-          wire::CallMessage(wire::HandBack{range.first, range.second - range.first + 1})));
 }
 
 namespace {
@@ -409,7 +377,7 @@ void ClientEngine::when_ready(const detail::ObjectHandle& object, std::function<
 
 void ClientEngine::post(std::function<void()> work) {
   Guard lock = guard();
-  resumable_.push_back(std::move(work));
+  work_.resume(std::move(work));
   io_loop_->notify();
   unlock_and_collect(lock);
 }
@@ -441,7 +409,7 @@ void ClientEngine::give_up_notices() {
 
 void ClientEngine::resume(const Resume& resume) {
   if (resume.on_executor)
-    resumable_.push_back(resume.fire);
+    work_.resume(resume.fire);
   else
     resume.fire();
 }
