@@ -716,7 +716,7 @@ std::vector<detail::NodeInfo> ClientEngine::nodes() {
 
 std::vector<int> ClientEngine::gpu_ids() {
   Guard lock = guard();
-  return gpus_;
+  return lease_.devices();
 }
 
 // --- TaskManager::Out, ActorCalls::Out

@@ -31,8 +31,8 @@
 #include "troupe/runtime/client/values.hpp"
 #include "troupe/runtime/client/waiting_threads.hpp"
 #include "troupe/runtime/client/work_queue.hpp"
+#include "troupe/runtime/client/worker_lease.hpp"
 #include "troupe/runtime/engine/engine.hpp"
-#include "troupe/runtime/os/library_threads.hpp"
 #include "troupe/runtime/os/local_socket.hpp"
 #include "troupe/runtime/os/thread_watch.hpp"
 #include "troupe/runtime/ring/channel.hpp"
@@ -146,7 +146,7 @@ class ClientEngine final : public detail::Engine,
 
   // --- for the worker's loop ---
   /// The worker's thread applies them before each run.
-  os::LibraryThreads& library_threads() noexcept { return library_threads_; }
+  os::LibraryThreads& library_threads() noexcept { return lease_.library_threads(); }
   /// Waits for the next thing to do and fills one of the arguments: a call, an actor to become,
   /// or a coroutine to resume. Gives the worker's CPU back while all its runs wait. Returns when
   /// this thread last had to wait (IoLoop::waited_until), or nullopt when the process must end.
@@ -275,7 +275,6 @@ class ClientEngine final : public detail::Engine,
   void drop_peer(Peer& peer);
   void drop_spent() noexcept;
   void tell_fulfilled(Entry& result);
-  void show_gpus();
 
   // values and references (engine_objects.cpp)
   void settle(Entry& entry, const wire::Value& value, BlobView payload, NodeId holder = {});
@@ -504,13 +503,7 @@ class ClientEngine final : public detail::Engine,
   std::map<std::pair<const char*, std::uint32_t>, std::uint32_t> sites_;
   const std::uint64_t serial_ = next_serial();  ///< number of this engine in this process
   std::uint64_t next_actor_ = 0;
-  std::vector<int> gpus_;                 ///< devices of this worker's lease
-  std::optional<std::string> node_gpus_;  ///< CUDA_VISIBLE_DEVICES as inherited
-  bool gpus_told_ = false;                ///< gpus_ is news that the environment lacks yet
-  std::optional<wire::ResourceDemand>
-      /// The demand that this worker's lease reserves, once the agent has said it.
-      leased_;
-  os::LibraryThreads library_threads_;
+  WorkerLease lease_;
   wire::FrameWriter writer_;
   wire::PlainFrame plain_;   ///< scratch
   wire::Reply plain_reply_;  ///< scratch

@@ -4,15 +4,12 @@
 #include "troupe/runtime/client/engine.hpp"
 #include "troupe/runtime/client/failed_tell.hpp"
 #include "troupe/runtime/client/log_printer.hpp"
-#include "troupe/runtime/client/visible_devices.hpp"
 #include "troupe/runtime/os/role.hpp"
-#include "troupe/runtime/scheduling/resources.hpp"
 #include "troupe/runtime/wire/cases.hpp"
 #include "troupe/runtime/wire/peer.hpp"
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <utility>
 
 namespace troupe::client {
@@ -269,12 +266,7 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
             [&](wire::LeaseGranted& m) {
               if (m.lease != 0) return grant(m, now);
               if (Peer* caller = peers_.find(m.worker)) caller->refused = false;
-              if (m.demand) leased_ = *m.demand;
-              if (m.demand)
-                library_threads_.want(static_cast<double>(m.demand->cpus) / scheduling::kUnit);
-              if (m.demand && !m.has_devices) return;
-              gpus_.assign(m.gpus.begin(), m.gpus.end());
-              gpus_told_ = true;
+              lease_.granted(m);
             },
             [&](wire::LeaseRefused& m) { tasks_.refused(m.key, Error(Code::infeasible, m.why)); },
             [&](wire::LeaseReclaim& m) {
@@ -489,7 +481,7 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
     go_on = has_work();
   }
   if (go_on) {
-    if (gpus_told_) show_gpus();
+    lease_.show_devices();
     work_.next(call, actor, resume);
     if (actor) {
       lease_timer_.begin(agent_.peer_doorbell().said(), steady_now());
@@ -516,18 +508,6 @@ void ClientEngine::finish_sends() {
   io_loop_->wait(
       lock, [this] { return agent_lost_ || tasks_.live() + actors_.live() == 0; }, Time::max());
   unlock_and_collect(lock);
-}
-
-/// Sets CUDA_VISIBLE_DEVICES to the devices of the lease: a library that reads the variable at
-/// its first use sees those only. Under the lock, on the thread that runs user code.
-void ClientEngine::show_gpus() {
-  static const char* const kVariable = "CUDA_VISIBLE_DEVICES";
-  if (!node_gpus_) {
-    const char* inherited = std::getenv(kVariable);
-    node_gpus_.emplace(inherited != nullptr ? inherited : "");
-  }
-  ::setenv(kVariable, visible_devices(gpus_, node_gpus_->c_str()).c_str(), 1);
-  gpus_told_ = false;
 }
 
 void ClientEngine::reply(ProcessIndex to, std::uint64_t sequence, std::uint32_t index, bool last,

@@ -105,7 +105,7 @@ void ClientEngine::idle_beside(Guard& guard, const std::function<bool()>& done, 
 /// Waits on the worker's own thread, which runs nothing now.
 void ClientEngine::wait_for_work(Guard& guard, const std::function<bool()>& done) {
   // Runs that wait in coroutines keep their devices, which hold their state.
-  if (suspended_runs_.any() && gpus_.empty())
+  if (suspended_runs_.any() && lease_.devices().empty())
     idle_until(guard, done, Time::max(), kBlockGrace);
   else
     io_loop_->wait(guard, done, Time::max());
