@@ -135,15 +135,14 @@ void ClientEngine::begin(const Start& start) {
   const Guard lock = guard();
   io_loop_->start();
   tell_agent(wire::StoreAttached{});  // from here on the agent may lease a worker out
-  unpins_->engine.store(this, std::memory_order_seq_cst);
+  store_.begin(*this);
   current_engine.any.store(this, std::memory_order_seq_cst);
   current_engine.unvisited.store(this, std::memory_order_seq_cst);
 }
 
 ClientEngine::~ClientEngine() {
   stop();
-  unpins_->engine.store(nullptr, std::memory_order_seq_cst);
-  while (unpins_->telling.load(std::memory_order_seq_cst) != 0) yield();
+  store_.end();
   {
     const Guard lock = guard();
     lineage_.clear();
@@ -168,7 +167,7 @@ void ClientEngine::say_hello(const Start& start) {
   if (!socket_.send(writer_.encode(wire::NodeMessage(hello)), descriptors))
     throw Unavailable(Code::unavailable, "the node's agent closed the connection at once");
   const Time deadline = steady_now() + kAgentAnswers;
-  while (!objects_ || !store_) {
+  while (!objects_ || !store_.is_attached()) {
     auto received = socket_.receive(frame_);
     if (received.kind == os::Received::Kind::closed)
       throw Unavailable(Code::unavailable,
@@ -188,7 +187,7 @@ void ClientEngine::say_hello(const Start& start) {
     if (auto* welcome = std::get_if<wire::Welcome>(&decoded->message))
       be_welcomed(*welcome, std::move(received.descriptors));
     else if (auto* tables = std::get_if<wire::StoreTables>(&decoded->message); tables && objects_)
-      attach_store(*tables, std::move(received.descriptors));
+      store_.attach(*tables, std::move(received.descriptors));
     else
       throw Unavailable(Code::unavailable,
                         "the node's agent answered with something else than a welcome");

@@ -12,7 +12,6 @@
 /// opens it.
 #pragma once
 
-#include "troupe/objectstore/client.hpp"
 #include "troupe/runtime/base/process_mark.hpp"
 #include "troupe/runtime/client/actor_calls.hpp"
 #include "troupe/runtime/client/actor_lease_timer.hpp"
@@ -26,6 +25,7 @@
 #include "troupe/runtime/client/peers.hpp"
 #include "troupe/runtime/client/questions.hpp"
 #include "troupe/runtime/client/scheduling_classes.hpp"
+#include "troupe/runtime/client/store_use.hpp"
 #include "troupe/runtime/client/suspended_runs.hpp"
 #include "troupe/runtime/client/tasks.hpp"
 #include "troupe/runtime/client/values.hpp"
@@ -72,6 +72,7 @@ class ClientEngine final : public detail::Engine,
                            private ActorCalls::Out,
                            private Lineage::Out,
                            private WorkQueue::Out,
+                           private StoreUse::Asks,
                            private IoLoop::Host {
  public:
   struct Start {
@@ -223,8 +224,7 @@ class ClientEngine final : public detail::Engine,
   bool wants_write() const override { return socket_.has_queued(); }
   bool wants_read() const override { return !lack_.exists(); }
   bool has_leftovers() const noexcept override {
-    return released_.load(std::memory_order_seq_cst) != nullptr ||
-           unpins_->any.load(std::memory_order_seq_cst);
+    return released_.load(std::memory_order_seq_cst) != nullptr || store_.has_unpins();
   }
   void socket_ready() noexcept override { socket_ready_.store(true, std::memory_order_release); }
   bool watch_peer() noexcept override { return peers_.watch(); }
@@ -250,6 +250,12 @@ class ClientEngine final : public detail::Engine,
   void hand_back(ProcessIndex caller, const wire::HandBack& calls) override;
   bool is_refused(ProcessIndex caller) override;
   void tell_blocked(bool is_blocked) override;
+
+  // StoreUse::Asks
+  Result<bool> need_extent(std::uint64_t bytes) override;
+  bool fetch_reader(bool is_segment, std::uint64_t id, Error& error) override;
+  Result<objectstore::Location> where_is(const wire::Location& name) override;
+  void views_ended() override;
 
   // start-up
   void begin(const Start& start);
@@ -344,11 +350,8 @@ class ClientEngine final : public detail::Engine,
 
   // shared memory (engine_store.cpp)
   void lacks_descriptors(BlobView packet, Time now);
-  void attach_store(const wire::StoreTables& tables, std::vector<Fd> descriptors);
   void on_extent(const wire::GiveExtent& message, std::vector<Fd> descriptors);
   void on_reader(const wire::GiveReader& message, std::vector<Fd> descriptors);
-  Result<objectstore::Allocation> allocate(std::size_t size);
-  Result<objectstore::Pinned> open(const wire::Location& at);
   Result<detail::Value> open_shared(const wire::Location& at,
                                     const std::vector<detail::ObjectHandle>& nested,
                                     bool is_bundled, Duration timeout);
@@ -356,14 +359,10 @@ class ClientEngine final : public detail::Engine,
   Result<std::vector<detail::ObjectHandle>> unbundled(std::span<const detail::ObjectHandle> bundles,
                                                       Duration timeout);
   std::vector<std::vector<detail::ObjectHandle>> adopt_arguments(const wire::Call& call);
-  bool fetch_reader(bool is_segment, std::uint64_t id, Error& error);
   void replicate(Guard& lock, Entry& entry, const detail::Replication& how);
-  Result<objectstore::Location> where_is(const wire::Location& name);
-  Result<bool> need_extent(std::uint64_t bytes);
   void release_memory();
   Result<detail::Value> materialise(const detail::ObjectHandle& handle, Duration timeout);
   void report_unpins();
-  void collect_unless_locked();
   static std::uint64_t next_serial() noexcept;
   std::uint32_t number_of(detail::CallSite at);
 
@@ -456,19 +455,7 @@ class ClientEngine final : public detail::Engine,
   ProcessIndex process_;
   wire::ProcessKind kind_;
   std::unique_ptr<ObjectTable> objects_;
-  std::shared_ptr<objectstore::Client> store_;
-  /// Views that ended, to be reported to the agent. The store keeps this too, since views may
-  /// outlive the engine.
-  struct Unpins {
-    std::mutex mutex;
-    std::vector<wire::Unpinned> list;
-    std::atomic<bool> any{false};
-    std::atomic<ClientEngine*> engine{nullptr};  ///< nullptr: the engine has ended
-    std::atomic<int> telling{0};                 ///< threads that may be inside the engine
-  };
-  const std::shared_ptr<Unpins> unpins_ = std::make_shared<Unpins>();
-  /// Extents that the agent gave and that the thread that asked has not seen yet.
-  std::atomic<int> unused_extents_{0};
+  StoreUse store_;
   TaskManager tasks_{*this};
   ActorCalls actors_{*this};
   WaitingThreads waiting_threads_;

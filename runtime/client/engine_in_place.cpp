@@ -105,7 +105,7 @@ void ClientEngine::ended_here(Task& task, std::span<OutgoingValue> values) noexc
 
 /// Frees a value that is not wanted. Its place in shared memory belongs to this process.
 void ClientEngine::drop_own(const OutgoingValue& value) {
-  if (value.kind == wire::Value::Kind::shared) (void)store_->drop(store_location(value.location));
+  if (value.kind == wire::Value::Kind::shared) store_.drop(value.location);
 }
 
 /// As settle(), for a value that was made in this process. Precondition: the entry is not ready.

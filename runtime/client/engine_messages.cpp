@@ -298,13 +298,8 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
             [&](wire::ExtentSealed&) {},
             [&](wire::GiveExtent& m) { on_extent(m, {}); },
             [&](wire::GiveReader& m) { on_reader(m, {}); },
-            [&](wire::Recycle& m) { (void)store_->recycle(m.slot, m.generation); },
-            [&](wire::Forget& m) {
-              if (m.is_segment)
-                store_->forget_segment(static_cast<std::uint32_t>(m.id));
-              else
-                store_->forget_extent(objectstore::ExtentId{m.id});
-            },
+            [&](wire::Recycle& m) { store_.recycle(m); },
+            [&](wire::Forget& m) { store_.forget(m); },
             [&](wire::Rebuild& m) { on_rebuild(m); },
             [&](wire::Lineage& m) { lineage_.forget_away(m.object); },
             [&](wire::KeptCall& m) { take_over(m, payload); },
@@ -535,7 +530,7 @@ void ClientEngine::reply(ProcessIndex to, std::uint64_t sequence, std::uint32_t 
     if (last) peer->channel.count_completed(++peer->completed);
     peer->channel.send(writer_.encode(wire::CallMessage(std::move(message))), payload_);
   } else if (value.kind == wire::Value::Kind::shared) {  // the caller is gone: no owner
-    (void)store_->drop(store_location(value.location));
+    store_.drop(value.location);
   }
   unlock_and_collect(lock);
 }

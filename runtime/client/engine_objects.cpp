@@ -385,7 +385,7 @@ void ClientEngine::free_entry(Entry* entry) {
   else if (entry->owns_location && entry->adopted)
     tell_agent(wire::Free{entry->location});
   else if (entry->owns_location)
-    (void)store_->drop(store_location(entry->location));
+    store_.drop(entry->location);
   delete entry;  // handles inside go to released_ and are collected next
 }
 
