@@ -167,7 +167,7 @@ void ClientEngine::say_hello(const Start& start) {
   if (!socket_.send(writer_.encode(wire::NodeMessage(hello)), descriptors))
     throw Unavailable(Code::unavailable, "the node's agent closed the connection at once");
   const Time deadline = steady_now() + kAgentAnswers;
-  while (!objects_ || !store_.is_attached()) {
+  while (!values_.has_begun() || !store_.is_attached()) {
     auto received = socket_.receive(frame_);
     if (received.kind == os::Received::Kind::closed)
       throw Unavailable(Code::unavailable,
@@ -186,7 +186,8 @@ void ClientEngine::say_hello(const Start& start) {
       throw Unavailable(Code::unavailable, "the node's agent refused: " + shutdown->why);
     if (auto* welcome = std::get_if<wire::Welcome>(&decoded->message))
       be_welcomed(*welcome, std::move(received.descriptors));
-    else if (auto* tables = std::get_if<wire::StoreTables>(&decoded->message); tables && objects_)
+    else if (auto* tables = std::get_if<wire::StoreTables>(&decoded->message);
+             tables && values_.has_begun())
       store_.attach(*tables, std::move(received.descriptors));
     else
       throw Unavailable(Code::unavailable,
@@ -218,7 +219,7 @@ void ClientEngine::be_welcomed(const wire::Welcome& welcome, std::vector<Fd> des
   work_.belongs_to(process_);
   std::uint64_t high = 0, unused = 0;
   detail::random_id(high, unused);
-  objects_ = std::make_unique<ObjectTable>(high, static_cast<std::uint8_t>(serial_));
+  values_.begin(process_, high, static_cast<std::uint8_t>(serial_));
 }
 
 void ClientEngine::finish(bool failed) {
@@ -329,7 +330,7 @@ std::uint32_t ClientEngine::watch_arguments(const detail::Call& call, Waiter wai
     if (blocker == nullptr) continue;
     ++waiting;
     blocker->waiters.edit().push_back(waiter);
-    need(entry_of(argument.object), false);
+    values_.need(entry_of(argument.object), false);
   }
   return waiting;
 } catch (...) {  // out of memory: some may be watched
@@ -444,9 +445,10 @@ void ClientEngine::submit(detail::Call&& call, const detail::Request* options,
     task->request = std::make_unique<const detail::Request>(*options);
     task->retries_left = options->max_retries;
   }
-  for (auto& result : results) result = objects_->create();
+  for (auto& result : results) result = values_.objects().create();
   if (const ErrorInfo* error = objects ? failed_argument(task->call) : nullptr) {
-    for (auto& result : results) settle_error(entry_of(result), of_call_not_run(Error(*error)));
+    for (auto& result : results)
+      values_.settle_error(entry_of(result), of_call_not_run(Error(*error)));
     unlock_and_collect(lock);
     return;
   }
@@ -517,9 +519,9 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
   if (agent_lost_) throw Unavailable(Code::unavailable, agent_lost_why_);
   collect_released();  // the name may be that of an actor whose last handle was just dropped
   wire::CreateActor message;
-  message.actor = ActorId{objects_->high(), ++next_actor_};
-  detail::ObjectHandle lifetime = objects_->create();
-  objects_->mark_promoted(entry_of(lifetime));
+  message.actor = ActorId{values_.objects().high(), ++next_actor_};
+  detail::ObjectHandle lifetime = values_.objects().create();
+  values_.objects().mark_promoted(entry_of(lifetime));
   message.lifetime = lifetime.id();
   message.name = request.name;
   message.name_space = request.name_space;
@@ -547,7 +549,7 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
                           "no actor could be made under the name '" + request.name + "'");
   if (found.actor != id && !request.get_if_exists) {
     bool fresh = false;
-    const detail::ObjectHandle other = adopt(found.lifetime, fresh);
+    const detail::ObjectHandle other = values_.adopt(found.lifetime, fresh);
     if (!fresh) tell_agent(wire::Hold{found.lifetime, process_, -1});
     unlock_and_collect(lock);
     throw InvalidArgument(
@@ -555,7 +557,7 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
         "an actor named '" + request.name + "' exists already: use find, or get_if_exists");
   }
   bool fresh = false;
-  detail::ObjectHandle held = adopt(found.lifetime, fresh);
+  detail::ObjectHandle held = values_.adopt(found.lifetime, fresh);
   if (!fresh) tell_agent(wire::Hold{found.lifetime, process_, -1});
   unlock_and_collect(lock);
   return {found.actor, std::move(held)};
@@ -586,7 +588,7 @@ std::optional<detail::ActorHandle> ClientEngine::find(const std::string& name,
     return std::nullopt;
   }
   bool fresh = false;
-  detail::ObjectHandle lifetime = adopt(found.lifetime, fresh);
+  detail::ObjectHandle lifetime = values_.adopt(found.lifetime, fresh);
   if (!fresh) tell_agent(wire::Hold{found.lifetime, process_, -1});
   unlock_and_collect(lock);
   if (found.class_name != class_name)
@@ -612,7 +614,7 @@ detail::ActorHandle ClientEngine::adopt_actor(ActorId id, detail::ObjectHandle l
 detail::ActorHandle ClientEngine::self(ActorId actor, ObjectId lifetime) {
   Guard lock = guard();
   bool fresh = false;
-  detail::ObjectHandle handle = adopt(lifetime, fresh);
+  detail::ObjectHandle handle = values_.adopt(lifetime, fresh);
   if (fresh) tell_agent(wire::Hold{lifetime, process_, +1});
   unlock_and_collect(lock);
   return {actor, std::move(handle)};
@@ -635,7 +637,7 @@ void ClientEngine::call(const detail::ActorHandle& actor, detail::Call&& call,
   pending->lifetime = actor.lifetime;
   pending->sequence = sequence;
   pending->light = sequence != 0 && results.size() == 1;
-  for (auto& result : results) result = objects_->create();
+  for (auto& result : results) result = values_.objects().create();
   for (const auto& result : results) pending->results.push_back(result);
   if (objects) watch_arguments(*pending);
   if (sequence != 0) {
@@ -727,7 +729,7 @@ wire::Call ClientEngine::encode_call(const detail::Call& call, const Receiver& t
   message.arguments.reserve(call.arguments.size());
   for (const auto& argument : call.arguments) {
     if (argument.object) {
-      message.arguments.push_back(outgoing(argument.object, to, payload));
+      message.arguments.push_back(values_.outgoing(argument.object, to, payload));
       continue;
     }
     wire::Value value;
@@ -735,7 +737,7 @@ wire::Call ClientEngine::encode_call(const detail::Call& call, const Receiver& t
     append_inline(value, BlobView(call.bytes).subspan(argument.offset, argument.size), payload);
     for (std::uint32_t i = 0; i < argument.ref_count; ++i) {
       const auto& ref = call.refs[argument.first_ref + i];
-      share(ref, to);
+      values_.share(ref, to);
       value.refs.push_back(ref.id());
     }
     message.arguments.push_back(std::move(value));
@@ -904,7 +906,7 @@ void ClientEngine::fail(Task& task, const Error& reason) {
   }
   for (const auto& result : task.results)
     if (!entry_of(result).ready.load(std::memory_order_relaxed))
-      settle_error(entry_of(result), error);
+      values_.settle_error(entry_of(result), error);
 }
 void ClientEngine::watch(ActorId actor) {
   tell_agent(wire::WatchActor{actor});
@@ -914,7 +916,7 @@ void ClientEngine::fail(ActorCall& call, const Error& reason) {
   if (call.results.empty()) log_failed_tell(call, error);
   for (const auto& result : call.results)
     if (!entry_of(result).ready.load(std::memory_order_relaxed))
-      settle_error(entry_of(result), error);
+      values_.settle_error(entry_of(result), error);
 }
 
 }  // namespace troupe::client

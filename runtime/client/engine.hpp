@@ -73,6 +73,8 @@ class ClientEngine final : public detail::Engine,
                            private Lineage::Out,
                            private WorkQueue::Out,
                            private StoreUse::Asks,
+                           private Values::Out,
+                           private Values::Lost,
                            private IoLoop::Host {
  public:
   struct Start {
@@ -171,9 +173,7 @@ class ClientEngine final : public detail::Engine,
                                             LostArgument& lost);
   /// Returns the counts that the sender of a call took for this process. For a call that will not
   /// run here.
-  void drop_refs(const wire::Call& call) override;
-  void give_back(const wire::Value& value);
-  void discard(const wire::Value& value);
+  void drop_refs(const wire::Call& call) override { values_.drop_refs(call); }
   /// Makes room for a value: inline bytes up to the inline limit, else shared memory. Throws
   /// OutOfMemory.
   ValueRoom make_room(std::size_t size, detail::CallSite at);
@@ -202,11 +202,10 @@ class ClientEngine final : public detail::Engine,
   /// True in a fork of the process that the engine belongs to. The engine must not be used there.
   bool in_fork() const noexcept { return mark_.in_fork(); }
   /// Whether the entry was made in an earlier session of this process.
-  bool is_foreign(const Entry& entry) const noexcept { return !objects_->has(entry); }
+  bool is_foreign(const Entry& entry) const noexcept { return values_.is_foreign(entry); }
 
  private:
   friend class Blocking;
-  friend class WakeLater;
   using Peer = Peers::Peer;
   /// A wait for an object without a thread. A Resume that has not fired is deleted when the
   /// engine ends.
@@ -280,36 +279,11 @@ class ClientEngine final : public detail::Engine,
   void agent_gone(const std::string& why);
   void drop_peer(Peer& peer);
   void drop_spent() noexcept;
-  void tell_fulfilled(Entry& result);
 
-  // values and references (engine_objects.cpp)
-  void settle(Entry& entry, const wire::Value& value, BlobView payload, NodeId holder = {});
-  void settle_forward(Entry& entry, detail::ObjectHandle source);
-  void settle_error(Entry& entry, const Error& error);
-  void wake(Entry& entry);
-  void fire_woken();
-  void finish_settling(Entry& entry);
-  void follow(Entry& entry);
-  static void go_on_following(ClientEngine& engine, void* who, Entry&);
+  // handles, and the queue to the agent (engine_objects.cpp)
   void end_following();
-  void arrive(Entry& entry, const wire::Value& value, BlobView payload);
-  std::shared_ptr<const Stored> stored(const wire::Value& value, BlobView payload);
-  void need(Entry& entry, bool bytes);
-  static Entry* named_by(const Entry& entry, std::size_t i);
-  void promote(Entry& entry);
-  void tell_promotion(Entry& entry);
-  void share(const detail::ObjectHandle& handle, const Receiver& to);
-  detail::ObjectHandle find_held(ObjectId id);
-  detail::ObjectHandle adopt(ObjectId id, bool& fresh);
-  std::vector<detail::ObjectHandle> adopt_refs(std::span<const ObjectId> ids);
-  wire::Value outgoing_entry(Entry& entry, const Receiver& to, Blob& payload);
-  wire::Value outgoing(const detail::ObjectHandle& handle, const Receiver& to, Blob& payload);
-  wire::Value outgoing(const OutgoingValue& value, const Receiver& to, Blob& payload);
-  wire::Value outgoing_forward(const detail::ObjectHandle& handle, const Receiver& to);
-  wire::Value record_of(Entry& entry, Blob& payload);
-  detail::ObjectHandle object_of(OutgoingValue value);
-  void free_entry(Entry* entry);
-  void collect_released();
+  void collect_released() override;
+  void fire(const Waiter& waiter, Entry& entry) override;
   void tell_agent(const wire::NodeMessage& message, BlobView payload = {});
   void settle_agent_queue();
 
@@ -317,20 +291,25 @@ class ClientEngine final : public detail::Engine,
   bool run_awaited(Guard& lock, Entry& entry);
   bool may_run_here(const Task& task) const;
   void run_here(Guard& lock, Task& task);
-  void settle_own(Entry& entry, OutgoingValue value);
-  void drop_own(const OutgoingValue& value);
 
   // lost values (engine_lineage.cpp)
   void unparked(Entry& entry) override { release(&entry); }
+  void tell(const wire::NodeMessage& message, BlobView payload) override {
+    tell_agent(message, payload);
+  }
+  void notify() override {
+    if (io_loop_) io_loop_->notify();
+  }
   static Error cannot_run_again(const Error& why);
   void remember(std::unique_ptr<Task> task);
-  void hand_over_lineage(Entry& entry);
+  void hand_over(Entry& entry) override;
+  bool park(Entry& entry) override { return lineage_.park(entry); }
+  detail::ObjectHandle revive(Entry& entry) override { return lineage_.revive(entry); }
   bool recover(Entry& entry, std::uint64_t seen, Error& error);
-  bool recover_pending(Entry& entry, Error& error);
+  bool recover_pending(Entry& entry, Error& error) override;
   bool find_recompute_target(Entry& entry, Error& error);
   Result<void> run_again(Spec& spec, const Entry* wanted);
   void resubmit(Lineage::Run run, const Entry* wanted, std::vector<detail::ObjectHandle>& held);
-  void unfollow(Entry& entry);
   void forward_to_target(Entry& entry, const detail::ObjectHandle& target);
   void tell_recompute_target(ObjectId object, const detail::ObjectHandle& target);
   void on_rebuild(const wire::Rebuild& message);
@@ -342,8 +321,8 @@ class ClientEngine final : public detail::Engine,
 
   // calls that outlive their process (engine_lineage_cache.cpp)
   void forgotten(std::uint64_t number) override;
-  void outlive(Entry& entry);
-  void tell_calls();
+  void outlive(Entry& entry) override;
+  void tell_calls() override;
   ObjectId name_input(const Spec::Input& input, std::vector<detail::ObjectHandle>& held);
   bool tell_call(Spec& spec);
   void take_over(const wire::KeptCall& message, BlobView payload);
@@ -454,8 +433,9 @@ class ClientEngine final : public detail::Engine,
   LogPrinter* log_printer_ = nullptr;  ///< null: workers write to the program's own output
   ProcessIndex process_;
   wire::ProcessKind kind_;
-  std::unique_ptr<ObjectTable> objects_;
   StoreUse store_;
+  Values values_{static_cast<Values::Out&>(*this), static_cast<Values::Lost&>(*this), store_,
+                 classes_};
   TaskManager tasks_{*this};
   ActorCalls actors_{*this};
   WaitingThreads waiting_threads_;
@@ -467,14 +447,6 @@ class ClientEngine final : public detail::Engine,
   std::vector<detail::ObjectHandle> outliving_;  ///< objects whose calls tell_calls() must tell
   bool tells_calls_ = false;
   std::uint64_t lineage_cache_ = 0;  ///< number of calls told to the agent
-  /// Waiters of a ready entry whose turn comes after the waiter that runs now. A queue instead of
-  /// recursion, so a chain of waiters may be of any length.
-  struct Woken {
-    detail::ObjectHandle entry;
-    std::vector<Waiter> waiters;
-  };
-  std::deque<Woken> woken_;
-  bool waking_ = false;  ///< a waiter runs, or WakeLater holds them back
   /// Counts how often a lost value got another object or a new answer.
   std::atomic<std::uint64_t> recoveries_{0};
   Peers peers_;

@@ -49,20 +49,6 @@ Error lost_for_good(const Error& cause, const std::string& why) {
 
 }  // namespace
 
-/// While it lives no waiter is fired; its end fires those that are due.
-class WakeLater {
- public:
-  explicit WakeLater(ClientEngine& engine)
-      : engine_(engine), first_(!std::exchange(engine.waking_, true)) {}
-  ~WakeLater() {
-    if (first_) engine_.fire_woken();
-  }
-
- private:
-  ClientEngine& engine_;
-  const bool first_;
-};
-
 /// Returns the error of a lost value whose task could not run again, or failed when it did.
 Error ClientEngine::cannot_run_again(const Error& why) {
   return lost_for_good(why, "the task that computed it ended in an error when it ran again");
@@ -92,7 +78,7 @@ void ClientEngine::remember(std::unique_ptr<Task> task) {
 
 /// Tells the agent of a result whose last handle is gone here, if others may hold it and this
 /// process can compute it again.
-void ClientEngine::hand_over_lineage(Entry& entry) {
+void ClientEngine::hand_over(Entry& entry) {
   if (entry.promoted && lineage_.send_away(entry)) tell_agent(wire::Lineage{entry.id});
   lineage_.forget(entry);
 }
@@ -118,33 +104,24 @@ void ClientEngine::forward_to_target(Entry& entry, const detail::ObjectHandle& t
   // It has a recompute target already.
   if (entry.recompute_target.load(std::memory_order_relaxed) != nullptr) return;
   if (!entry.ready.load(std::memory_order_relaxed)) {
-    if (entry.source) unfollow(entry);
+    if (entry.source) values_.unfollow(entry);
     entry.source = target;
     if (entry.promoted) {
       entry.fulfil = false;
       tell_recompute_target(entry.id, target);
     }
-    follow(entry);
+    values_.follow(entry);
     return;
   }
   take_place(entry, target);
-  if (entry.promoted && entry.id.high == objects_->high()) tell_recompute_target(entry.id, target);
-}
-
-/// Stops following the source, because the entry gets another one. The count that follow() took
-/// goes with the waiter.
-void ClientEngine::unfollow(Entry& entry) {
-  Entry& source = entry_of(entry.source);
-  if (source.waiters->empty()) return;
-  const std::size_t waited = std::erase_if(
-      source.waiters.edit(), [&](const Waiter& waiter) { return waiter.who == &entry; });
-  for (std::size_t i = 0; i < waited; ++i) detail::ObjectHandle::adopt(&entry);
+  if (entry.promoted && entry.id.high == values_.objects().high())
+    tell_recompute_target(entry.id, target);
 }
 
 void ClientEngine::tell_recompute_target(ObjectId object, const detail::ObjectHandle& target) {
   wire::Rebuilt message;
   message.object = object;
-  message.value = outgoing_forward(target, for_agent());
+  message.value = values_.outgoing_forward(target, for_agent());
   tell_agent(message);
 }
 
@@ -155,7 +132,7 @@ Result<void> ClientEngine::run_again(Spec& spec, const Entry* wanted) {
   std::vector<detail::ObjectHandle> held;
   auto runs = lineage_.begin_all(spec, held);
   if (!runs) return runs.error();
-  const WakeLater later(*this);  // some of the tasks have no results yet
+  const Values::WakeLater later(values_);  // some of the tasks have no results yet
   for (Lineage::Run& run : *runs) {
     const Entry* const of_run = run.spec == &spec ? wanted : nullptr;
     resubmit(std::move(run), of_run, held);
@@ -181,7 +158,7 @@ void ClientEngine::resubmit(Lineage::Run run, const Entry* wanted,
   }
   const std::vector<ObjectId> away = spec.away;
   for (std::uint32_t i = 0; i < spec.results.size(); ++i) {
-    const detail::ObjectHandle target = objects_->create();
+    const detail::ObjectHandle target = values_.objects().create();
     task->results.push_back(target);
     held.push_back(target);  // a later run of the same order may need it
     entry_of(target).made = Entry::Made::task;
@@ -300,7 +277,7 @@ bool ClientEngine::recover_pending(Entry& entry, Error& error) {
   Error refusal = error;
   if (find_recompute_target(entry, refusal)) return true;
   const bool known = entry.made != Entry::Made::elsewhere || entry.made_by != nullptr;
-  if (entry.promoted && !entry.refused && !known && entry.id.high != objects_->high()) {
+  if (entry.promoted && !entry.refused && !known && entry.id.high != values_.objects().high()) {
     entry.rebuilding = true;
     tell_agent(wire::Rebuild{entry.id, entry.source.id()});
     return true;
@@ -320,7 +297,7 @@ bool ClientEngine::recover_pending(Entry& entry, Error& error) {
 void ClientEngine::on_rebuild(const wire::Rebuild& message) {
   lineage_.all_taken_over();
   Error error(Code::object_lost, "whoever had it computed no longer knows how");
-  const detail::ObjectHandle handle = find_held(message.object);
+  const detail::ObjectHandle handle = values_.find_held(message.object);
   if (handle && entry_of(handle).made != Entry::Made::elsewhere) {
     Entry& entry = entry_of(handle);
     const Entry* next = next_of(entry);
@@ -360,10 +337,10 @@ void ClientEngine::rebuilt(Entry& entry, const wire::Value& value, BlobView payl
   } else {
     detail::ObjectHandle target;
     if (value.kind == wire::Value::Kind::forwarded) {
-      target = std::move(adopt_refs({&value.forward, 1}).front());
+      target = std::move(values_.adopt_refs({&value.forward, 1}).front());
     } else {
-      target = objects_->create();
-      settle(entry_of(target), value, payload);
+      target = values_.objects().create();
+      values_.settle(entry_of(target), value, payload);
       entry_of(target).owns_location = false;  // the agent has the record, under the entry's id
     }
     Entry& newest = newest_recompute_target(entry);
@@ -379,8 +356,8 @@ void ClientEngine::rebuilt(Entry& entry, const wire::Value& value, BlobView payl
     else if (!on_its_way)  // the agent knows it by the entry's id
       take_place(newest, target);
   }
-  if (entry.wants_bytes && !entry.refused) need(entry, true);
-  wake(entry);
+  if (entry.wants_bytes && !entry.refused) values_.need(entry, true);
+  values_.wake(entry);
 }
 
 /// Handles a reply that a task has not run because the bytes of an argument are gone. True: the

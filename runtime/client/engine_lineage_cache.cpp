@@ -65,7 +65,7 @@ ObjectId ClientEngine::name_input(const Spec::Input& input,
     handle = ObjectTable::keep(*newest);
   }
   if (!handle) return {};
-  promote(entry_of(handle));
+  values_.promote(entry_of(handle));
   held.push_back(std::move(handle));
   return held.back().id();
 }
@@ -146,7 +146,7 @@ void ClientEngine::take_over(const wire::KeptCall& message, BlobView payload) {
         {spec, static_cast<std::uint32_t>(id.low), nullptr, is_ref,
          static_cast<std::uint32_t>(is_ref ? position - wire::kMaxArguments : position)});
   });
-  std::vector<detail::ObjectHandle> held = adopt_refs(ids);
+  std::vector<detail::ObjectHandle> held = values_.adopt_refs(ids);
   if (!possible) return;
 
   auto task = std::make_unique<Task>();

@@ -323,19 +323,19 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
 /// a Rebuild first, and no Await is sent while a Rebuild is open; so the counter `awaits` tells
 /// the two apart.
 void ClientEngine::on_ready(const wire::Ready& message, BlobView payload) {
-  const detail::ObjectHandle handle = find_held(message.object);
-  if (!handle) return give_back(message.value);
+  const detail::ObjectHandle handle = values_.find_held(message.object);
+  if (!handle) return values_.give_back(message.value);
   Entry& entry = entry_of(handle);
   const bool to_rebuild = entry.rebuilding && entry.awaits == 0;
   if (entry.awaits > 0) --entry.awaits;
   if (!entry.ready.load(std::memory_order_relaxed)) {
     // An answer to an Await has the lost value.
-    if (entry.rebuilding && !to_rebuild) return give_back(message.value);
-    settle(entry, message.value, payload, message.node);
+    if (entry.rebuilding && !to_rebuild) return values_.give_back(message.value);
+    values_.settle(entry, message.value, payload, message.node);
   } else if (to_rebuild) {
     rebuilt(entry, message.value, payload);
   } else {
-    arrive(entry, message.value, payload);
+    values_.arrive(entry, message.value, payload);
   }
 }
 
@@ -405,7 +405,7 @@ void ClientEngine::on_reply(ProcessIndex worker, const wire::Reply& reply, BlobV
   } else if (call != nullptr) {
     results = call->results;
   } else {
-    discard(reply.value);
+    values_.discard(reply.value);
     return;  // a reply of a late attempt
   }
   if (reply.value.kind == wire::Value::Kind::error) {
@@ -416,7 +416,7 @@ void ClientEngine::on_reply(ProcessIndex worker, const wire::Reply& reply, BlobV
       return;
     if (task != nullptr) error = TaskManager::of_all_attempts(*task, error);
     if (task != nullptr && task->spec != nullptr) error = cannot_run_again(error);
-    for (const auto& result : results) settle_error(entry_of(result), error);
+    for (const auto& result : results) values_.settle_error(entry_of(result), error);
     if (results.empty() && call != nullptr) log_failed_tell(*call, error);
   } else if (reply.index < results.size() &&
              !entry_of(results[reply.index]).ready.load(std::memory_order_relaxed)) {
@@ -425,27 +425,16 @@ void ClientEngine::on_reply(ProcessIndex worker, const wire::Reply& reply, BlobV
                              (reply.value.kind == wire::Value::Kind::shared ||
                               reply.value.kind == wire::Value::Kind::forwarded);
     if (may_be_kept && std::exchange(result.fulfil, false)) unsaid = results[reply.index];
-    settle(result, reply.value, payload);
+    values_.settle(result, reply.value, payload);
   } else {
-    discard(reply.value);  // an earlier attempt gave this result already
+    values_.discard(reply.value);  // an earlier attempt gave this result already
   }
   if (call != nullptr && reply.value.kind != wire::Value::Kind::inline_bytes)
     for (const auto& result : results) entry_of(result).made = Entry::Made::actor;
   if (!reply.last) return;
   const bool light = task != nullptr ? task->spec == nullptr && is_light(*task) : is_light(*call);
   end(worker, task != nullptr, reply.sequence, Duration(reply.ran_ns), now, light);
-  if (unsaid) tell_fulfilled(entry_of(unsaid));
-}
-
-/// Sends the agent the Fulfil of a promoted result.
-void ClientEngine::tell_fulfilled(Entry& result) {
-  Blob record;
-  wire::Fulfil message;
-  message.object = result.id;
-  message.value = result.ready.load(std::memory_order_relaxed)
-                      ? record_of(result, record)
-                      : outgoing_forward(result.source, for_agent());
-  tell_agent(message, record);
+  if (unsaid) values_.tell_fulfilled(entry_of(unsaid));
 }
 
 // --- the worker's side
@@ -517,7 +506,7 @@ void ClientEngine::reply(ProcessIndex to, std::uint64_t sequence, std::uint32_t 
     message.index = index;
     message.last = last;
     message.ran_ns = static_cast<std::uint64_t>(ran.count());
-    message.value = outgoing(
+    message.value = values_.outgoing(
         value, peer != nullptr ? peer->receiver() : Receiver{.holder = process_}, payload_);
     message.lost_argument = value.lost.number;
     message.lost = value.lost.object;

@@ -52,7 +52,7 @@ void ClientEngine::detach(const detail::ObjectHandle& object, const std::string&
     unlock_and_collect(lock);
     raise(error);
   }
-  promote(entry);
+  values_.promote(entry);
   wire::NameObject question;
   question.name = name;
   question.object = entry.id;
@@ -74,7 +74,7 @@ detail::ObjectHandle ClientEngine::find_object(const std::string& name, std::uin
     return {};
   }
   bool fresh = false;
-  detail::ObjectHandle handle = adopt(found.object, fresh);
+  detail::ObjectHandle handle = values_.adopt(found.object, fresh);
   if (!fresh) tell_agent(wire::Hold{found.object, process_, -1});
   unlock_and_collect(lock);
   if (found.fingerprint != fingerprint)

@@ -108,7 +108,7 @@ void ClientEngine::end(ProcessIndex worker, bool task, std::uint64_t sequence, D
   result.kind = wire::Value::Kind::inline_bytes;
   result.value = std::move(stored);
   result.ready.store(true, std::memory_order_release);
-  wake(result);
+  values_.wake(result);
   end(peer.process, task != nullptr, reply.sequence, Duration(reply.ran_ns), now, is_alone(result));
   return true;
 }

@@ -201,7 +201,7 @@ OutgoingValue ClientEngine::bundled(ValueRoom room, std::span<const detail::Obje
     const auto some = refs.first(std::min(refs.size(), wire::kMaxRefs));
     bundle.refs.assign(some.begin(), some.end());
     refs = refs.subspan(some.size());
-    value.refs.push_back(object_of(std::move(bundle)));
+    value.refs.push_back(values_.object_of(std::move(bundle)));
   }
   unlock_and_collect(lock);
   return value;
@@ -221,7 +221,7 @@ Result<std::vector<detail::ObjectHandle>> ClientEngine::unbundled(
   if (std::any_of(bundles.begin(), bundles.end(),
                   [](const auto& bundle) { return !is_here(entry_of(bundle)); })) {
     Guard lock = guard();  // ask for all of them at once
-    for (const auto& bundle : bundles) need(entry_of(bundle), true);
+    for (const auto& bundle : bundles) values_.need(entry_of(bundle), true);
     unlock_and_collect(lock);
   }
   const Time deadline = deadline_after(steady_now(), timeout);
@@ -244,7 +244,7 @@ detail::ObjectHandle ClientEngine::seal_room(ValueRoom room,
                               " travel with a copy: nest them");
   OutgoingValue value = finish_room(std::move(room), refs);
   Guard lock = guard();
-  detail::ObjectHandle handle = object_of(std::move(value));
+  detail::ObjectHandle handle = values_.object_of(std::move(value));
   if (how.replicas > 1) replicate(lock, entry_of(handle), how);
   unlock_and_collect(lock);
   return handle;
@@ -254,7 +254,7 @@ detail::ObjectHandle ClientEngine::seal_room(ValueRoom room,
 /// copy it. Blocks until they have.
 void ClientEngine::replicate(Guard& lock, Entry& entry, const detail::Replication& how) {
   entry.id.low |= wire::kHasCopies;
-  promote(entry);
+  values_.promote(entry);
   const std::uint64_t request = questions_.ask<wire::Replicated>();
   tell_agent(wire::Replicate{request, entry.id, static_cast<std::uint32_t>(how.replicas),
                              static_cast<std::uint64_t>(how.timeout.count())});
@@ -287,7 +287,7 @@ detail::ObjectHandle ClientEngine::put(BlobView bytes, std::span<const detail::O
     auto stored = std::allocate_shared<Stored>(FreeListAllocator<Stored>());
     stored->bytes = bytes;
     Guard lock = guard();
-    detail::ObjectHandle handle = objects_->create();
+    detail::ObjectHandle handle = values_.objects().create();
     unlock_and_collect(lock);
     Entry& entry = entry_of(handle);
     entry.kind = wire::Value::Kind::inline_bytes;
@@ -353,10 +353,10 @@ Result<objectstore::Location> ClientEngine::where_is(const wire::Location& name)
 /// values at a time, since their messages have to fit the queue.
 void ClientEngine::release_memory() {
   collect_released();
-  for (int left = 256; left > 0 && objects_->oldest_own() != nullptr; --left) {
-    Entry& entry = *objects_->oldest_own();
-    objects_->remove_own(entry);
-    promote(entry);
+  for (int left = 256; left > 0 && values_.objects().oldest_own() != nullptr; --left) {
+    Entry& entry = *values_.objects().oldest_own();
+    values_.objects().remove_own(entry);
+    values_.promote(entry);
   }
   for (const objectstore::ExtentId extent : store_.trim()) tell_agent(wire::GiveBack{extent.value});
 }
@@ -424,11 +424,11 @@ std::vector<std::vector<detail::ObjectHandle>> ClientEngine::adopt_arguments(
   Guard lock = guard();
   for (const auto& argument : call.arguments) {
     if (!is_forwarded(argument)) {
-      held.push_back(adopt_refs(argument.refs));
+      held.push_back(values_.adopt_refs(argument.refs));
       continue;
     }
-    held.push_back(adopt_refs({&argument.forward, 1}));
-    need(entry_of(held.back().front()), true);
+    held.push_back(values_.adopt_refs({&argument.forward, 1}));
+    values_.need(entry_of(held.back().front()), true);
   }
   unlock_and_collect(lock);
   return held;

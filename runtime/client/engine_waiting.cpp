@@ -233,7 +233,7 @@ Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, 
     Error error = value.error();
     Guard lock = guard();
     const bool again = recover(entry, seen, error);
-    if (again) need(entry, true);
+    if (again) values_.need(entry, true);
     unlock_and_collect(lock);
     if (!again) return error;
     // A recovered value may be lost again.
@@ -259,7 +259,7 @@ bool ClientEngine::is_own_call(const Entry& entry) const {
   Entry& entry = entry_of(object);
   if (!is_here(entry)) {
     Guard lock = guard();
-    need(entry, true);
+    values_.need(entry, true);
     const bool in_place =
         in_place_ != nullptr && deadline == Time::max() && in_place_->is_allowed();
     bool ended = false;
@@ -295,7 +295,7 @@ bool ClientEngine::is_ready(const detail::ObjectHandle& object) {
   Entry& entry = entry_of(object);
   if (entry.ready.load(std::memory_order_acquire) || is_foreign(entry)) return true;
   Guard lock = guard();
-  need(entry, false);
+  values_.need(entry, false);
   io_loop_->assist();  // does nothing while another thread leads: that would sleep on what we took
   const bool ready = entry.ready.load(std::memory_order_relaxed);
   unlock_and_collect(lock);
@@ -332,7 +332,7 @@ std::vector<std::size_t> ClientEngine::wait(std::span<const detail::ObjectHandle
       if (slots[i].fired) continue;
       Entry& entry = entry_of(objects[i]);
       entry.waiters.edit().push_back({fire, &slots[i]});
-      need(entry, false);
+      values_.need(entry, false);
     }
     struct Unregister {
       std::span<const detail::ObjectHandle> objects;
@@ -366,7 +366,7 @@ void ClientEngine::when_ready(const detail::ObjectHandle& object, std::function<
       auto* resume = new Resume{this, std::move(fire), object};
       resumes_.insert(resume);
       resume_with(entry, resume);
-      need(entry, true);
+      values_.need(entry, true);
       unlock_and_collect(lock);
       return;
     }
@@ -391,7 +391,7 @@ void ClientEngine::notify_when_ready(const detail::ObjectHandle& object,
       auto* resume = new Resume{this, std::move(told), object, false};
       resumes_.insert(resume);
       resume_with(entry, resume);
-      need(entry, true);
+      values_.need(entry, true);
       unlock_and_collect(lock);
       return;
     }
@@ -421,7 +421,7 @@ void ClientEngine::look_again(Entry& entry) {
   if (!why || why->code != Code::object_lost) return;
   Error error(*why);
   if (recover(entry, recoveries_.load(std::memory_order_relaxed), error))
-    need(entry, true);
+    values_.need(entry, true);
   else
     origin.fetch_error = error.shared_info();
 }

@@ -15,7 +15,7 @@
 /// process's channel to itself is found by its slot alone.
 #pragma once
 
-#include "troupe/runtime/client/values.hpp"
+#include "troupe/runtime/client/outgoing_value.hpp"
 #include "troupe/runtime/client/wakeup_coalescer.hpp"
 #include "troupe/runtime/ring/channel.hpp"
 #include "troupe/runtime/wire/messages.hpp"
