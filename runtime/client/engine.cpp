@@ -112,7 +112,8 @@ void ClientEngine::gets_visits() noexcept {
 
 ClientEngine::ClientEngine(Start start)
     : kind_(start.kind),
-      lineage_(static_cast<Lineage::Out&>(*this), lineage_limit_of(start.kind)),
+      recovery_(static_cast<Recovery::Out&>(*this), values_, classes_,
+                start.kind == wire::ProcessKind::worker, lineage_limit_of(start.kind)),
       abandon_(start.abandon) {
   socket_ = os::LocalSocket(std::move(start.socket));
   try {
@@ -145,7 +146,7 @@ ClientEngine::~ClientEngine() {
   store_.end();
   {
     const Guard lock = guard();
-    lineage_.clear();
+    recovery_.lineage().clear();
   }
   // No agent is left to tell: just delete entries that were released while the engine stopped.
   for (Entry* entry = released_.exchange(nullptr); entry != nullptr;) {
@@ -217,6 +218,7 @@ void ClientEngine::be_welcomed(const wire::Welcome& welcome, std::vector<Fd> des
   job_ = welcome.job;
   process_ = welcome.process;
   work_.belongs_to(process_);
+  recovery_.belongs_to(process_);
   std::uint64_t high = 0, unused = 0;
   detail::random_id(high, unused);
   values_.begin(process_, high, static_cast<std::uint8_t>(serial_));
@@ -479,6 +481,17 @@ Waiter ClientEngine::waiter_of(Task& task) {
 
 void ClientEngine::watch_arguments(Task& task) {
   task.waiting = static_cast<std::uint16_t>(watch_arguments(task.call, waiter_of(task)));
+}
+
+/// Submits a task once more, to compute a lost value. Its old key may be forgotten.
+void ClientEngine::run_again(std::unique_ptr<Task> task) {
+  if (const ErrorInfo* error = failed_argument(task->call)) {
+    fail(*task, TaskManager::of_all_attempts(*task, of_call_not_run(Error(*error))));
+    return;
+  }
+  task->key = static_cast<std::uint32_t>(key_for(task->request.get()).value);
+  watch_arguments(*task);
+  start(std::move(task));
 }
 
 /// Hands a task to the TaskManager: it is sent as soon as its arguments are ready. `sent_to`: the
@@ -901,8 +914,8 @@ bool ClientEngine::may_come_back(ProcessIndex worker, std::uint64_t sequence) {
 void ClientEngine::fail(Task& task, const Error& reason) {
   Error error = located(reason, task.call, task.request.get(), static_cast<int>(task.attempt));
   if (task.spec != nullptr) {
-    lineage_.failed(*std::exchange(task.spec, nullptr), Spec::End::failed);
-    error = cannot_run_again(error);
+    recovery_.lineage().failed(*std::exchange(task.spec, nullptr), Spec::End::failed);
+    error = Recovery::cannot_run_again(error);
   }
   for (const auto& result : task.results)
     if (!entry_of(result).ready.load(std::memory_order_relaxed))

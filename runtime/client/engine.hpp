@@ -18,12 +18,12 @@
 #include "troupe/runtime/client/descriptor_lack.hpp"
 #include "troupe/runtime/client/in_place.hpp"
 #include "troupe/runtime/client/io_loop.hpp"
-#include "troupe/runtime/client/lineage.hpp"
 #include "troupe/runtime/client/lock.hpp"
 #include "troupe/runtime/client/loopback.hpp"
 #include "troupe/runtime/client/objects.hpp"
 #include "troupe/runtime/client/peers.hpp"
 #include "troupe/runtime/client/questions.hpp"
+#include "troupe/runtime/client/recovery.hpp"
 #include "troupe/runtime/client/scheduling_classes.hpp"
 #include "troupe/runtime/client/store_use.hpp"
 #include "troupe/runtime/client/suspended_runs.hpp"
@@ -70,11 +70,9 @@ class ValueRoom {
 class ClientEngine final : public detail::Engine,
                            private TaskManager::Out,
                            private ActorCalls::Out,
-                           private Lineage::Out,
                            private WorkQueue::Out,
                            private StoreUse::Asks,
-                           private Values::Out,
-                           private Values::Lost,
+                           private Recovery::Out,
                            private IoLoop::Host {
  public:
   struct Start {
@@ -292,40 +290,20 @@ class ClientEngine final : public detail::Engine,
   bool may_run_here(const Task& task) const;
   void run_here(Guard& lock, Task& task);
 
-  // lost values (engine_lineage.cpp)
-  void unparked(Entry& entry) override { release(&entry); }
+  // Recovery::Out
   void tell(const wire::NodeMessage& message, BlobView payload) override {
     tell_agent(message, payload);
   }
   void notify() override {
     if (io_loop_) io_loop_->notify();
   }
-  static Error cannot_run_again(const Error& why);
-  void remember(std::unique_ptr<Task> task);
-  void hand_over(Entry& entry) override;
-  bool park(Entry& entry) override { return lineage_.park(entry); }
-  detail::ObjectHandle revive(Entry& entry) override { return lineage_.revive(entry); }
-  bool recover(Entry& entry, std::uint64_t seen, Error& error);
-  bool recover_pending(Entry& entry, Error& error) override;
-  bool find_recompute_target(Entry& entry, Error& error);
-  Result<void> run_again(Spec& spec, const Entry* wanted);
-  void resubmit(Lineage::Run run, const Entry* wanted, std::vector<detail::ObjectHandle>& held);
-  void forward_to_target(Entry& entry, const detail::ObjectHandle& target);
-  void tell_recompute_target(ObjectId object, const detail::ObjectHandle& target);
-  void on_rebuild(const wire::Rebuild& message);
-  void rebuilt(Entry& entry, const wire::Value& value, BlobView payload);
-  bool argument_lost(Task& task, ProcessIndex worker, const wire::Reply& reply, Error& error,
-                     Time now);
+  void unparked(Entry& entry) override { release(&entry); }
+  void run_again(std::unique_ptr<Task> task) override;
+  void recovered() override { ++recoveries_; }
+
+  // waiting for a value (engine_waiting.cpp)
   Result<detail::Value> open_once(const detail::ObjectHandle& object, Time deadline,
                                   Duration timeout, Time now = {});
-
-  // calls that outlive their process (engine_lineage_cache.cpp)
-  void forgotten(std::uint64_t number) override;
-  void outlive(Entry& entry) override;
-  void tell_calls() override;
-  ObjectId name_input(const Spec::Input& input, std::vector<detail::ObjectHandle>& held);
-  bool tell_call(Spec& spec);
-  void take_over(const wire::KeptCall& message, BlobView payload);
 
   // shared memory (engine_store.cpp)
   void lacks_descriptors(BlobView packet, Time now);
@@ -434,8 +412,8 @@ class ClientEngine final : public detail::Engine,
   ProcessIndex process_;
   wire::ProcessKind kind_;
   StoreUse store_;
-  Values values_{static_cast<Values::Out&>(*this), static_cast<Values::Lost&>(*this), store_,
-                 classes_};
+  Recovery recovery_;  ///< before values_, which is given its address
+  Values values_{static_cast<Values::Out&>(*this), recovery_, store_, classes_};
   TaskManager tasks_{*this};
   ActorCalls actors_{*this};
   WaitingThreads waiting_threads_;
@@ -443,10 +421,6 @@ class ClientEngine final : public detail::Engine,
   std::shared_ptr<Reports> reports_;  ///< null before the first question
   void ask_reports(const wire::AskRows& question, BlobView surroundings);
   Time step_reports(Time now);
-  Lineage lineage_;
-  std::vector<detail::ObjectHandle> outliving_;  ///< objects whose calls tell_calls() must tell
-  bool tells_calls_ = false;
-  std::uint64_t lineage_cache_ = 0;  ///< number of calls told to the agent
   /// Counts how often a lost value got another object or a new answer.
   std::atomic<std::uint64_t> recoveries_{0};
   Peers peers_;

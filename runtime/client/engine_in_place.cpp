@@ -98,7 +98,7 @@ void ClientEngine::ended_here(Task& task, std::span<OutgoingValue> values) noexc
     if (may_be_kept && std::exchange(result.fulfil, false)) unsaid.push_back(task.results[i]);
     values_.settle_own(result, std::move(values[i]));
   }
-  remember(tasks_.ended_here(task));
+  recovery_.remember(tasks_.ended_here(task));
   for (const detail::ObjectHandle& handle : unsaid) values_.tell_fulfilled(entry_of(handle));
   unlock_and_collect(lock);
 }

@@ -300,10 +300,10 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
             [&](wire::GiveReader& m) { on_reader(m, {}); },
             [&](wire::Recycle& m) { store_.recycle(m); },
             [&](wire::Forget& m) { store_.forget(m); },
-            [&](wire::Rebuild& m) { on_rebuild(m); },
-            [&](wire::Lineage& m) { lineage_.forget_away(m.object); },
-            [&](wire::KeptCall& m) { take_over(m, payload); },
-            [&](wire::MadeBy& m) { lineage_.entrust(m.call, m.result, m.object); },
+            [&](wire::Rebuild& m) { recovery_.on_rebuild(m); },
+            [&](wire::Lineage& m) { recovery_.lineage().forget_away(m.object); },
+            [&](wire::KeptCall& m) { recovery_.take_over(m, payload); },
+            [&](wire::MadeBy& m) { recovery_.lineage().entrust(m.call, m.result, m.object); },
             [&](wire::MemoryPressure&) { release_memory(); },
             [&](wire::NowAt& m) { answered(m); },
             [&](wire::Replicated& m) { answered(m); },
@@ -333,7 +333,7 @@ void ClientEngine::on_ready(const wire::Ready& message, BlobView payload) {
     if (entry.rebuilding && !to_rebuild) return values_.give_back(message.value);
     values_.settle(entry, message.value, payload, message.node);
   } else if (to_rebuild) {
-    rebuilt(entry, message.value, payload);
+    recovery_.rebuilt(entry, message.value, payload);
   } else {
     values_.arrive(entry, message.value, payload);
   }
@@ -412,10 +412,14 @@ void ClientEngine::on_reply(ProcessIndex worker, const wire::Reply& reply, BlobV
     Error error(*reply.value.error);
     if (task != nullptr) error = with_its_name(error, *task);
     if (task != nullptr && task->fate == Task::Fate::open && reply.lost_argument != 0 &&
-        error.code() == Code::object_lost && argument_lost(*task, worker, reply, error, now))
+        error.code() == Code::object_lost && recovery_.recover_argument(*task, reply, error)) {
+      const std::uint32_t waiting = watch_arguments(task->call, waiter_of(*task));
+      tasks_.postponed(worker, reply.sequence, waiting, now);
+      next_tick_ = std::min(next_tick_, now + 1ms);
       return;
+    }
     if (task != nullptr) error = TaskManager::of_all_attempts(*task, error);
-    if (task != nullptr && task->spec != nullptr) error = cannot_run_again(error);
+    if (task != nullptr && task->spec != nullptr) error = Recovery::cannot_run_again(error);
     for (const auto& result : results) values_.settle_error(entry_of(result), error);
     if (results.empty() && call != nullptr) log_failed_tell(*call, error);
   } else if (reply.index < results.size() &&

@@ -78,7 +78,7 @@ void ClientEngine::end(ProcessIndex worker, bool task, std::uint64_t sequence, D
     if (light)
       spent_task_ = std::move(ended);
     else
-      remember(std::move(ended));
+      recovery_.remember(std::move(ended));
   } else {
     auto ended = actors_.ended(worker, sequence);
     ended->lifetime = {};

@@ -232,7 +232,8 @@ Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, 
     if (is_final(value)) return value;
     Error error = value.error();
     Guard lock = guard();
-    const bool again = recover(entry, seen, error);
+    const bool again =
+        seen != recoveries_.load(std::memory_order_relaxed) || recovery_.recover(entry, error);
     if (again) values_.need(entry, true);
     unlock_and_collect(lock);
     if (!again) return error;
@@ -420,7 +421,7 @@ void ClientEngine::look_again(Entry& entry) {
   const std::shared_ptr<const ErrorInfo> why = origin.fetch_error;
   if (!why || why->code != Code::object_lost) return;
   Error error(*why);
-  if (recover(entry, recoveries_.load(std::memory_order_relaxed), error))
+  if (recovery_.recover(entry, error))
     values_.need(entry, true);
   else
     origin.fetch_error = error.shared_info();
