@@ -22,6 +22,7 @@
 #include "troupe/runtime/client/loopback.hpp"
 #include "troupe/runtime/client/objects.hpp"
 #include "troupe/runtime/client/peers.hpp"
+#include "troupe/runtime/client/plain_calls.hpp"
 #include "troupe/runtime/client/questions.hpp"
 #include "troupe/runtime/client/recovery.hpp"
 #include "troupe/runtime/client/scheduling_classes.hpp"
@@ -370,7 +371,6 @@ class ClientEngine final : public detail::Engine,
 
   // the fast path of plain calls (engine_plain.cpp)
   bool take_plain(Peer& peer, BlobView frame, Time now);
-  const wire::Reply& general(const wire::PlainReply& reply);
   bool take_light(Peer& peer, const wire::PlainReply& reply, BlobView payload, Time now);
   void end(ProcessIndex worker, bool task, std::uint64_t sequence, Duration ran, Time now,
            bool light);
@@ -379,7 +379,6 @@ class ClientEngine final : public detail::Engine,
   template <class Record>
   std::uint64_t send_ahead(ProcessIndex worker, const detail::Call& call, std::uint64_t actor_low,
                            std::size_t results);
-  const wire::FunctionKey& key_of(const detail::Callable* callable);
   void look_around() noexcept;
 
   // waiting (engine_waiting.cpp)
@@ -438,10 +437,7 @@ class ClientEngine final : public detail::Engine,
   std::uint64_t next_actor_ = 0;
   WorkerLease lease_;
   wire::FrameWriter writer_;
-  wire::PlainFrame plain_;   ///< scratch
-  wire::Reply plain_reply_;  ///< scratch
-  /// The cache of key_of().
-  std::array<std::pair<const detail::Callable*, wire::FunctionKey>, 16> keys_{};
+  PlainCalls plain_;
   std::uint32_t sent_since_look_ = 0;
   Blob payload_;  ///< scratch for outgoing frames
   alignas(16) std::array<std::byte, ring::kMaxFrame> frame_;

@@ -2,7 +2,6 @@
 /// replies. All other calls take the general path (engine.cpp, engine_messages.cpp); both end in
 /// the same functions. All under the lock.
 #include "troupe/runtime/client/engine.hpp"
-#include "troupe/runtime/engine/registry.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -16,32 +15,12 @@ constexpr std::uint32_t kSendsPerLook = 16;
 
 }  // namespace
 
-const wire::FunctionKey& ClientEngine::key_of(const detail::Callable* callable) {
-  auto& [known, key] = keys_[(reinterpret_cast<std::uintptr_t>(callable) / 64) % keys_.size()];
-  if (known != callable) {
-    key = engine::Registry::instance().key_of(callable);
-    known = callable;
-  }
-  return key;
-}
-
 /// Sends the call as a plain one, if it is plain. True: the call is in the peer's ring, or waits
 /// for room there.
 bool ClientEngine::send_plain(Peer& peer, const detail::Call& call, std::uint64_t actor_low,
                               std::uint32_t attempt, std::uint32_t results) {
-  if (call.arguments.size() > wire::kPlainArguments || !call.refs.empty()) return false;
-  wire::PlainCall plain;
-  for (const auto& argument : call.arguments) {
-    if (argument.object) return false;
-    plain.arguments[plain.count++] = {argument.offset, argument.size};
-  }
-  plain.sequence = peer.sent + 1;
-  plain.function = key_of(call.callable);
-  plain.actor_low = actor_low;
-  plain.attempt = attempt;
-  plain.results = results;
-  const BlobView head = wire::write_plain(plain, plain_);
-  if (head.empty()) return false;  // its numbers do not fit
+  const BlobView head = plain_.encode(call, {peer.sent + 1, actor_low, attempt, results});
+  if (head.empty()) return false;
   TROUPE_ASSERT(head.size() + call.bytes.size() <= ring::kMaxFrame,
                 "the inline arguments of a call are bounded");
   peer.channel.send(head, call.bytes);
@@ -113,24 +92,12 @@ void ClientEngine::end(ProcessIndex worker, bool task, std::uint64_t sequence, D
   return true;
 }
 
-/// Converts a plain reply into a general one.
-const wire::Reply& ClientEngine::general(const wire::PlainReply& reply) {
-  plain_reply_.sequence = reply.sequence;
-  plain_reply_.index = reply.index;
-  plain_reply_.ran_ns = reply.ran_ns;
-  plain_reply_.value.kind =
-      reply.has_value ? wire::Value::Kind::inline_bytes : wire::Value::Kind::pending;
-  plain_reply_.value.payload_offset = reply.value.offset;
-  plain_reply_.value.payload_size = reply.value.size;
-  return plain_reply_;
-}
-
 /// Handles a frame with a plain call or plain reply. False: it is another message, or broken.
 bool ClientEngine::take_plain(Peer& peer, BlobView frame, Time now) {
   BlobView payload;
   if (wire::PlainReply reply; wire::read_plain(frame, reply, payload)) {
     if (!take_light(peer, reply, payload, now))
-      on_reply(peer.process, general(reply), payload, now);
+      on_reply(peer.process, plain_.general(reply), payload, now);
     return true;
   }
   wire::PlainCall plain;
@@ -155,10 +122,10 @@ void ClientEngine::reply_plain(ProcessIndex to, const wire::PlainReply& reply, B
   work_.answered();
   if (Peer* peer = peers_.of(to)) {
     peer->channel.count_completed(++peer->completed);
-    if (peer->channel.post(wire::write_plain(reply, plain_), value))
+    if (peer->channel.post(plain_.encode(reply), value))
       peers_.wake_for_reply(*peer, work_.has_calls() && io_loop_->shares_cpu());
   } else if (to == process_) {
-    on_reply(process_, general(reply), value, steady_now());
+    on_reply(process_, plain_.general(reply), value, steady_now());
   }
   unlock_and_collect(lock);
 }
