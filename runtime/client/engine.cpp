@@ -115,13 +115,14 @@ ClientEngine::ClientEngine(Start start)
       recovery_(static_cast<Recovery::Out&>(*this), values_, classes_,
                 start.kind == wire::ProcessKind::worker, lineage_limit_of(start.kind)),
       abandon_(start.abandon) {
-  socket_ = os::LocalSocket(std::move(start.socket));
+  agent_.connect(std::move(start.socket));
   try {
     begin(start);
   } catch (const Error& error) {
     // Tell the agent what was missing; it tells those who wait for this worker.
     if (kind_ == wire::ProcessKind::worker && error.code() == Code::out_of_memory)
-      (void)socket_.send(writer_.encode(wire::NodeMessage(wire::Shutdown{error.message()})), {});
+      (void)agent_.socket().send(writer_.encode(wire::NodeMessage(wire::Shutdown{error.message()})),
+                                 {});
     throw;
   }
 }
@@ -165,17 +166,17 @@ void ClientEngine::say_hello(const Start& start) {
   hello.pid = static_cast<std::uint32_t>(::getpid());
   hello.token = start.token;
   const int descriptors[] = {peers_.bell().memory_fd(), peers_.bell().event_fd()};
-  if (!socket_.send(writer_.encode(wire::NodeMessage(hello)), descriptors))
+  if (!agent_.socket().send(writer_.encode(wire::NodeMessage(hello)), descriptors))
     throw Unavailable(Code::unavailable, "the node's agent closed the connection at once");
   const Time deadline = steady_now() + kAgentAnswers;
   while (!values_.has_begun() || !store_.is_attached()) {
-    auto received = socket_.receive(frame_);
+    auto received = agent_.socket().receive(frame_);
     if (received.kind == os::Received::Kind::closed)
       throw Unavailable(Code::unavailable,
                         "the node's agent closed the connection before it answered");
     if (received.kind == os::Received::Kind::starved) raise(DescriptorLack::error());
     if (received.kind == os::Received::Kind::empty) {
-      pollfd entry{socket_.fd(), POLLIN, 0};
+      pollfd entry{agent_.socket().fd(), POLLIN, 0};
       const Duration left = deadline - steady_now();
       if (left <= Duration(0) || wait_for({&entry, 1}, left) == 0)
         throw Unavailable(Code::unavailable, "the node's agent did not answer within 10 s");
@@ -202,14 +203,7 @@ void ClientEngine::be_welcomed(const wire::Welcome& welcome, std::vector<Fd> des
                       "the node speaks protocol " + std::to_string(welcome.protocol) +
                           ", this program protocol " + std::to_string(kProtocolVersion) +
                           ": use the same troupe on both sides");
-  if (descriptors.size() != 3)
-    throw Unavailable(Code::unavailable, "the node's welcome came without its descriptors");
-  auto memory = ring::ChannelMemory::attach(std::move(descriptors[0])).value();
-  auto bell = std::make_shared<ring::Doorbell>(
-      ring::Doorbell::attach(std::move(descriptors[1]), std::move(descriptors[2])).value());
-  agent_ = ring::Channel(std::move(memory), 1, std::move(bell), welcome.agent_slot);
-  agent_.close_fd();
-  agent_slot_ = welcome.my_slot;
+  agent_.attach(std::move(descriptors), welcome.agent_slot, welcome.my_slot);
   node_ = welcome.node;
   if (kind_ == wire::ProcessKind::worker)
     os::show_title("troupe: worker " + welcome.node_name + " job " +
@@ -228,9 +222,10 @@ void ClientEngine::finish(bool failed) {
   if (!stopping_.load()) {
     Guard lock = guard();
     io_loop_->wait(
-        lock, [this] { return agent_lost_ || actors_.live() == 0; }, steady_now() + kLastCalls);
+        lock, [this] { return agent_.is_lost() || actors_.live() == 0; },
+        steady_now() + kLastCalls);
     tell_agent(wire::Shutdown{failed ? "" : "its driver is done"});
-    awaits_end_of_job_ = !agent_lost_;
+    awaits_end_of_job_ = !agent_.is_lost();
     unlock_and_collect(lock);
     if (log_printer_ != nullptr) log_printer_->finish(!awaits_end_of_job_);
   }
@@ -244,7 +239,7 @@ void ClientEngine::print_logs(LogPrinter& printer) {
 
 void ClientEngine::ask_agent(const wire::NodeMessage& message) {
   Guard lock = guard();
-  if (!agent_lost_) tell_agent(message);
+  if (!agent_.is_lost()) tell_agent(message);
   unlock_and_collect(lock);
 }
 
@@ -258,19 +253,19 @@ void ClientEngine::on_log(detail::OnLog take) {
 /// Closes this side of the connection and waits until the agent closes the other, at most
 /// kJobEnds.
 void ClientEngine::await_end_of_job() {
-  (void)socket_.flush();
-  ::shutdown(socket_.fd(), SHUT_WR);
+  (void)agent_.socket().flush();
+  ::shutdown(agent_.socket().fd(), SHUT_WR);
   const Time deadline = steady_now() + kJobEnds;
   for (;;) {
-    const auto received = socket_.receive(frame_);
+    const auto received = agent_.socket().receive(frame_);
     if (received.kind == os::Received::Kind::closed) return;
     if (received.kind == os::Received::Kind::packet) continue;
     if (received.kind == os::Received::Kind::starved) {  // nothing reads it any more
-      socket_.skip();
+      agent_.socket().skip();
       continue;
     }
     const Duration left = deadline - steady_now();
-    pollfd entry{socket_.fd(), POLLIN, 0};
+    pollfd entry{agent_.socket().fd(), POLLIN, 0};
     if (left <= Duration(0) || wait_for({&entry, 1}, left) == 0) return;
   }
 }
@@ -281,7 +276,7 @@ void ClientEngine::stop() {
   if (awaits_end_of_job_) await_end_of_job();
   // close() is not enough: a fork of this process may have it open. A worker's connection ends with
   // its process, since the agent kills a worker that closes it.
-  if (kind_ != wire::ProcessKind::worker) socket_.shut_down();
+  if (kind_ != wire::ProcessKind::worker) agent_.socket().shut_down();
   // With the lock held nothing arrives any more: the leader of the I/O loop has seen its end.
   // Only then may handles be dropped without an engine (current_engine is null below).
   const Guard lock = guard();
@@ -435,7 +430,7 @@ void ClientEngine::submit(detail::Call&& call, const detail::Request* options,
   shrink_arguments(call);
   const bool objects = takes_objects(call);
   Guard lock = guard();
-  if (agent_lost_) throw Unavailable(Code::unavailable, agent_lost_why_);
+  if (agent_.is_lost()) throw Unavailable(Code::unavailable, agent_.why_lost());
   if (tasks_.live() >= kMaxTasks)
     throw Overloaded(Code::overloaded, "4,194,304 tasks of this process wait already");
   const bool plain = options == nullptr && !objects;
@@ -529,7 +524,7 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
   shrink_arguments(call);
   takes_objects(call);
   Guard lock = guard();
-  if (agent_lost_) throw Unavailable(Code::unavailable, agent_lost_why_);
+  if (agent_.is_lost()) throw Unavailable(Code::unavailable, agent_.why_lost());
   collect_released();  // the name may be that of an actor whose last handle was just dropped
   wire::CreateActor message;
   message.actor = ActorId{values_.objects().high(), ++next_actor_};
@@ -641,7 +636,7 @@ void ClientEngine::call(const detail::ActorHandle& actor, detail::Call&& call,
   shrink_arguments(call);
   const bool objects = takes_objects(call);
   Guard lock = guard();
-  if (agent_lost_) throw Unavailable(Code::unavailable, agent_lost_why_);
+  if (agent_.is_lost()) throw Unavailable(Code::unavailable, agent_.why_lost());
   const ProcessIndex worker = objects ? 0 : actors_.open_way(actor.id);
   const std::uint64_t sequence = send_ahead<ActorCall>(worker, call, actor.id.low, results.size());
   if (sequence == 0) actors_.check_room(actor.id);  // before anything points at the call

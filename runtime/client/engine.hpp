@@ -15,7 +15,7 @@
 #include "troupe/runtime/base/process_mark.hpp"
 #include "troupe/runtime/client/actor_calls.hpp"
 #include "troupe/runtime/client/actor_lease_timer.hpp"
-#include "troupe/runtime/client/descriptor_lack.hpp"
+#include "troupe/runtime/client/agent_link.hpp"
 #include "troupe/runtime/client/in_place.hpp"
 #include "troupe/runtime/client/io_loop.hpp"
 #include "troupe/runtime/client/lock.hpp"
@@ -34,9 +34,7 @@
 #include "troupe/runtime/client/work_queue.hpp"
 #include "troupe/runtime/client/worker_lease.hpp"
 #include "troupe/runtime/engine/engine.hpp"
-#include "troupe/runtime/os/local_socket.hpp"
 #include "troupe/runtime/os/thread_watch.hpp"
-#include "troupe/runtime/ring/channel.hpp"
 #include "troupe/runtime/wire/messages.hpp"
 #include "troupe/runtime/wire/plain.hpp"
 
@@ -218,13 +216,13 @@ class ClientEngine final : public detail::Engine,
   // IoLoop::Host
   Time drain(Time now) override;
   Time next_timer() const noexcept override { return next_tick_; }
-  int socket_fd() const override { return socket_.fd(); }
-  bool wants_write() const override { return socket_.has_queued(); }
-  bool wants_read() const override { return !lack_.exists(); }
+  int socket_fd() const override { return agent_.socket().fd(); }
+  bool wants_write() const override { return agent_.socket().has_queued(); }
+  bool wants_read() const override { return !agent_.lack().exists(); }
   bool has_leftovers() const noexcept override {
     return released_.load(std::memory_order_seq_cst) != nullptr || store_.has_unpins();
   }
-  void socket_ready() noexcept override { socket_ready_.store(true, std::memory_order_release); }
+  void socket_ready() noexcept override { agent_.note_readable(); }
   bool watch_peer() noexcept override { return peers_.watch(); }
   bool peer_elsewhere() const noexcept override { return peers_.is_last_elsewhere(); }
   bool drain_watched(Time now) override;
@@ -401,9 +399,7 @@ class ClientEngine final : public detail::Engine,
   EngineLock lock_;
   std::atomic<Entry*> released_{/// Entries whose last handle is gone, to be freed under the lock.
                                 nullptr};
-  os::LocalSocket socket_;
-  ring::Channel agent_;
-  std::uint32_t agent_slot_ = 0;
+  AgentLink agent_;
   NodeId node_;
   std::string node_name_;
   JobId job_;
@@ -445,8 +441,6 @@ class ClientEngine final : public detail::Engine,
   Time next_look_ = Time::max();  ///< when let_go_of_unwanted() is due
   ActorLeaseTimer lease_timer_;   ///< of the actor that lives in this process
   Loopback loopback_;             ///< calls of that actor to itself
-  std::atomic<bool> socket_ready_{true};
-  DescriptorLack lack_;  ///< of the packet that comes next over the socket
   std::atomic<bool> stopping_{false};
   bool awaits_end_of_job_ = false;  ///< stop() waits for the end of the job
   const os::ThreadWatch executor_;  ///< of a worker: the thread that runs its calls
@@ -454,9 +448,7 @@ class ClientEngine final : public detail::Engine,
   InPlaceRunner* in_place_ = nullptr;  ///< set in a worker
   bool runs_here_ = false;             ///< a task runs in place
   std::atomic<Duration::rep> waited_ns_{0};
-  bool agent_lost_ = false;
   void (*abandon_)(bool) = nullptr;  ///< see Start
-  std::string agent_lost_why_;
   std::unique_ptr<IoLoop> io_loop_;
 };
 

@@ -30,7 +30,7 @@ class Claiming {
 bool ClientEngine::run_awaited(Guard& lock, Entry& entry) {
   const auto done = [&entry] { return is_here(entry) || fetch_failed(entry); };
   const auto over = [&] { return done() || tasks_.claim_returned(); };
-  while (!done() && !stopping_ && !agent_lost_) {
+  while (!done() && !stopping_ && !agent_.is_lost()) {
     Task* task = awaited_task(entry);
     const Time now = steady_now();
     Claim::Answer answer = Claim::Answer::no;

@@ -39,22 +39,19 @@ bool names_memory(const wire::CallMessage& message) {
 Time ClientEngine::drain(Time now) {
   drop_spent();
   peers_.wake_late();
-  if (socket_.has_queued() && !socket_.flush())
+  if (agent_.socket().has_queued() && !agent_.socket().flush())
     agent_gone("the node's agent closed the connection");
-  if ((socket_ready_.load(std::memory_order_acquire) &&
-       socket_ready_.exchange(false, std::memory_order_acq_rel)) ||
-      now >= lack_.next_look())
-    drain_socket();
+  if (agent_.take_readable() || now >= agent_.lack().next_look()) drain_socket();
   peers_.each_ready([&](std::uint32_t slot) { drain_slot(slot, now); });
   if (work_.has_refused() && work_.judge_refused()) io_loop_->notify();
-  agent_.flush();
+  agent_.channel().flush();
   if (now >= next_tick_) {
     next_tick_ = tasks_.tick(now);
     if (now >= next_look_)
       next_look_ = actors_.let_go_of_unwanted(now) ? now + ActorCalls::kUnwantedLook : Time::max();
     next_tick_ = std::min(next_tick_, next_look_);
   }
-  next_tick_ = std::min(next_tick_, lack_.next_look());
+  next_tick_ = std::min(next_tick_, agent_.lack().next_look());
   if (reports_) next_tick_ = std::min(next_tick_, step_reports(now));
   drop_spent();
   collect_released();
@@ -66,10 +63,10 @@ Time ClientEngine::drain(Time now) {
 
 void ClientEngine::drain_socket() {
   for (;;) {
-    auto received = socket_.receive(frame_);
+    auto received = agent_.socket().receive(frame_);
     if (received.kind == os::Received::Kind::starved)
       return lacks_descriptors({frame_.data(), received.size}, steady_now());
-    lack_.over();
+    agent_.lack().over();
     if (received.kind == os::Received::Kind::empty) return;
     if (received.kind == os::Received::Kind::closed) {
       drain_agent(steady_now());  // its ring may say why
@@ -93,7 +90,7 @@ void ClientEngine::drain_socket() {
 void ClientEngine::drain_slot(std::uint32_t slot, Time now) {
   if (slot == wire::kSocketSlot) {
     drain_socket();
-  } else if (slot == agent_slot_) {
+  } else if (slot == agent_.slot()) {
     drain_agent(now);
   } else if (Peer* peer = peers_.at(slot)) {
     drain_peer(*peer, now);
@@ -103,8 +100,8 @@ void ClientEngine::drain_slot(std::uint32_t slot, Time now) {
 void ClientEngine::drain_agent(Time now) {
   std::size_t size = 0;
   for (;;) {
-    switch (agent_.receive(frame_.data(), size)) {
-      case ring::Pop::empty: agent_.flush(); return;
+    switch (agent_.channel().receive(frame_.data(), size)) {
+      case ring::Pop::empty: agent_.channel().flush(); return;
       case ring::Pop::corrupt: agent_gone("the ring from the node's agent is damaged"); return;
       case ring::Pop::frame: break;
     }
@@ -340,13 +337,11 @@ void ClientEngine::on_ready(const wire::Ready& message, BlobView payload) {
 }
 
 void ClientEngine::agent_gone(const std::string& why) {
-  if (agent_lost_) return;
-  agent_lost_ = true;
-  agent_lost_why_ = why;
+  if (!agent_.lose(why)) return;
   work_.end();
   if (abandon_ != nullptr) abandon_(work_.is_serving());
   give_up_notices();
-  // Every wait checks agent_lost_. Results that are still pending end in an error when somebody
+  // Every wait checks agent_.is_lost(). Results that are still pending end in an error when somebody
   // asks for them.
   if (!io_loop_) return;
   io_loop_->forget_socket();
@@ -449,11 +444,11 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
   Guard lock = guard();
   work_.answered();
   // Calls that were accepted before Shutdown still run, and so do calls of the actor to itself.
-  const auto has_work = [this] { return !agent_lost_ && !stopping_ && work_.has_any(); };
+  const auto has_work = [this] { return !agent_.is_lost() && !stopping_ && work_.has_any(); };
   // Results of tasks and calls of this process may be awaited elsewhere: it ends only after they
   // do.
   const auto over = [&] {
-    return agent_lost_ ||
+    return agent_.is_lost() ||
            (work_.is_ending() && !has_work() && tasks_.live() + actors_.live() == 0 &&
             !(loopback_.actor() && peers_.has_unanswered()));
   };
@@ -472,7 +467,7 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
     lease_.show_devices();
     work_.next(call, actor, resume);
     if (actor) {
-      lease_timer_.begin(agent_.peer_doorbell().said(), steady_now());
+      lease_timer_.begin(agent_.channel().peer_doorbell().said(), steady_now());
       loopback_.begin(actor->start.actor);
       actors_.lives_here(actor->start.actor, actor->start.incarnation, process_);
     } else if (call) {
@@ -486,7 +481,7 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
 
 bool ClientEngine::has_lost_agent() {
   Guard lock = guard();
-  const bool lost = agent_lost_;
+  const bool lost = agent_.is_lost();
   unlock_and_collect(lock);
   return lost;
 }
@@ -494,7 +489,8 @@ bool ClientEngine::has_lost_agent() {
 void ClientEngine::finish_sends() {
   Guard lock = guard();
   io_loop_->wait(
-      lock, [this] { return agent_lost_ || tasks_.live() + actors_.live() == 0; }, Time::max());
+      lock, [this] { return agent_.is_lost() || tasks_.live() + actors_.live() == 0; },
+      Time::max());
   unlock_and_collect(lock);
 }
 

@@ -10,7 +10,7 @@ struct ClientEngine::Reports final : TaskReport::Out {
   void give(const wire::GiveRows& message, BlobView piece) override {
     engine.tell_agent(message, piece);
   }
-  bool has_room() override { return engine.agent_.waiting() == 0; }
+  bool has_room() override { return engine.agent_.channel().waiting() == 0; }
   Begun has_begun(ProcessIndex worker, const Task& task) override {
     const Peer* peer = engine.peers_.of(worker);
     if (peer == nullptr || peer->remote) return Begun::unknown;

@@ -79,12 +79,12 @@ void ClientEngine::on_reader(const wire::GiveReader& message, std::vector<Fd> de
 /// The next packet waits for a descriptor. Once that has lasted, all that waits for such a packet
 /// ends in an error. The packet itself is taken when the program has closed files.
 void ClientEngine::lacks_descriptors(BlobView packet, Time now) {
-  if (socket_.is_hung_up()) {
-    lack_.over();
+  if (agent_.socket().is_hung_up()) {
+    agent_.lack().over();
     return agent_gone("the node's agent has died");
   }
-  lack_.met(now);
-  if (!lack_.is_lasting(now)) return;
+  agent_.lack().met(now);
+  if (!agent_.lack().is_lasting(now)) return;
   const Error error = DescriptorLack::error();
   tasks_.refuse_unleased(error);
   for (const auto& pending : peers_.take_grants()) return_lease(pending.grant.lease);
@@ -94,7 +94,7 @@ void ClientEngine::lacks_descriptors(BlobView packet, Time now) {
   // A caller of this process cannot reach it. A worker that runs may close files; an idle one
   // hardly will.
   if (kind_ != wire::ProcessKind::worker || work_.is_serving() || peers_.has_unanswered()) return;
-  if (!lack_.may_end_process(now)) return;
+  if (!agent_.lack().may_end_process(now)) return;
   const auto decoded = wire::decode_node(packet);
   const auto* channel = decoded ? std::get_if<wire::Channel>(&decoded->message) : nullptr;
   if (channel != nullptr && channel->side == 1) tell_agent(wire::Shutdown{error.message()});
@@ -105,12 +105,12 @@ Result<bool> ClientEngine::need_extent(std::uint64_t bytes) {
   const std::uint64_t request = questions_.ask<Questions::Extent>();
   tell_agent(wire::NeedExtent{bytes, request});
   idle_until(
-      lock, [&] { return questions_.is_answered(request) || agent_lost_; },
+      lock, [&] { return questions_.is_answered(request) || agent_.is_lost(); },
       steady_now() + kMemoryAnswers, kMemoryGrace);
   const auto answer = questions_.take<Questions::Extent>(request);
   if (!answer)
-    return Error(Code::unavailable, agent_lost_ ? agent_lost_why_
-                                    : stopping_ ? "the session is over"
+    return Error(Code::unavailable, agent_.is_lost() ? agent_.why_lost()
+                                    : stopping_      ? "the session is over"
                                                 : "the node's agent gave no memory within 40 s");
   if (answer->added) unlock_and_collect(lock);
   return answer->added;
@@ -261,13 +261,13 @@ void ClientEngine::replicate(Guard& lock, Entry& entry, const detail::Replicatio
   const Time now = steady_now();
   const Time until = deadline_after(now, how.timeout);
   idle_until(
-      lock, [&] { return questions_.is_answered(request) || agent_lost_; },
+      lock, [&] { return questions_.is_answered(request) || agent_.is_lost(); },
       deadline_after(until, kReplicaAnswers), kReplicaGrace, now);
   const auto answered = questions_.take<wire::Replicated>(request);
   std::optional<Error> error;
   if (!answered)
-    error = Error(Code::unavailable, agent_lost_ ? agent_lost_why_
-                                     : stopping_ ? "the session is over"
+    error = Error(Code::unavailable, agent_.is_lost() ? agent_.why_lost()
+                                     : stopping_      ? "the session is over"
                                                  : "the node's agent did not say in time whether "
                                                    "an object has its replicas");
   else if (answered->error)
@@ -312,16 +312,17 @@ bool ClientEngine::fetch_reader(bool is_segment, std::uint64_t id, Error& error)
   io_loop_->wait(
       lock,
       [&] {
-        return questions_.is_answered(request) || agent_lost_ || lack_.is_lasting(steady_now());
+        return questions_.is_answered(request) || agent_.is_lost() ||
+               agent_.lack().is_lasting(steady_now());
       },
       steady_now() + kReaderAnswers);
   const auto answer = questions_.take<Questions::Reader>(request);
   if (!answer) {
-    if (!agent_lost_ && !stopping_ && lack_.exists()) {
+    if (!agent_.is_lost() && !stopping_ && agent_.lack().exists()) {
       error = DescriptorLack::error();
       return false;
     }
-    error = Error(Code::unavailable, agent_lost_ ? agent_lost_why_
+    error = Error(Code::unavailable, agent_.is_lost() ? agent_.why_lost()
                                      : stopping_
                                          ? "the session is over"
                                          : "the node's agent gave no view of memory within 10 s");
@@ -336,11 +337,11 @@ Result<objectstore::Location> ClientEngine::where_is(const wire::Location& name)
   const std::uint64_t request = questions_.ask<wire::NowAt>();
   tell_agent(wire::WhereIs{request, name});
   idle_until(
-      lock, [&] { return questions_.is_answered(request) || agent_lost_; },
+      lock, [&] { return questions_.is_answered(request) || agent_.is_lost(); },
       steady_now() + kMemoryAnswers, kMemoryGrace);
   const auto answer = questions_.take<wire::NowAt>(request);
   if (!answer)
-    return Error(Code::unavailable, agent_lost_ ? agent_lost_why_
+    return Error(Code::unavailable, agent_.is_lost() ? agent_.why_lost()
                                     : stopping_
                                         ? "the session is over"
                                         : "the node's agent did not find an object within 40 s");

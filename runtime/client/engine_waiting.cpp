@@ -114,10 +114,11 @@ void ClientEngine::wait_for_work(Guard& guard, const std::function<bool()>& done
 bool ClientEngine::block_until(Guard& guard, const std::function<bool()>& done, Time deadline,
                                Time now) {
   if (done()) return true;
-  idle_until(guard, [&] { return done() || agent_lost_; }, deadline, kBlockGrace, now);
+  idle_until(guard, [&] { return done() || agent_.is_lost(); }, deadline, kBlockGrace, now);
   if (done()) return true;
-  if (stopping_ || agent_lost_)
-    throw Unavailable(Code::unavailable, agent_lost_ ? agent_lost_why_ : "the session is over",
+  if (stopping_ || agent_.is_lost())
+    throw Unavailable(Code::unavailable,
+                      agent_.is_lost() ? agent_.why_lost() : "the session is over",
                       Outcome::unknown);
   return false;
 }
@@ -388,7 +389,7 @@ void ClientEngine::notify_when_ready(const detail::ObjectHandle& object,
   Entry& entry = entry_of(object);
   if (!is_here(entry) && !is_foreign(entry)) {
     Guard lock = guard();
-    if (!is_here(entry) && !agent_lost_ && !stopping_) {
+    if (!is_here(entry) && !agent_.is_lost() && !stopping_) {
       auto* resume = new Resume{this, std::move(told), object, false};
       resumes_.insert(resume);
       resume_with(entry, resume);
