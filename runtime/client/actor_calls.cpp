@@ -1,7 +1,7 @@
 #include "troupe/runtime/client/actor_calls.hpp"
 
 #include "troupe/runtime/client/objects.hpp"
-#include "troupe/runtime/client/values.hpp"
+#include "troupe/runtime/client/outgoing_value.hpp"
 
 #include <algorithm>
 #include <string>

@@ -112,41 +112,42 @@ void ClientEngine::gets_visits() noexcept {
 
 ClientEngine::ClientEngine(Start start)
     : kind_(start.kind),
-      lineage_(static_cast<Lineage::Out&>(*this), lineage_limit_of(start.kind)),
+      recovery_(static_cast<Recovery::Out&>(*this), values_, classes_,
+                start.kind == wire::ProcessKind::worker, lineage_limit_of(start.kind)),
       abandon_(start.abandon) {
-  socket_ = os::LocalSocket(std::move(start.socket));
+  agent_.connect(std::move(start.socket));
   try {
     begin(start);
   } catch (const Error& error) {
     // Tell the agent what was missing; it tells those who wait for this worker.
     if (kind_ == wire::ProcessKind::worker && error.code() == Code::out_of_memory)
-      (void)socket_.send(writer_.encode(wire::NodeMessage(wire::Shutdown{error.message()})), {});
+      (void)agent_.socket().send(writer_.encode(wire::NodeMessage(wire::Shutdown{error.message()})),
+                                 {});
     throw;
   }
 }
 
 void ClientEngine::begin(const Start& start) {
-  bell_ = ring::Doorbell::create().value();
+  peers_.bell() = ring::Doorbell::create().value();
   say_hello(start);
-  io_loop_.reset(new IoLoop(static_cast<IoLoop::Host&>(*this), bell_, lock_));
+  io_loop_.reset(new IoLoop(static_cast<IoLoop::Host&>(*this), peers_.bell(), lock_));
   // A message may have arrived already. Holding the lock keeps the I/O thread from handling it
   // until current_engine is set: handles that it drops must be released by this engine. Without an
   // engine they would be deleted although others still know the objects.
   const Guard lock = guard();
   io_loop_->start();
   tell_agent(wire::StoreAttached{});  // from here on the agent may lease a worker out
-  unpins_->engine.store(this, std::memory_order_seq_cst);
+  store_.begin(*this);
   current_engine.any.store(this, std::memory_order_seq_cst);
   current_engine.unvisited.store(this, std::memory_order_seq_cst);
 }
 
 ClientEngine::~ClientEngine() {
   stop();
-  unpins_->engine.store(nullptr, std::memory_order_seq_cst);
-  while (unpins_->telling.load(std::memory_order_seq_cst) != 0) yield();
+  store_.end();
   {
     const Guard lock = guard();
-    lineage_.clear();
+    recovery_.lineage().clear();
   }
   // No agent is left to tell: just delete entries that were released while the engine stopped.
   for (Entry* entry = released_.exchange(nullptr); entry != nullptr;) {
@@ -164,18 +165,18 @@ void ClientEngine::say_hello(const Start& start) {
   hello.kind = start.kind;
   hello.pid = static_cast<std::uint32_t>(::getpid());
   hello.token = start.token;
-  const int descriptors[] = {bell_.memory_fd(), bell_.event_fd()};
-  if (!socket_.send(writer_.encode(wire::NodeMessage(hello)), descriptors))
+  const int descriptors[] = {peers_.bell().memory_fd(), peers_.bell().event_fd()};
+  if (!agent_.socket().send(writer_.encode(wire::NodeMessage(hello)), descriptors))
     throw Unavailable(Code::unavailable, "the node's agent closed the connection at once");
   const Time deadline = steady_now() + kAgentAnswers;
-  while (!objects_ || !store_) {
-    auto received = socket_.receive(frame_);
+  while (!values_.has_begun() || !store_.is_attached()) {
+    auto received = agent_.socket().receive(frame_);
     if (received.kind == os::Received::Kind::closed)
       throw Unavailable(Code::unavailable,
                         "the node's agent closed the connection before it answered");
     if (received.kind == os::Received::Kind::starved) raise(DescriptorLack::error());
     if (received.kind == os::Received::Kind::empty) {
-      pollfd entry{socket_.fd(), POLLIN, 0};
+      pollfd entry{agent_.socket().fd(), POLLIN, 0};
       const Duration left = deadline - steady_now();
       if (left <= Duration(0) || wait_for({&entry, 1}, left) == 0)
         throw Unavailable(Code::unavailable, "the node's agent did not answer within 10 s");
@@ -187,8 +188,9 @@ void ClientEngine::say_hello(const Start& start) {
       throw Unavailable(Code::unavailable, "the node's agent refused: " + shutdown->why);
     if (auto* welcome = std::get_if<wire::Welcome>(&decoded->message))
       be_welcomed(*welcome, std::move(received.descriptors));
-    else if (auto* tables = std::get_if<wire::StoreTables>(&decoded->message); tables && objects_)
-      attach_store(*tables, std::move(received.descriptors));
+    else if (auto* tables = std::get_if<wire::StoreTables>(&decoded->message);
+             tables && values_.has_begun())
+      store_.attach(*tables, std::move(received.descriptors));
     else
       throw Unavailable(Code::unavailable,
                         "the node's agent answered with something else than a welcome");
@@ -201,14 +203,7 @@ void ClientEngine::be_welcomed(const wire::Welcome& welcome, std::vector<Fd> des
                       "the node speaks protocol " + std::to_string(welcome.protocol) +
                           ", this program protocol " + std::to_string(kProtocolVersion) +
                           ": use the same troupe on both sides");
-  if (descriptors.size() != 3)
-    throw Unavailable(Code::unavailable, "the node's welcome came without its descriptors");
-  auto memory = ring::ChannelMemory::attach(std::move(descriptors[0])).value();
-  auto bell = std::make_shared<ring::Doorbell>(
-      ring::Doorbell::attach(std::move(descriptors[1]), std::move(descriptors[2])).value());
-  agent_ = ring::Channel(std::move(memory), 1, std::move(bell), welcome.agent_slot);
-  agent_.close_fd();
-  agent_slot_ = welcome.my_slot;
+  agent_.attach(std::move(descriptors), welcome.agent_slot, welcome.my_slot);
   node_ = welcome.node;
   if (kind_ == wire::ProcessKind::worker)
     os::show_title("troupe: worker " + welcome.node_name + " job " +
@@ -216,18 +211,21 @@ void ClientEngine::be_welcomed(const wire::Welcome& welcome, std::vector<Fd> des
   node_name_ = welcome.node_name;
   job_ = welcome.job;
   process_ = welcome.process;
+  work_.belongs_to(process_);
+  recovery_.belongs_to(process_);
   std::uint64_t high = 0, unused = 0;
   detail::random_id(high, unused);
-  objects_ = std::make_unique<ObjectTable>(high, static_cast<std::uint8_t>(serial_));
+  values_.begin(process_, high, static_cast<std::uint8_t>(serial_));
 }
 
 void ClientEngine::finish(bool failed) {
   if (!stopping_.load()) {
     Guard lock = guard();
     io_loop_->wait(
-        lock, [this] { return agent_lost_ || actors_.live() == 0; }, steady_now() + kLastCalls);
+        lock, [this] { return agent_.is_lost() || actors_.live() == 0; },
+        steady_now() + kLastCalls);
     tell_agent(wire::Shutdown{failed ? "" : "its driver is done"});
-    awaits_end_of_job_ = !agent_lost_;
+    awaits_end_of_job_ = !agent_.is_lost();
     unlock_and_collect(lock);
     if (log_printer_ != nullptr) log_printer_->finish(!awaits_end_of_job_);
   }
@@ -241,7 +239,7 @@ void ClientEngine::print_logs(LogPrinter& printer) {
 
 void ClientEngine::ask_agent(const wire::NodeMessage& message) {
   Guard lock = guard();
-  if (!agent_lost_) tell_agent(message);
+  if (!agent_.is_lost()) tell_agent(message);
   unlock_and_collect(lock);
 }
 
@@ -255,19 +253,19 @@ void ClientEngine::on_log(detail::OnLog take) {
 /// Closes this side of the connection and waits until the agent closes the other, at most
 /// kJobEnds.
 void ClientEngine::await_end_of_job() {
-  (void)socket_.flush();
-  ::shutdown(socket_.fd(), SHUT_WR);
+  (void)agent_.socket().flush();
+  ::shutdown(agent_.socket().fd(), SHUT_WR);
   const Time deadline = steady_now() + kJobEnds;
   for (;;) {
-    const auto received = socket_.receive(frame_);
+    const auto received = agent_.socket().receive(frame_);
     if (received.kind == os::Received::Kind::closed) return;
     if (received.kind == os::Received::Kind::packet) continue;
     if (received.kind == os::Received::Kind::starved) {  // nothing reads it any more
-      socket_.skip();
+      agent_.socket().skip();
       continue;
     }
     const Duration left = deadline - steady_now();
-    pollfd entry{socket_.fd(), POLLIN, 0};
+    pollfd entry{agent_.socket().fd(), POLLIN, 0};
     if (left <= Duration(0) || wait_for({&entry, 1}, left) == 0) return;
   }
 }
@@ -278,7 +276,7 @@ void ClientEngine::stop() {
   if (awaits_end_of_job_) await_end_of_job();
   // close() is not enough: a fork of this process may have it open. A worker's connection ends with
   // its process, since the agent kills a worker that closes it.
-  if (kind_ != wire::ProcessKind::worker) socket_.shut_down();
+  if (kind_ != wire::ProcessKind::worker) agent_.socket().shut_down();
   // With the lock held nothing arrives any more: the leader of the I/O loop has seen its end.
   // Only then may handles be dropped without an engine (current_engine is null below).
   const Guard lock = guard();
@@ -329,7 +327,7 @@ std::uint32_t ClientEngine::watch_arguments(const detail::Call& call, Waiter wai
     if (blocker == nullptr) continue;
     ++waiting;
     blocker->waiters.edit().push_back(waiter);
-    need(entry_of(argument.object), false);
+    values_.need(entry_of(argument.object), false);
   }
   return waiting;
 } catch (...) {  // out of memory: some may be watched
@@ -432,7 +430,7 @@ void ClientEngine::submit(detail::Call&& call, const detail::Request* options,
   shrink_arguments(call);
   const bool objects = takes_objects(call);
   Guard lock = guard();
-  if (agent_lost_) raise(agent_lost_why_);
+  if (agent_.is_lost()) raise(agent_.why_lost());
   if (tasks_.live() >= kMaxTasks)
     throw Overloaded(Code::overloaded, "4,194,304 tasks of this process wait already");
   const bool plain = options == nullptr && !objects;
@@ -444,9 +442,10 @@ void ClientEngine::submit(detail::Call&& call, const detail::Request* options,
     task->request = std::make_unique<const detail::Request>(*options);
     task->retries_left = options->max_retries;
   }
-  for (auto& result : results) result = objects_->create();
+  for (auto& result : results) result = values_.objects().create();
   if (const ErrorInfo* error = objects ? failed_argument(task->call) : nullptr) {
-    for (auto& result : results) settle_error(entry_of(result), of_call_not_run(Error(*error)));
+    for (auto& result : results)
+      values_.settle_error(entry_of(result), of_call_not_run(Error(*error)));
     unlock_and_collect(lock);
     return;
   }
@@ -477,6 +476,17 @@ Waiter ClientEngine::waiter_of(Task& task) {
 
 void ClientEngine::watch_arguments(Task& task) {
   task.waiting = static_cast<std::uint16_t>(watch_arguments(task.call, waiter_of(task)));
+}
+
+/// Submits a task once more, to compute a lost value. Its old key may be forgotten.
+void ClientEngine::run_again(std::unique_ptr<Task> task) {
+  if (const ErrorInfo* error = failed_argument(task->call)) {
+    fail(*task, TaskManager::of_all_attempts(*task, of_call_not_run(Error(*error))));
+    return;
+  }
+  task->key = static_cast<std::uint32_t>(key_for(task->request.get()).value);
+  watch_arguments(*task);
+  start(std::move(task));
 }
 
 /// Hands a task to the TaskManager: it is sent as soon as its arguments are ready. `sent_to`: the
@@ -514,12 +524,12 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
   shrink_arguments(call);
   takes_objects(call);
   Guard lock = guard();
-  if (agent_lost_) raise(agent_lost_why_);
+  if (agent_.is_lost()) raise(agent_.why_lost());
   collect_released();  // the name may be that of an actor whose last handle was just dropped
   wire::CreateActor message;
-  message.actor = ActorId{objects_->high(), ++next_actor_};
-  detail::ObjectHandle lifetime = objects_->create();
-  objects_->mark_promoted(entry_of(lifetime));
+  message.actor = ActorId{values_.objects().high(), ++next_actor_};
+  detail::ObjectHandle lifetime = values_.objects().create();
+  values_.objects().mark_promoted(entry_of(lifetime));
   message.lifetime = lifetime.id();
   message.name = request.name;
   message.name_space = request.name_space;
@@ -540,14 +550,14 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
   }
   // The name may be taken: the answer decides which actor the handle names.
   const ActorId id = message.actor;
-  const std::uint64_t number = message.request = ++next_request_;
+  const std::uint64_t number = message.request = questions_.ask<wire::FoundActor>();
   const wire::FoundActor found = ask_for_name(lock, std::move(message), payload_, number);
   if (!found.found)
     throw InvalidArgument(Code::invalid_argument,
                           "no actor could be made under the name '" + request.name + "'");
   if (found.actor != id && !request.get_if_exists) {
     bool fresh = false;
-    const detail::ObjectHandle other = adopt(found.lifetime, fresh);
+    const detail::ObjectHandle other = values_.adopt(found.lifetime, fresh);
     if (!fresh) tell_agent(wire::Hold{found.lifetime, process_, -1});
     unlock_and_collect(lock);
     throw InvalidArgument(
@@ -555,23 +565,19 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
         "an actor named '" + request.name + "' exists already: use find, or get_if_exists");
   }
   bool fresh = false;
-  detail::ObjectHandle held = adopt(found.lifetime, fresh);
+  detail::ObjectHandle held = values_.adopt(found.lifetime, fresh);
   if (!fresh) tell_agent(wire::Hold{found.lifetime, process_, -1});
   unlock_and_collect(lock);
   return {found.actor, std::move(held)};
 }
 
-/// Sends a question that a FoundActor with this number answers, and waits for the answer.
+/// Sends the question with this number, which a FoundActor answers, and waits for the answer.
 wire::FoundActor ClientEngine::ask_for_name(Guard& lock, const wire::NodeMessage& question,
                                             BlobView payload, std::uint64_t request) {
-  found_.emplace(request, std::nullopt);
   tell_agent(question, payload);
-  const bool answered = block_until(
-      lock, [&] { return found_.at(request).has_value(); }, steady_now() + kAgentAnswers);
-  auto answer = std::move(found_.at(request));
-  found_.erase(request);
-  if (!answered)
-    throw Unavailable(Code::unavailable, "the node's agent did not answer within 10 s");
+  block_until(lock, [&] { return questions_.is_answered(request); }, steady_now() + kAgentAnswers);
+  auto answer = questions_.take<wire::FoundActor>(request);
+  if (!answer) throw Unavailable(Code::unavailable, "the node's agent did not answer within 10 s");
   if (answer->error) {
     unlock_and_collect(lock);
     raise(Error(*answer->error));
@@ -582,7 +588,7 @@ wire::FoundActor ClientEngine::ask_for_name(Guard& lock, const wire::NodeMessage
 std::optional<detail::ActorHandle> ClientEngine::find(const std::string& name,
                                                       const char* class_name) {
   Guard lock = guard();
-  const std::uint64_t request = ++next_request_;
+  const std::uint64_t request = questions_.ask<wire::FoundActor>();
   const wire::FoundActor found =
       ask_for_name(lock, wire::FindActor{request, name, ""}, {}, request);
   if (!found.found) {
@@ -590,7 +596,7 @@ std::optional<detail::ActorHandle> ClientEngine::find(const std::string& name,
     return std::nullopt;
   }
   bool fresh = false;
-  detail::ObjectHandle lifetime = adopt(found.lifetime, fresh);
+  detail::ObjectHandle lifetime = values_.adopt(found.lifetime, fresh);
   if (!fresh) tell_agent(wire::Hold{found.lifetime, process_, -1});
   unlock_and_collect(lock);
   if (found.class_name != class_name)
@@ -616,7 +622,7 @@ detail::ActorHandle ClientEngine::adopt_actor(ActorId id, detail::ObjectHandle l
 detail::ActorHandle ClientEngine::self(ActorId actor, ObjectId lifetime) {
   Guard lock = guard();
   bool fresh = false;
-  detail::ObjectHandle handle = adopt(lifetime, fresh);
+  detail::ObjectHandle handle = values_.adopt(lifetime, fresh);
   if (fresh) tell_agent(wire::Hold{lifetime, process_, +1});
   unlock_and_collect(lock);
   return {actor, std::move(handle)};
@@ -630,7 +636,7 @@ void ClientEngine::call(const detail::ActorHandle& actor, detail::Call&& call,
   shrink_arguments(call);
   const bool objects = takes_objects(call);
   Guard lock = guard();
-  if (agent_lost_) raise(agent_lost_why_);
+  if (agent_.is_lost()) raise(agent_.why_lost());
   const ProcessIndex worker = objects ? 0 : actors_.open_way(actor.id);
   const std::uint64_t sequence = send_ahead<ActorCall>(worker, call, actor.id.low, results.size());
   if (sequence == 0) actors_.check_room(actor.id);  // before anything points at the call
@@ -639,7 +645,7 @@ void ClientEngine::call(const detail::ActorHandle& actor, detail::Call&& call,
   pending->lifetime = actor.lifetime;
   pending->sequence = sequence;
   pending->light = sequence != 0 && results.size() == 1;
-  for (auto& result : results) result = objects_->create();
+  for (auto& result : results) result = values_.objects().create();
   for (const auto& result : results) pending->results.push_back(result);
   if (objects) watch_arguments(*pending);
   if (sequence != 0) {
@@ -686,18 +692,14 @@ void ClientEngine::watch_arguments(ActorCall& call) {
 
 std::vector<detail::NodeInfo> ClientEngine::nodes() {
   Guard lock = guard();
-  const std::uint64_t request = ++next_request_;
-  node_lists_[request].more = true;
+  const std::uint64_t request = questions_.ask<wire::Nodes>();
   tell_agent(wire::ListNodes{request});
-  const bool answered = block_until(
-      lock, [&] { return !node_lists_.at(request).more; }, steady_now() + kAgentAnswers);
-  wire::Nodes answer = std::move(node_lists_.at(request));
-  node_lists_.erase(request);
+  block_until(lock, [&] { return questions_.is_answered(request); }, steady_now() + kAgentAnswers);
+  const auto answer = questions_.take<wire::Nodes>(request);
   unlock_and_collect(lock);
-  if (!answered)
-    throw Unavailable(Code::unavailable, "the node's agent did not answer within 10 s");
+  if (!answer) throw Unavailable(Code::unavailable, "the node's agent did not answer within 10 s");
   std::vector<detail::NodeInfo> rows;
-  for (const auto& row : answer.rows) {
+  for (const auto& row : answer->rows) {
     const auto plain = [](std::int64_t fixed) { return static_cast<double>(fixed) / 10'000; };
     detail::NodeInfo info;
     info.id = row.id;
@@ -723,7 +725,7 @@ std::vector<detail::NodeInfo> ClientEngine::nodes() {
 
 std::vector<int> ClientEngine::gpu_ids() {
   Guard lock = guard();
-  return gpus_;
+  return lease_.devices();
 }
 
 // --- TaskManager::Out, ActorCalls::Out
@@ -735,7 +737,7 @@ wire::Call ClientEngine::encode_call(const detail::Call& call, const Receiver& t
   message.arguments.reserve(call.arguments.size());
   for (const auto& argument : call.arguments) {
     if (argument.object) {
-      message.arguments.push_back(outgoing(argument.object, to, payload));
+      message.arguments.push_back(values_.outgoing(argument.object, to, payload));
       continue;
     }
     wire::Value value;
@@ -743,7 +745,7 @@ wire::Call ClientEngine::encode_call(const detail::Call& call, const Receiver& t
     append_inline(value, BlobView(call.bytes).subspan(argument.offset, argument.size), payload);
     for (std::uint32_t i = 0; i < argument.ref_count; ++i) {
       const auto& ref = call.refs[argument.first_ref + i];
-      share(ref, to);
+      values_.share(ref, to);
       value.refs.push_back(ref.id());
     }
     message.arguments.push_back(std::move(value));
@@ -808,7 +810,7 @@ void ClientEngine::refuse(wire::Call& message) {
 bool ClientEngine::send_call(ProcessIndex worker, const detail::Call& call, std::uint64_t actor_low,
                              std::uint32_t attempt, std::uint32_t results, std::uint64_t& sequence,
                              bool& plain) {
-  Peer* peer = peer_of(worker);
+  Peer* peer = peers_.of(worker);
   TROUPE_ASSERT(peer != nullptr, "a call goes to a worker with a channel");
   if (peer->channel.waiting() > 0) return false;
   plain = send_plain(*peer, call, actor_low, attempt, results);
@@ -852,7 +854,7 @@ void ClientEngine::deliver_here(ActorCall& call) {
   incoming->call.attempt = 1;
   incoming->call.results = static_cast<std::uint32_t>(call.results.size());
   call.light = false;
-  incoming_.push_back(std::move(incoming));
+  work_.take(std::move(incoming), false);
   io_loop_->notify();
 }
 
@@ -895,11 +897,11 @@ void ClientEngine::return_lease(LeaseId lease) {
   tell_agent(wire::LeaseReturned{lease});
 }
 void ClientEngine::recall(ProcessIndex worker) {
-  if (Peer* peer = peer_of(worker))
+  if (Peer* peer = peers_.of(worker))
     peer->channel.send(writer_.encode(wire::CallMessage(wire::Recall{})));
 }
 bool ClientEngine::may_come_back(ProcessIndex worker, std::uint64_t sequence) {
-  const Peer* peer = peer_of(worker);
+  const Peer* peer = peers_.of(worker);
   if (peer == nullptr || peer->remote) return false;
   const bool is_own = worker == process_;
   return (is_own ? peer->started : peer->channel.peer_progress().started) < sequence;
@@ -907,12 +909,12 @@ bool ClientEngine::may_come_back(ProcessIndex worker, std::uint64_t sequence) {
 void ClientEngine::fail(Task& task, const Error& reason) {
   Error error = located(reason, task.call, task.request.get(), static_cast<int>(task.attempt));
   if (task.spec != nullptr) {
-    lineage_.failed(*std::exchange(task.spec, nullptr), Spec::End::failed);
-    error = cannot_run_again(error);
+    recovery_.lineage().failed(*std::exchange(task.spec, nullptr), Spec::End::failed);
+    error = Recovery::cannot_run_again(error);
   }
   for (const auto& result : task.results)
     if (!entry_of(result).ready.load(std::memory_order_relaxed))
-      settle_error(entry_of(result), error);
+      values_.settle_error(entry_of(result), error);
 }
 void ClientEngine::watch(ActorId actor) {
   tell_agent(wire::WatchActor{actor});
@@ -922,7 +924,7 @@ void ClientEngine::fail(ActorCall& call, const Error& reason) {
   if (call.results.empty()) log_failed_tell(call, error);
   for (const auto& result : call.results)
     if (!entry_of(result).ready.load(std::memory_order_relaxed))
-      settle_error(entry_of(result), error);
+      values_.settle_error(entry_of(result), error);
 }
 
 }  // namespace troupe::client

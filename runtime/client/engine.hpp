@@ -12,28 +12,29 @@
 /// opens it.
 #pragma once
 
-#include "troupe/objectstore/client.hpp"
 #include "troupe/runtime/base/process_mark.hpp"
 #include "troupe/runtime/client/actor_calls.hpp"
 #include "troupe/runtime/client/actor_lease_timer.hpp"
-#include "troupe/runtime/client/descriptor_lack.hpp"
+#include "troupe/runtime/client/agent_link.hpp"
 #include "troupe/runtime/client/in_place.hpp"
 #include "troupe/runtime/client/io_loop.hpp"
-#include "troupe/runtime/client/lineage.hpp"
 #include "troupe/runtime/client/lock.hpp"
 #include "troupe/runtime/client/loopback.hpp"
 #include "troupe/runtime/client/objects.hpp"
+#include "troupe/runtime/client/peers.hpp"
+#include "troupe/runtime/client/plain_calls.hpp"
+#include "troupe/runtime/client/questions.hpp"
+#include "troupe/runtime/client/recovery.hpp"
 #include "troupe/runtime/client/scheduling_classes.hpp"
+#include "troupe/runtime/client/store_use.hpp"
 #include "troupe/runtime/client/suspended_runs.hpp"
 #include "troupe/runtime/client/tasks.hpp"
 #include "troupe/runtime/client/values.hpp"
 #include "troupe/runtime/client/waiting_threads.hpp"
-#include "troupe/runtime/client/wakeup_coalescer.hpp"
+#include "troupe/runtime/client/work_queue.hpp"
+#include "troupe/runtime/client/worker_lease.hpp"
 #include "troupe/runtime/engine/engine.hpp"
-#include "troupe/runtime/os/library_threads.hpp"
-#include "troupe/runtime/os/local_socket.hpp"
 #include "troupe/runtime/os/thread_watch.hpp"
-#include "troupe/runtime/ring/channel.hpp"
 #include "troupe/runtime/wire/messages.hpp"
 #include "troupe/runtime/wire/plain.hpp"
 
@@ -53,16 +54,6 @@ namespace troupe::client {
 
 class LogPrinter;
 
-/// A call that has arrived and has not begun. Views of a plain call's arguments keep this record
-/// alive.
-struct Incoming {
-  ProcessIndex from;        ///< process index of the caller
-  wire::Call call;          ///< without the arguments if the call is plain
-  std::uint32_t count = 0;  ///< plain: number of arguments, whose bytes are in `payload`
-  std::array<wire::PlainRange, wire::kPlainArguments> ranges;
-  SmallBuffer<72> payload;
-};
-
 /// A value that is being written: inline or in shared memory.
 class ValueRoom {
  public:
@@ -75,16 +66,12 @@ class ValueRoom {
   std::uint32_t site = 0;  ///< call site, as in OutgoingValue
 };
 
-/// The agent's order to become an actor.
-struct ActorStart {
-  wire::StartActor start;
-  Blob payload;
-};
-
 class ClientEngine final : public detail::Engine,
                            private TaskManager::Out,
                            private ActorCalls::Out,
-                           private Lineage::Out,
+                           private WorkQueue::Out,
+                           private StoreUse::Asks,
+                           private Recovery::Out,
                            private IoLoop::Host {
  public:
   struct Start {
@@ -159,7 +146,7 @@ class ClientEngine final : public detail::Engine,
 
   // --- for the worker's loop ---
   /// The worker's thread applies them before each run.
-  os::LibraryThreads& library_threads() noexcept { return library_threads_; }
+  os::LibraryThreads& library_threads() noexcept { return lease_.library_threads(); }
   /// Waits for the next thing to do and fills one of the arguments: a call, an actor to become,
   /// or a coroutine to resume. Gives the worker's CPU back while all its runs wait. Returns when
   /// this thread last had to wait (IoLoop::waited_until), or nullopt when the process must end.
@@ -171,7 +158,6 @@ class ClientEngine final : public detail::Engine,
   /// Sends one result of a call under way. For ResultSinks. Any thread.
   void reply(ProcessIndex to, std::uint64_t sequence, std::uint32_t index, bool last, Duration ran,
              const OutgoingValue& value);
-  void begin_call(ProcessIndex from, std::uint64_t sequence);
   /// Waits until all tasks and calls that this process has sent are answered, or until the agent
   /// is lost. The agent kills the process when that takes too long.
   void finish_sends();
@@ -184,9 +170,7 @@ class ClientEngine final : public detail::Engine,
                                             LostArgument& lost);
   /// Returns the counts that the sender of a call took for this process. For a call that will not
   /// run here.
-  void drop_refs(const wire::Call& call);
-  void give_back(const wire::Value& value);
-  void discard(const wire::Value& value);
+  void drop_refs(const wire::Call& call) override { values_.drop_refs(call); }
   /// Makes room for a value: inline bytes up to the inline limit, else shared memory. Throws
   /// OutOfMemory.
   ValueRoom make_room(std::size_t size, detail::CallSite at);
@@ -215,47 +199,11 @@ class ClientEngine final : public detail::Engine,
   /// True in a fork of the process that the engine belongs to. The engine must not be used there.
   bool in_fork() const noexcept { return mark_.in_fork(); }
   /// Whether the entry was made in an earlier session of this process.
-  bool is_foreign(const Entry& entry) const noexcept { return !objects_->has(entry); }
+  bool is_foreign(const Entry& entry) const noexcept { return values_.is_foreign(entry); }
 
  private:
   friend class Blocking;
-  friend class WakeLater;
-  /// The receiver for which a value is encoded.
-  struct Receiver {
-    ProcessIndex holder;        ///< the holder that its refs are counted for
-    bool by_reference = false;  ///< on another node: locations in memory mean nothing to it
-    /// It looks for lost bytes itself. Forwarded values then name objects that can be computed
-    /// again.
-    bool recovers = false;
-    bool only_references = false;  ///< its frame has no room for small values either
-    std::uint64_t frame = 0;       ///< the frame's number, if the receiver is on this node
-    std::uint32_t waiting = 0;     ///< earlier frames that wait outside the ring
-  };
-  static Receiver for_agent() noexcept { return {.holder = kAgentProcess}; }
-  struct Peer {
-    ProcessIndex process;
-    ProcessIndex holder;     ///< the holder that refs sent there are counted for
-    bool remote = false;     ///< lives on another node; the agent carries its frames
-    std::uint32_t slot = 0;  ///< slot on our doorbell
-    ring::Channel channel;
-    /// The receiver of the next frame.
-    Receiver receiver() const noexcept {
-      Receiver to{.holder = holder, .by_reference = remote};
-      if (remote) return to;
-      to.frame = channel.sent() + 1;
-      to.waiting = static_cast<std::uint32_t>(channel.waiting());
-      return to;
-    }
-    std::uint64_t sent = 0;     ///< number of calls sent, to a worker
-    std::uint64_t started = 0;  ///< highest call begun, from a caller
-    std::uint64_t completed = 0;
-    bool dead = false;
-    bool refused = false;  ///< the agent took its lease back: calls are handed back
-    /// The far end of a channel of this process to itself, which it has when it leases itself.
-    /// Frames arrive here. All are sent and counted at the other end, since the numbers of calls
-    /// must differ.
-    bool far_end = false;
-  };
+  using Peer = Peers::Peer;
   /// A wait for an object without a thread. A Resume that has not fired is deleted when the
   /// engine ends.
   struct Resume {
@@ -264,29 +212,19 @@ class ClientEngine final : public detail::Engine,
     detail::ObjectHandle object;
     bool on_executor = true;  ///< false: fires at once, under the lock
   };
-  /// A channel for a doorbell slot whose earlier peer is not yet known to have died.
-  struct PendingChannel {
-    wire::Channel message;
-    std::vector<Fd> descriptors;
-  };
-  struct PendingGrant {
-    wire::LeaseGranted grant;
-    bool reclaimed = false;  ///< LeaseReclaim has come already
-  };
 
   // IoLoop::Host
   Time drain(Time now) override;
   Time next_timer() const noexcept override { return next_tick_; }
-  int socket_fd() const override { return socket_.fd(); }
-  bool wants_write() const override { return socket_.has_queued(); }
-  bool wants_read() const override { return !lack_.exists(); }
+  int socket_fd() const override { return agent_.socket().fd(); }
+  bool wants_write() const override { return agent_.socket().has_queued(); }
+  bool wants_read() const override { return !agent_.lack().exists(); }
   bool has_leftovers() const noexcept override {
-    return released_.load(std::memory_order_seq_cst) != nullptr ||
-           unpins_->any.load(std::memory_order_seq_cst);
+    return released_.load(std::memory_order_seq_cst) != nullptr || store_.has_unpins();
   }
-  void socket_ready() noexcept override { socket_ready_.store(true, std::memory_order_release); }
-  bool watch_peer() noexcept override;
-  bool peer_elsewhere() const noexcept override;
+  void socket_ready() noexcept override { agent_.note_readable(); }
+  bool watch_peer() noexcept override { return peers_.watch(); }
+  bool peer_elsewhere() const noexcept override { return peers_.is_last_elsewhere(); }
   bool drain_watched(Time now) override;
   Time aside(Time now) noexcept override { return lease_timer_.look(now); }
   // TaskManager::Out
@@ -304,6 +242,17 @@ class ClientEngine final : public detail::Engine,
   void watch(ActorId actor) override;
   void fail(ActorCall& call, const Error& error) override;
 
+  // WorkQueue::Out
+  void hand_back(ProcessIndex caller, const wire::HandBack& calls) override;
+  bool is_refused(ProcessIndex caller) override;
+  void tell_blocked(bool is_blocked) override;
+
+  // StoreUse::Asks
+  Result<bool> need_extent(std::uint64_t bytes) override;
+  bool fetch_reader(bool is_segment, std::uint64_t id, Error& error) override;
+  Result<objectstore::Location> where_is(const wire::Location& name) override;
+  void views_ended() override;
+
   // start-up
   void begin(const Start& start);
   void say_hello(const Start& start);
@@ -317,10 +266,8 @@ class ClientEngine final : public detail::Engine,
   void drain_peer(Peer& peer, Time now);
   void on_ready(const wire::Ready& message, BlobView payload);
   void on_channel(const wire::Channel& message, std::vector<Fd> descriptors);
-  void take_back_waiting(Peer& peer);
   void on_peer_died(const wire::PeerDied& message, Time now);
   void on_node_message(wire::NodeMessage& message, BlobView payload, Time now);
-  static bool names_memory(const wire::CallMessage& message);
   void on_call_message(Peer& peer, wire::CallMessage& message, BlobView payload, Time now);
   void on_reply(ProcessIndex worker, const wire::Reply& reply, BlobView payload, Time now);
   void grant(const wire::LeaseGranted& granted, Time now);
@@ -328,46 +275,13 @@ class ClientEngine final : public detail::Engine,
   void on_actor_update(const wire::ActorUpdate& update);
   void agent_gone(const std::string& why, Code code = Code::unavailable);
   Error no_answer(const char* why) const;
-  Peer* peer_of(ProcessIndex process) {
-    return last_peer_ != nullptr && last_peer_->process == process ? last_peer_
-                                                                   : find_peer(process);
-  }
-  Peer* find_peer(ProcessIndex process);
   void drop_peer(Peer& peer);
-  void look_away(const Peer& peer) noexcept;
   void drop_spent() noexcept;
-  void tell_fulfilled(Entry& result);
-  bool has_unanswered() const noexcept;
-  void show_gpus();
 
-  // values and references (engine_objects.cpp)
-  void settle(Entry& entry, const wire::Value& value, BlobView payload, NodeId holder = {});
-  void settle_forward(Entry& entry, detail::ObjectHandle source);
-  void settle_error(Entry& entry, const Error& error);
-  void wake(Entry& entry);
-  void fire_woken();
-  void finish_settling(Entry& entry);
-  void follow(Entry& entry);
-  static void go_on_following(ClientEngine& engine, void* who, Entry&);
+  // handles, and the queue to the agent (engine_objects.cpp)
   void end_following();
-  void arrive(Entry& entry, const wire::Value& value, BlobView payload);
-  std::shared_ptr<const Stored> stored(const wire::Value& value, BlobView payload);
-  void need(Entry& entry, bool bytes);
-  static Entry* named_by(const Entry& entry, std::size_t i);
-  void promote(Entry& entry);
-  void tell_promotion(Entry& entry);
-  void share(const detail::ObjectHandle& handle, const Receiver& to);
-  detail::ObjectHandle find_held(ObjectId id);
-  detail::ObjectHandle adopt(ObjectId id, bool& fresh);
-  std::vector<detail::ObjectHandle> adopt_refs(std::span<const ObjectId> ids);
-  wire::Value outgoing_entry(Entry& entry, const Receiver& to, Blob& payload);
-  wire::Value outgoing(const detail::ObjectHandle& handle, const Receiver& to, Blob& payload);
-  wire::Value outgoing(const OutgoingValue& value, const Receiver& to, Blob& payload);
-  wire::Value outgoing_forward(const detail::ObjectHandle& handle, const Receiver& to);
-  wire::Value record_of(Entry& entry, Blob& payload);
-  detail::ObjectHandle object_of(OutgoingValue value);
-  void free_entry(Entry* entry);
-  void collect_released();
+  void collect_released() override;
+  void fire(const Waiter& waiter, Entry& entry) override;
   void tell_agent(const wire::NodeMessage& message, BlobView payload = {});
   void settle_agent_queue();
 
@@ -375,44 +289,26 @@ class ClientEngine final : public detail::Engine,
   bool run_awaited(Guard& lock, Entry& entry);
   bool may_run_here(const Task& task) const;
   void run_here(Guard& lock, Task& task);
-  void settle_own(Entry& entry, OutgoingValue value);
-  void drop_own(const OutgoingValue& value);
 
-  // lost values (engine_lineage.cpp)
+  // Recovery::Out
+  void tell(const wire::NodeMessage& message, BlobView payload) override {
+    tell_agent(message, payload);
+  }
+  void notify() override {
+    if (io_loop_) io_loop_->notify();
+  }
   void unparked(Entry& entry) override { release(&entry); }
-  static Error cannot_run_again(const Error& why);
-  void remember(std::unique_ptr<Task> task);
-  void hand_over_lineage(Entry& entry);
-  bool recover(Entry& entry, std::uint64_t seen, Error& error);
-  bool recover_pending(Entry& entry, Error& error);
-  bool find_recompute_target(Entry& entry, Error& error);
-  Result<void> run_again(Spec& spec, const Entry* wanted);
-  void resubmit(Lineage::Run run, const Entry* wanted, std::vector<detail::ObjectHandle>& held);
-  void unfollow(Entry& entry);
-  void forward_to_target(Entry& entry, const detail::ObjectHandle& target);
-  void tell_recompute_target(ObjectId object, const detail::ObjectHandle& target);
-  void on_rebuild(const wire::Rebuild& message);
-  void rebuilt(Entry& entry, const wire::Value& value, BlobView payload);
-  bool argument_lost(Task& task, ProcessIndex worker, const wire::Reply& reply, Error& error,
-                     Time now);
+  void run_again(std::unique_ptr<Task> task) override;
+  void recovered() override { ++recoveries_; }
+
+  // waiting for a value (engine_waiting.cpp)
   Result<detail::Value> open_once(const detail::ObjectHandle& object, Time deadline,
                                   Duration timeout, Time now = {});
 
-  // calls that outlive their process (engine_lineage_cache.cpp)
-  void forgotten(std::uint64_t number) override;
-  void outlive(Entry& entry);
-  void tell_calls();
-  ObjectId name_input(const Spec::Input& input, std::vector<detail::ObjectHandle>& held);
-  bool tell_call(Spec& spec);
-  void take_over(const wire::KeptCall& message, BlobView payload);
-
   // shared memory (engine_store.cpp)
   void lacks_descriptors(BlobView packet, Time now);
-  void attach_store(const wire::StoreTables& tables, std::vector<Fd> descriptors);
   void on_extent(const wire::GiveExtent& message, std::vector<Fd> descriptors);
   void on_reader(const wire::GiveReader& message, std::vector<Fd> descriptors);
-  Result<objectstore::Allocation> allocate(std::size_t size);
-  Result<objectstore::Pinned> open(const wire::Location& at);
   Result<detail::Value> open_shared(const wire::Location& at,
                                     const std::vector<detail::ObjectHandle>& nested,
                                     bool is_bundled, Duration timeout);
@@ -420,14 +316,10 @@ class ClientEngine final : public detail::Engine,
   Result<std::vector<detail::ObjectHandle>> unbundled(std::span<const detail::ObjectHandle> bundles,
                                                       Duration timeout);
   std::vector<std::vector<detail::ObjectHandle>> adopt_arguments(const wire::Call& call);
-  bool fetch_reader(bool is_segment, std::uint64_t id, Error& error);
   void replicate(Guard& lock, Entry& entry, const detail::Replication& how);
-  Result<objectstore::Location> where_is(const wire::Location& name);
-  Result<bool> need_extent(std::uint64_t bytes);
   void release_memory();
   Result<detail::Value> materialise(const detail::ObjectHandle& handle, Duration timeout);
   void report_unpins();
-  void collect_unless_locked();
   static std::uint64_t next_serial() noexcept;
   static std::string text_of_site(std::string_view text, std::uint32_t line);
   std::uint32_t number_of(detail::CallSite at);
@@ -479,7 +371,6 @@ class ClientEngine final : public detail::Engine,
 
   // the fast path of plain calls (engine_plain.cpp)
   bool take_plain(Peer& peer, BlobView frame, Time now);
-  const wire::Reply& general(const wire::PlainReply& reply);
   bool take_light(Peer& peer, const wire::PlainReply& reply, BlobView payload, Time now);
   void end(ProcessIndex worker, bool task, std::uint64_t sequence, Duration ran, Time now,
            bool light);
@@ -488,10 +379,7 @@ class ClientEngine final : public detail::Engine,
   template <class Record>
   std::uint64_t send_ahead(ProcessIndex worker, const detail::Call& call, std::uint64_t actor_low,
                            std::size_t results);
-  const wire::FunctionKey& key_of(const detail::Callable* callable);
   void look_around() noexcept;
-  void wake_for_reply(Peer& peer);
-  void wake_late(ProcessIndex caller) noexcept;
 
   // waiting (engine_waiting.cpp)
   void idle_beside(Guard& guard, const std::function<bool()>& done, Time deadline, Duration grace);
@@ -502,12 +390,8 @@ class ClientEngine final : public detail::Engine,
   void resume(const Resume& resume);
   void give_up_notices();
   void look_again(Entry& entry);
-  void hand_back_unstarted() { hand_back(incoming_); }
-  void hand_back(std::deque<std::shared_ptr<Incoming>>& calls);
-  bool would_wait(ProcessIndex from) const noexcept;
   void take_call(const Peer& peer, std::shared_ptr<Incoming> incoming);
   void leave_silent_holder(const wire::LeaseReclaim& question);
-  void judge_refused();
   void wait_for_work(Guard& guard, const std::function<bool()>& done);
 
   // names of objects (engine_names.cpp)
@@ -517,33 +401,16 @@ class ClientEngine final : public detail::Engine,
   EngineLock lock_;
   std::atomic<Entry*> released_{/// Entries whose last handle is gone, to be freed under the lock.
                                 nullptr};
-  os::LocalSocket socket_;
-  ring::Doorbell bell_;
-  ring::Channel agent_;
-  std::uint32_t agent_slot_ = 0;
+  AgentLink agent_;
   NodeId node_;
   std::string node_name_;
   JobId job_;
   LogPrinter* log_printer_ = nullptr;  ///< null: workers write to the program's own output
   ProcessIndex process_;
   wire::ProcessKind kind_;
-  std::unique_ptr<ObjectTable> objects_;
-  std::shared_ptr<objectstore::Client> store_;
-  /// Views that ended, to be reported to the agent. The store keeps this too, since views may
-  /// outlive the engine.
-  struct Unpins {
-    std::mutex mutex;
-    std::vector<wire::Unpinned> list;
-    std::atomic<bool> any{false};
-    std::atomic<ClientEngine*> engine{nullptr};  ///< nullptr: the engine has ended
-    std::atomic<int> telling{0};                 ///< threads that may be inside the engine
-  };
-  const std::shared_ptr<Unpins> unpins_ = std::make_shared<Unpins>();
-  /// Extents that the agent gave and that the thread that asked has not seen yet.
-  std::atomic<int> unused_extents_{0};
-  /// Requests for extents with their answers. True: one was added.
-  std::map<std::uint64_t, std::optional<Result<bool>>> wanted_extents_;
-  std::map<std::pair<bool, std::uint64_t>, std::shared_ptr<const Error>> reader_answers_;
+  StoreUse store_;
+  Recovery recovery_;  ///< before values_, which is given its address
+  Values values_{static_cast<Values::Out&>(*this), recovery_, store_, classes_};
   TaskManager tasks_{*this};
   ActorCalls actors_{*this};
   WaitingThreads waiting_threads_;
@@ -551,66 +418,24 @@ class ClientEngine final : public detail::Engine,
   std::shared_ptr<Reports> reports_;  ///< null before the first question
   void ask_reports(const wire::AskRows& question, BlobView surroundings);
   Time step_reports(Time now);
-  Lineage lineage_;
-  std::vector<detail::ObjectHandle> outliving_;  ///< objects whose calls tell_calls() must tell
-  bool tells_calls_ = false;
-  std::uint64_t lineage_cache_ = 0;  ///< number of calls told to the agent
-  /// Waiters of a ready entry whose turn comes after the waiter that runs now. A queue instead of
-  /// recursion, so a chain of waiters may be of any length.
-  struct Woken {
-    detail::ObjectHandle entry;
-    std::vector<Waiter> waiters;
-  };
-  std::deque<Woken> woken_;
-  bool waking_ = false;  ///< a waiter runs, or WakeLater holds them back
   /// Counts how often a lost value got another object or a new answer.
   std::atomic<std::uint64_t> recoveries_{0};
-  std::vector<std::unique_ptr<Peer>> slots_;  ///< by slot of our doorbell
-  std::map<ProcessIndex, Peer*> peers_;
-  WakeupCoalescer wakeups_;                      ///< for a worker's callers
-  Peer* heard_ = nullptr;                        ///< the last peer to send since watch_peer()
-  Peer* last_peer_ = nullptr;                    ///< the last peer to send, if it is not dead
-  std::uint32_t heard_others_ = 0;               ///< how often that was not the watched peer
-  std::set<ProcessIndex> dead_peers_;            ///< died before their channel arrived
-  std::deque<PendingChannel> pending_channels_;  ///< in order of arrival, for each slot
-  std::vector<PendingGrant> pending_grants_;
-  std::vector<wire::ActorUpdate> pending_updates_;
+  Peers peers_;
   SchedulingClasses classes_;
-  std::deque<std::shared_ptr<Incoming>> incoming_;
-  std::deque<std::shared_ptr<Incoming>> refused_;  ///< calls of refused peers
-  std::deque<ActorStart> starts_;
-  std::deque<std::function<void()>> resumable_;
+  WorkQueue work_{*this};
   /// Records of the call that ended last, if it was light (see end()). The next drain() frees
   /// them, which keeps that work off the way from a reply to the next call.
   std::unique_ptr<Task> spent_task_;
   std::unique_ptr<ActorCall> spent_call_;
   std::unordered_set<Resume*> resumes_;
-  std::map<std::uint64_t, std::optional<wire::FoundActor>> found_;
-  std::map<std::uint64_t, std::optional<wire::NamedObject>> named_;
-  /// Answers so far; they may come in several messages.
-  std::map<std::uint64_t, wire::Located> located_;
-  std::map<std::uint64_t, std::optional<std::string>> reasons_;  ///< Explain requests
-  std::map<std::uint64_t, wire::Nodes> node_lists_;              ///< answers so far
-  std::map<std::uint64_t, std::optional<wire::NowAt>> places_;   ///< WhereIs requests
-  std::map<std::uint64_t, std::optional<wire::Replicated>> replications_;
-  std::uint64_t next_request_ = 0;
+  Questions questions_;
   /// The call sites that the agent knows.
   std::map<std::pair<const char*, std::uint32_t>, std::uint32_t> sites_;
   const std::uint64_t serial_ = next_serial();  ///< number of this engine in this process
   std::uint64_t next_actor_ = 0;
-  std::vector<int> gpus_;                 ///< devices of this worker's lease
-  std::optional<std::string> node_gpus_;  ///< CUDA_VISIBLE_DEVICES as inherited
-  bool gpus_told_ = false;                ///< gpus_ is news that the environment lacks yet
-  std::optional<wire::ResourceDemand>
-      /// The demand that this worker's lease reserves, once the agent has said it.
-      leased_;
-  os::LibraryThreads library_threads_;
-  std::vector<std::uint32_t> ready_slots_;
+  WorkerLease lease_;
   wire::FrameWriter writer_;
-  wire::PlainFrame plain_;   ///< scratch
-  wire::Reply plain_reply_;  ///< scratch
-  /// The cache of key_of().
-  std::array<std::pair<const detail::Callable*, wire::FunctionKey>, 16> keys_{};
+  PlainCalls plain_;
   std::uint32_t sent_since_look_ = 0;
   Blob payload_;  ///< scratch for outgoing frames
   alignas(16) std::array<std::byte, ring::kMaxFrame> frame_;
@@ -618,22 +443,14 @@ class ClientEngine final : public detail::Engine,
   Time next_look_ = Time::max();  ///< when let_go_of_unwanted() is due
   ActorLeaseTimer lease_timer_;   ///< of the actor that lives in this process
   Loopback loopback_;             ///< calls of that actor to itself
-  std::atomic<bool> socket_ready_{true};
-  DescriptorLack lack_;  ///< of the packet that comes next over the socket
   std::atomic<bool> stopping_{false};
   bool awaits_end_of_job_ = false;  ///< stop() waits for the end of the job
-  std::uint32_t blocked_ = 0;       ///< of a worker: reasons why it has told the agent Blocked
   const os::ThreadWatch executor_;  ///< of a worker: the thread that runs its calls
-  bool executor_waits_ = false;     ///< it is in idle_until()
   SuspendedRuns suspended_runs_;
   InPlaceRunner* in_place_ = nullptr;  ///< set in a worker
   bool runs_here_ = false;             ///< a task runs in place
   std::atomic<Duration::rep> waited_ns_{0};
-  bool shutdown_ = false;  ///< the agent told a worker to end
-  bool agent_lost_ = false;
-  bool serving_ = false;             ///< a call of next_work() runs and is not answered
   void (*abandon_)(bool) = nullptr;  ///< see Start
-  Error agent_lost_why_{Code::unavailable, ""};
   std::unique_ptr<IoLoop> io_loop_;
 };
 

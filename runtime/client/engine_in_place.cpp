@@ -30,7 +30,7 @@ class Claiming {
 bool ClientEngine::run_awaited(Guard& lock, Entry& entry) {
   const auto done = [&entry] { return is_here(entry) || fetch_failed(entry); };
   const auto over = [&] { return done() || tasks_.claim_returned(); };
-  while (!done() && !stopping_ && !agent_lost_) {
+  while (!done() && !stopping_ && !agent_.is_lost()) {
     Task* task = awaited_task(entry);
     const Time now = steady_now();
     Claim::Answer answer = Claim::Answer::no;
@@ -50,7 +50,7 @@ bool ClientEngine::run_awaited(Guard& lock, Entry& entry) {
 /// of their own, and may not. Under the lock.
 bool ClientEngine::may_run_here(const Task& task) const {
   const SchedulingClasses::Class& cls = classes_.at(lease_key(task));
-  return !cls.node && leased_ && covers(*leased_, cls.demand, node_);
+  return !cls.node && lease_.covers(cls.demand, node_);
 }
 
 /// Runs a task without the lock. The time counts as waiting for the outer task, so that its run
@@ -76,7 +76,7 @@ void ClientEngine::ended_here(Task& task, std::span<OutgoingValue> values) noexc
     const auto& types = task.request->retry_on;
     if (std::find(types.begin(), types.end(), failed->error->type) != types.end() &&
         tasks_.retry_here(task, steady_now())) {
-      for (const OutgoingValue& value : values) drop_own(value);
+      for (const OutgoingValue& value : values) values_.drop_own(value);
       next_tick_ = std::min(next_tick_, steady_now() + std::chrono::milliseconds(1));
       return unlock_and_collect(lock);
     }
@@ -90,58 +90,17 @@ void ClientEngine::ended_here(Task& task, std::span<OutgoingValue> values) noexc
   for (std::size_t i = 0; i < task.results.size(); ++i) {
     Entry& result = entry_of(task.results[i]);
     if (result.ready.load(std::memory_order_relaxed)) {
-      drop_own(values[i]);
+      values_.drop_own(values[i]);
       continue;
     }
     const bool may_be_kept = values[i].kind == wire::Value::Kind::shared ||
                              values[i].kind == wire::Value::Kind::forwarded;
     if (may_be_kept && std::exchange(result.fulfil, false)) unsaid.push_back(task.results[i]);
-    settle_own(result, std::move(values[i]));
+    values_.settle_own(result, std::move(values[i]));
   }
-  remember(tasks_.ended_here(task));
-  for (const detail::ObjectHandle& handle : unsaid) tell_fulfilled(entry_of(handle));
+  recovery_.remember(tasks_.ended_here(task));
+  for (const detail::ObjectHandle& handle : unsaid) values_.tell_fulfilled(entry_of(handle));
   unlock_and_collect(lock);
-}
-
-/// Frees a value that is not wanted. Its place in shared memory belongs to this process.
-void ClientEngine::drop_own(const OutgoingValue& value) {
-  if (value.kind == wire::Value::Kind::shared) (void)store_->drop(store_location(value.location));
-}
-
-/// As settle(), for a value that was made in this process. Precondition: the entry is not ready.
-void ClientEngine::settle_own(Entry& entry, OutgoingValue value) {
-  switch (value.kind) {
-    case wire::Value::Kind::pending:
-    case wire::Value::Kind::remote:
-      return settle_error(entry, Error(Code::internal, "a result came without a value"));
-    case wire::Value::Kind::inline_bytes: {
-      auto stored = std::allocate_shared<Stored>(FreeListAllocator<Stored>());
-      stored->bytes = std::move(value.bytes);
-      if (!value.refs.empty()) stored->refs = std::move(value.refs);
-      entry.kind = value.kind;
-      entry.value = std::move(stored);
-      break;
-    }
-    case wire::Value::Kind::shared:
-      entry.kind = value.kind;
-      entry.location = value.location;
-      entry.nested = std::move(value.refs);
-      entry.bundled = value.bundled;
-      entry.site = value.site;
-      if (entry.promoted) {
-        tell_agent(wire::Adopt{entry.location, value.site});
-        entry.adopted = true;
-      } else {
-        objects_->add_own(entry);
-      }
-      break;
-    case wire::Value::Kind::error:
-      entry.kind = value.kind;
-      entry.error = value.error;
-      break;
-    case wire::Value::Kind::forwarded: return settle_forward(entry, std::move(value.forward));
-  }
-  finish_settling(entry);
 }
 
 }  // namespace troupe::client

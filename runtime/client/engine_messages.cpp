@@ -4,15 +4,12 @@
 #include "troupe/runtime/client/engine.hpp"
 #include "troupe/runtime/client/failed_tell.hpp"
 #include "troupe/runtime/client/log_printer.hpp"
-#include "troupe/runtime/client/visible_devices.hpp"
 #include "troupe/runtime/os/role.hpp"
-#include "troupe/runtime/scheduling/resources.hpp"
 #include "troupe/runtime/wire/cases.hpp"
 #include "troupe/runtime/wire/peer.hpp"
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <utility>
 
 namespace troupe::client {
@@ -20,54 +17,56 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// The number of messages from unwatched peers after which the watch moves to another peer.
-/// Moving it costs as much as two messages of an unwatched peer.
-constexpr std::uint32_t kWatchAfterMessages = 8;
 /// How often a worker checks whether a caller waits for a wake-up that was put off.
 constexpr Duration kWakeupCoalescer = 1ms;
 
 using wire::Cases;
 
+/// Returns whether a value in the message is a location in memory, which only processes of one
+/// node share.
+bool names_memory(const wire::CallMessage& message) {
+  const auto bad = [](const wire::Value& value) {
+    return value.kind == wire::Value::Kind::shared || value.kind == wire::Value::Kind::remote;
+  };
+  if (const auto* call = std::get_if<wire::Call>(&message))
+    return std::any_of(call->arguments.begin(), call->arguments.end(), bad);
+  const auto* reply = std::get_if<wire::Reply>(&message);
+  return reply != nullptr && bad(reply->value);
+}
+
 }  // namespace
 
 Time ClientEngine::drain(Time now) {
   drop_spent();
-  wake_late(wakeups_.take());
-  if (socket_.has_queued() && !socket_.flush())
+  peers_.wake_late();
+  if (agent_.socket().has_queued() && !agent_.socket().flush())
     agent_gone("the node's agent closed the connection");
-  if ((socket_ready_.load(std::memory_order_acquire) &&
-       socket_ready_.exchange(false, std::memory_order_acq_rel)) ||
-      now >= lack_.next_look())
-    drain_socket();
-  while (bell_.take(ready_slots_)) {
-    std::vector<std::uint32_t> slots = std::exchange(ready_slots_, {});
-    for (const std::uint32_t slot : slots) drain_slot(slot, now);
-    ready_slots_ = std::move(slots);  // reuse its memory
-  }
-  if (!refused_.empty()) judge_refused();
-  agent_.flush();
+  if (agent_.take_readable() || now >= agent_.lack().next_look()) drain_socket();
+  peers_.each_ready([&](std::uint32_t slot) { drain_slot(slot, now); });
+  if (work_.has_refused() && work_.judge_refused()) io_loop_->notify();
+  agent_.channel().flush();
   if (now >= next_tick_) {
     next_tick_ = tasks_.tick(now);
     if (now >= next_look_)
       next_look_ = actors_.let_go_of_unwanted(now) ? now + ActorCalls::kUnwantedLook : Time::max();
     next_tick_ = std::min(next_tick_, next_look_);
   }
-  next_tick_ = std::min(next_tick_, lack_.next_look());
+  next_tick_ = std::min(next_tick_, agent_.lack().next_look());
   if (reports_) next_tick_ = std::min(next_tick_, step_reports(now));
   drop_spent();
   collect_released();
   // While more calls wait, a caller may have to be woken for a wake-up that was put off.
-  if (!incoming_.empty() && io_loop_->shares_cpu())
+  if (work_.has_calls() && io_loop_->shares_cpu())
     return std::min(next_tick_, now + kWakeupCoalescer);
   return next_tick_;
 }
 
 void ClientEngine::drain_socket() {
   for (;;) {
-    auto received = socket_.receive(frame_);
+    auto received = agent_.socket().receive(frame_);
     if (received.kind == os::Received::Kind::starved)
       return lacks_descriptors({frame_.data(), received.size}, steady_now());
-    lack_.over();
+    agent_.lack().over();
     if (received.kind == os::Received::Kind::empty) return;
     if (received.kind == os::Received::Kind::closed) {
       drain_agent(steady_now());  // its ring may say why
@@ -91,18 +90,18 @@ void ClientEngine::drain_socket() {
 void ClientEngine::drain_slot(std::uint32_t slot, Time now) {
   if (slot == wire::kSocketSlot) {
     drain_socket();
-  } else if (slot == agent_slot_) {
+  } else if (slot == agent_.slot()) {
     drain_agent(now);
-  } else if (slot < slots_.size() && slots_[slot]) {
-    drain_peer(*slots_[slot], now);
+  } else if (Peer* peer = peers_.at(slot)) {
+    drain_peer(*peer, now);
   }
 }
 
 void ClientEngine::drain_agent(Time now) {
   std::size_t size = 0;
   for (;;) {
-    switch (agent_.receive(frame_.data(), size)) {
-      case ring::Pop::empty: agent_.flush(); return;
+    switch (agent_.channel().receive(frame_.data(), size)) {
+      case ring::Pop::empty: agent_.channel().flush(); return;
       case ring::Pop::corrupt: agent_gone("the ring from the node's agent is damaged"); return;
       case ring::Pop::frame: break;
     }
@@ -120,7 +119,6 @@ void ClientEngine::drain_peer(Peer& peer, Time now) {
     tasks_.writable(peer.process, now);
     actors_.writable(peer.process);
   }
-  Peer* const sends = peer.far_end ? nullptr : &peer;
   std::size_t size = 0;
   for (;;) {
     switch (peer.channel.receive(frame_.data(), size)) {
@@ -132,8 +130,7 @@ void ClientEngine::drain_peer(Peer& peer, Time now) {
         return;
       case ring::Pop::frame: break;
     }
-    heard_ = &peer;
-    last_peer_ = sends;
+    peers_.heard(peer);
     if (take_plain(peer, BlobView(frame_.data(), size), now)) continue;
     auto decoded = wire::decode_call(BlobView(frame_.data(), size));
     if (!decoded) {
@@ -151,48 +148,14 @@ void ClientEngine::drain_peer(Peer& peer, Time now) {
   }
 }
 
-/// Returns whether a value in the message is a location in memory, which only processes of one
-/// node share.
-bool ClientEngine::names_memory(const wire::CallMessage& message) {
-  const auto bad = [](const wire::Value& value) {
-    return value.kind == wire::Value::Kind::shared || value.kind == wire::Value::Kind::remote;
-  };
-  if (const auto* call = std::get_if<wire::Call>(&message))
-    return std::any_of(call->arguments.begin(), call->arguments.end(), bad);
-  const auto* reply = std::get_if<wire::Reply>(&message);
-  return reply != nullptr && bad(reply->value);
-}
-
 bool ClientEngine::drain_watched(Time now) {
-  if (!bell_.only_watched()) return false;
-  drain_slot(bell_.watched_slot(), now);
+  if (!peers_.bell().only_watched()) return false;
+  drain_slot(peers_.bell().watched_slot(), now);
   return true;
-}
-
-/// Watches the peer that spoke last, or after enough messages another one. Under the lock, by the
-/// leader.
-bool ClientEngine::watch_peer() noexcept {
-  Peer* heard = std::exchange(heard_, nullptr);
-  if (heard == nullptr) return false;
-  if (bell_.watched() == &heard->channel.input()) {
-    heard_others_ = 0;
-  } else if (bell_.watched() == nullptr || ++heard_others_ == kWatchAfterMessages) {
-    bell_.watch(heard->slot, heard->channel.input());
-    heard_others_ = 0;
-  }
-  return true;
-}
-
-/// Forgets a peer from which nothing more is read.
-void ClientEngine::look_away(const Peer& peer) noexcept {
-  if (heard_ == &peer) heard_ = nullptr;
-  if (last_peer_ == &peer) last_peer_ = nullptr;
-  if (bell_.watched() == &peer.channel.input()) bell_.unwatch();
 }
 
 void ClientEngine::drop_peer(Peer& peer) {
-  peer.dead = true;
-  look_away(peer);
+  peers_.give_up(peer);
   ErrorInfo info;
   info.code = Code::worker_died;
   info.message = "the process answered with damaged messages";
@@ -201,62 +164,26 @@ void ClientEngine::drop_peer(Peer& peer) {
   actors_.worker_died(peer.process, ~std::uint64_t{0}, error);
 }
 
-ClientEngine::Peer* ClientEngine::find_peer(ProcessIndex process) {
-  const auto found = peers_.find(process);
-  return found == peers_.end() || found->second->dead ? nullptr : found->second;
-}
-
 // --- the agent's messages
 
 void ClientEngine::on_channel(const wire::Channel& message, std::vector<Fd> descriptors) {
-  // Without a slot the processes that wait for this channel would wait for ever: end this
-  // process.
-  if (message.my_slot >= ring::kMaxSlots)
-    return agent_gone(
-        "this process talks to " + std::to_string(ring::kMaxSlots - 2) +
-        " others at once, workers and actors, which is the most: let go of actors, or "
-        "let tasks call some of them");
-  if (descriptors.size() != 3 || message.side > 1)
-    return agent_gone("the node's agent sent a broken channel");
-  if (dead_peers_.erase(message.peer) != 0) return;
-  if (slots_.size() <= message.my_slot) slots_.resize(message.my_slot + 1);
-  if (slots_[message.my_slot]) {  // PeerDied of the slot's last peer is on its way over the ring
-    pending_channels_.push_back({message, std::move(descriptors)});
-    return;
-  }
-  auto memory = ring::ChannelMemory::attach(std::move(descriptors[0]));
-  auto bell = ring::Doorbell::attach(std::move(descriptors[1]), std::move(descriptors[2]));
-  if (!memory || !bell)
-    return agent_gone(std::string("a channel could not be opened: ") +
-                      (memory ? bell.error() : memory.error()).what());
-  auto peer = std::make_unique<Peer>();
-  peer->process = message.peer;
-  peer->remote = message.remote;
-  peer->slot = message.my_slot;
-  peer->holder = message.holder != 0 ? message.holder : message.peer;
-  peer->channel =
-      ring::Channel(std::move(*memory), static_cast<int>(message.side),
-                    std::make_shared<ring::Doorbell>(std::move(*bell)), message.peer_slot);
-  peer->channel.close_fd();
-  peer->far_end = !peers_.try_emplace(message.peer, peer.get()).second;
-  slots_[message.my_slot] = std::move(peer);
+  const auto opened = peers_.open(message, std::move(descriptors));
+  // Processes wait for this channel, and would wait for ever: end this process.
+  if (!opened) return agent_gone(opened.error().message());
+  if (*opened == nullptr) return;
   const Time now = steady_now();
   drain_slot(message.my_slot, now);  // frames may have come before the slot was known
-  std::vector<PendingGrant> waiting;
-  waiting.swap(pending_grants_);
-  for (const auto& pending : waiting) {
+  for (const auto& pending : peers_.take_grants()) {
     grant(pending.grant, now);
     if (pending.reclaimed) reclaim(pending.grant.lease, now);
   }
-  std::vector<wire::ActorUpdate> updates;
-  updates.swap(pending_updates_);
-  for (const auto& update : updates) on_actor_update(update);
+  for (const auto& update : peers_.take_updates()) on_actor_update(update);
 }
 
 void ClientEngine::on_actor_update(const wire::ActorUpdate& update) {
   if (update.state == wire::ActorState::alive && update.worker != process_ &&
-      peer_of(update.worker) == nullptr) {
-    pending_updates_.push_back(update);  // the channel is on its way over the socket
+      peers_.of(update.worker) == nullptr) {
+    peers_.wait(update);  // the channel is on its way over the socket
     return;
   }
   actors_.update(update);
@@ -265,41 +192,28 @@ void ClientEngine::on_actor_update(const wire::ActorUpdate& update) {
 void ClientEngine::grant(const wire::LeaseGranted& granted, Time now) {
   // No task wants it any more.
   if (!classes_.knows(granted.key)) return return_lease(granted.lease);
-  if (peer_of(granted.worker) == nullptr) {
-    pending_grants_.push_back({granted, false});
+  if (peers_.of(granted.worker) == nullptr) {
+    peers_.wait(granted);
     return;
   }
   tasks_.granted(granted.key, granted.lease, granted.worker, now);
   next_tick_ = std::min(next_tick_, now + 1ms);
 }
 
-/// Handles LeaseReclaim. It comes only once, so it is noted for a lease whose worker's channel is
-/// still on its way.
+/// Handles LeaseReclaim, also for a lease whose worker's channel is still on its way.
 void ClientEngine::reclaim(LeaseId lease, Time now) {
-  for (PendingGrant& pending : pending_grants_)
-    if (pending.grant.lease == lease) pending.reclaimed = true;
+  peers_.reclaim(lease);
   tasks_.reclaim(lease, now);
 }
 
-/// Returns the counts for the peer's node of refs in frames that never left this process.
-void ClientEngine::take_back_waiting(Peer& peer) {
-  for (const Blob& frame : peer.channel.take_waiting())
-    if (auto decoded = wire::decode_call(frame))
-      wire::for_each_ref(decoded->message,
-                         [&](ObjectId id) { tell_agent(wire::Hold{id, peer.holder, -1}); });
-}
-
 void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
-  std::erase_if(pending_grants_,
-                [&](const PendingGrant& p) { return p.grant.worker == message.peer; });
-  std::erase_if(pending_updates_,
-                [&](const wire::ActorUpdate& update) { return update.worker == message.peer; });
-  const auto found = peers_.find(message.peer);
-  if (found == peers_.end()) {
-    dead_peers_.insert(message.peer);  // its channel is still on its way and must be refused
+  peers_.drop_waiting(message.peer);
+  Peer* const known = peers_.any(message.peer);
+  if (known == nullptr) {
+    peers_.died_before(message.peer);  // its channel is still on its way and must be refused
     return tell_agent(wire::Arrived{message.peer, 0});
   }
-  Peer& peer = *found->second;
+  Peer& peer = *known;
   drain_peer(peer, now);  // replies that were published before the death count
   if (!peer.remote) tell_agent(wire::Arrived{message.peer, peer.channel.received()});
   const std::uint64_t started = message.started != wire::PeerDied::kUnknown
@@ -326,41 +240,30 @@ void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
   if (!peer.dead)
     tasks_.worker_died(message.peer, started, error, os::is_end_of_process(message.reason), now);
   if (!peer.dead) actors_.worker_died(message.peer, started, error);
-  for (auto* calls : {&incoming_, &refused_})
-    std::erase_if(*calls, [&](const std::shared_ptr<Incoming>& call) {
-      if (call->from != message.peer) return false;
-      drop_refs(call->call);
-      return true;
-    });
-  look_away(peer);
-  peers_.erase(found);
+  work_.drop_calls_of(message.peer);
   if (peer.remote) {  // from here on nothing is written to it
-    take_back_waiting(peer);
+    // Return the counts for its node of refs in frames that never left this process.
+    for (const Blob& frame : peer.channel.take_waiting())
+      if (auto decoded = wire::decode_call(frame))
+        wire::for_each_ref(decoded->message,
+                           [&](ObjectId id) { tell_agent(wire::Hold{id, peer.holder, -1}); });
     tell_agent(wire::Arrived{message.peer, peer.channel.received()});
   }
-  const std::uint32_t slot = peer.slot;
-  slots_[slot].reset();
-  const auto next = std::find_if(
-      pending_channels_.begin(), pending_channels_.end(),
-      [slot](const PendingChannel& pending) { return pending.message.my_slot == slot; });
-  if (next == pending_channels_.end()) return;
-  PendingChannel channel = std::move(*next);
-  pending_channels_.erase(next);
-  on_channel(channel.message, std::move(channel.descriptors));
+  if (auto next = peers_.remove(peer)) on_channel(next->message, std::move(next->descriptors));
 }
 
 void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload, Time now) {
+  const auto answered = [this](auto& answer) {
+    if (!questions_.answer(answer)) return false;
+    io_loop_->notify();
+    return true;
+  };
   std::visit(
       Cases{[&](wire::PeerDied& m) { on_peer_died(m, now); },
             [&](wire::LeaseGranted& m) {
               if (m.lease != 0) return grant(m, now);
-              if (Peer* caller = find_peer(m.worker)) caller->refused = false;
-              if (m.demand) leased_ = *m.demand;
-              if (m.demand)
-                library_threads_.want(static_cast<double>(m.demand->cpus) / scheduling::kUnit);
-              if (m.demand && !m.has_devices) return;
-              gpus_.assign(m.gpus.begin(), m.gpus.end());
-              gpus_told_ = true;
+              if (Peer* caller = peers_.find(m.worker)) caller->refused = false;
+              lease_.granted(m);
             },
             [&](wire::LeaseRefused& m) { tasks_.refused(m.key, Error(Code::infeasible, m.why)); },
             [&](wire::LeaseReclaim& m) {
@@ -369,49 +272,22 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
             },
             [&](wire::Ready& m) { on_ready(m, payload); },
             [&](wire::StartActor& m) {
-              starts_.push_back({std::move(m), Blob(payload.begin(), payload.end())});
+              work_.become({std::move(m), Blob(payload.begin(), payload.end())});
               io_loop_->notify();
             },
             [&](wire::ActorUpdate& m) { on_actor_update(m); },
             [&](wire::FoundActor& m) {
-              if (const auto at = found_.find(m.request); at != found_.end()) {
-                at->second = std::move(m);
-                io_loop_->notify();
-              } else if (m.found) {
-                tell_agent(wire::Hold{m.lifetime, process_, -1});
-              }
+              if (!answered(m) && m.found) tell_agent(wire::Hold{m.lifetime, process_, -1});
             },
             [&](wire::NamedObject& m) {
-              if (const auto at = named_.find(m.request); at != named_.end()) {
-                at->second = std::move(m);
-                io_loop_->notify();
-              } else if (m.object) {  // found, and counted for us
+              if (!answered(m) && m.object)  // found, and counted for us
                 tell_agent(wire::Hold{m.object, process_, -1});
-              }
             },
-            [&](wire::Located& m) {
-              const auto at = located_.find(m.request);
-              if (at == located_.end()) return;
-              std::move(m.places.begin(), m.places.end(), std::back_inserter(at->second.places));
-              at->second.more = m.more;
-              io_loop_->notify();
-            },
-            [&](wire::Explained& m) {
-              const auto at = reasons_.find(m.request);
-              if (at == reasons_.end()) return;
-              at->second = std::move(m.why);
-              io_loop_->notify();
-            },
+            [&](wire::Located& m) { answered(m); },
+            [&](wire::Explained& m) { answered(m); },
             [&](wire::AskRows& m) { ask_reports(m, payload); },
             [&](wire::Nodes& m) {
-              const auto at = node_lists_.find(m.request);
-              if (at == node_lists_.end()) {
-                if (log_printer_ != nullptr) log_printer_->on_nodes(m);
-                return;
-              }
-              std::move(m.rows.begin(), m.rows.end(), std::back_inserter(at->second.rows));
-              at->second.more = m.more;
-              io_loop_->notify();
+              if (!answered(m) && log_printer_ != nullptr) log_printer_->on_nodes(m);
             },
             [&](wire::Answer& m) {
               if (log_printer_ != nullptr) log_printer_->on_answer(m, payload);
@@ -419,30 +295,15 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
             [&](wire::ExtentSealed&) {},
             [&](wire::GiveExtent& m) { on_extent(m, {}); },
             [&](wire::GiveReader& m) { on_reader(m, {}); },
-            [&](wire::Recycle& m) { (void)store_->recycle(m.slot, m.generation); },
-            [&](wire::Forget& m) {
-              if (m.is_segment)
-                store_->forget_segment(static_cast<std::uint32_t>(m.id));
-              else
-                store_->forget_extent(objectstore::ExtentId{m.id});
-            },
-            [&](wire::Rebuild& m) { on_rebuild(m); },
-            [&](wire::Lineage& m) { lineage_.forget_away(m.object); },
-            [&](wire::KeptCall& m) { take_over(m, payload); },
-            [&](wire::MadeBy& m) { lineage_.entrust(m.call, m.result, m.object); },
+            [&](wire::Recycle& m) { store_.recycle(m); },
+            [&](wire::Forget& m) { store_.forget(m); },
+            [&](wire::Rebuild& m) { recovery_.on_rebuild(m); },
+            [&](wire::Lineage& m) { recovery_.lineage().forget_away(m.object); },
+            [&](wire::KeptCall& m) { recovery_.take_over(m, payload); },
+            [&](wire::MadeBy& m) { recovery_.lineage().entrust(m.call, m.result, m.object); },
             [&](wire::MemoryPressure&) { release_memory(); },
-            [&](wire::NowAt& m) {
-              const auto at = places_.find(m.request);
-              if (at == places_.end()) return;
-              at->second = std::move(m);
-              io_loop_->notify();
-            },
-            [&](wire::Replicated& m) {
-              const auto at = replications_.find(m.request);
-              if (at == replications_.end()) return;
-              at->second = std::move(m);
-              io_loop_->notify();
-            },
+            [&](wire::NowAt& m) { answered(m); },
+            [&](wire::Replicated& m) { answered(m); },
             [&](wire::Shutdown& m) {
               if (kind_ == wire::ProcessKind::driver) {
                 if (m.cancels)
@@ -450,7 +311,7 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
                 else
                   agent_gone("the node goes down: " + m.why);
               } else {
-                shutdown_ = true;
+                work_.end();
                 io_loop_->notify();
               }
             },
@@ -462,30 +323,28 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
 /// a Rebuild first, and no Await is sent while a Rebuild is open; so the counter `awaits` tells
 /// the two apart.
 void ClientEngine::on_ready(const wire::Ready& message, BlobView payload) {
-  const detail::ObjectHandle handle = find_held(message.object);
-  if (!handle) return give_back(message.value);
+  const detail::ObjectHandle handle = values_.find_held(message.object);
+  if (!handle) return values_.give_back(message.value);
   Entry& entry = entry_of(handle);
   const bool to_rebuild = entry.rebuilding && entry.awaits == 0;
   if (entry.awaits > 0) --entry.awaits;
   if (!entry.ready.load(std::memory_order_relaxed)) {
     // An answer to an Await has the lost value.
-    if (entry.rebuilding && !to_rebuild) return give_back(message.value);
-    settle(entry, message.value, payload, message.node);
+    if (entry.rebuilding && !to_rebuild) return values_.give_back(message.value);
+    values_.settle(entry, message.value, payload, message.node);
   } else if (to_rebuild) {
-    rebuilt(entry, message.value, payload);
+    recovery_.rebuilt(entry, message.value, payload);
   } else {
-    arrive(entry, message.value, payload);
+    values_.arrive(entry, message.value, payload);
   }
 }
 
 void ClientEngine::agent_gone(const std::string& why, Code code) {
-  if (agent_lost_) return;
-  agent_lost_ = true;
-  agent_lost_why_ = Error(code, why);
-  shutdown_ = true;
-  if (abandon_ != nullptr) abandon_(serving_);
+  if (!agent_.lose(Error(code, why))) return;
+  work_.end();
+  if (abandon_ != nullptr) abandon_(work_.is_serving());
   give_up_notices();
-  // Every wait checks agent_lost_. Results that are still pending end in an error when somebody
+  // Every wait checks agent_.is_lost(). Results that are still pending end in an error when somebody
   // asks for them.
   if (!io_loop_) return;
   io_loop_->forget_socket();
@@ -495,7 +354,7 @@ void ClientEngine::agent_gone(const std::string& why, Code code) {
 /// Returns the error of a wait that has no answer: why the agent is lost, that the session is over, or
 /// else `why`.
 Error ClientEngine::no_answer(const char* why) const {
-  if (agent_lost_) return agent_lost_why_;
+  if (agent_.is_lost()) return agent_.why_lost();
   return Error(Code::unavailable, stopping_ ? "the session is over" : why);
 }
 
@@ -515,7 +374,7 @@ void ClientEngine::on_call_message(Peer& peer, wire::CallMessage& message, BlobV
                      tasks_.handed_back(peer.process, m.first, m.count, now);
                      next_tick_ = std::min(next_tick_, now + 1ms);
                    },
-                   [&](wire::Recall&) { hand_back_unstarted(); }},
+                   [&](wire::Recall&) { work_.hand_back_unstarted(); }},
              message);
 }
 
@@ -551,18 +410,22 @@ void ClientEngine::on_reply(ProcessIndex worker, const wire::Reply& reply, BlobV
   } else if (call != nullptr) {
     results = call->results;
   } else {
-    discard(reply.value);
+    values_.discard(reply.value);
     return;  // a reply of a late attempt
   }
   if (reply.value.kind == wire::Value::Kind::error) {
     Error error(*reply.value.error);
     if (task != nullptr) error = with_its_name(error, *task);
     if (task != nullptr && task->fate == Task::Fate::open && reply.lost_argument != 0 &&
-        error.code() == Code::object_lost && argument_lost(*task, worker, reply, error, now))
+        error.code() == Code::object_lost && recovery_.recover_argument(*task, reply, error)) {
+      const std::uint32_t waiting = watch_arguments(task->call, waiter_of(*task));
+      tasks_.postponed(worker, reply.sequence, waiting, now);
+      next_tick_ = std::min(next_tick_, now + 1ms);
       return;
+    }
     if (task != nullptr) error = TaskManager::of_all_attempts(*task, error);
-    if (task != nullptr && task->spec != nullptr) error = cannot_run_again(error);
-    for (const auto& result : results) settle_error(entry_of(result), error);
+    if (task != nullptr && task->spec != nullptr) error = Recovery::cannot_run_again(error);
+    for (const auto& result : results) values_.settle_error(entry_of(result), error);
     if (results.empty() && call != nullptr) log_failed_tell(*call, error);
   } else if (reply.index < results.size() &&
              !entry_of(results[reply.index]).ready.load(std::memory_order_relaxed)) {
@@ -571,27 +434,16 @@ void ClientEngine::on_reply(ProcessIndex worker, const wire::Reply& reply, BlobV
                              (reply.value.kind == wire::Value::Kind::shared ||
                               reply.value.kind == wire::Value::Kind::forwarded);
     if (may_be_kept && std::exchange(result.fulfil, false)) unsaid = results[reply.index];
-    settle(result, reply.value, payload);
+    values_.settle(result, reply.value, payload);
   } else {
-    discard(reply.value);  // an earlier attempt gave this result already
+    values_.discard(reply.value);  // an earlier attempt gave this result already
   }
   if (call != nullptr && reply.value.kind != wire::Value::Kind::inline_bytes)
     for (const auto& result : results) entry_of(result).made = Entry::Made::actor;
   if (!reply.last) return;
   const bool light = task != nullptr ? task->spec == nullptr && is_light(*task) : is_light(*call);
   end(worker, task != nullptr, reply.sequence, Duration(reply.ran_ns), now, light);
-  if (unsaid) tell_fulfilled(entry_of(unsaid));
-}
-
-/// Sends the agent the Fulfil of a promoted result.
-void ClientEngine::tell_fulfilled(Entry& result) {
-  Blob record;
-  wire::Fulfil message;
-  message.object = result.id;
-  message.value = result.ready.load(std::memory_order_relaxed)
-                      ? record_of(result, record)
-                      : outgoing_forward(result.source, for_agent());
-  tell_agent(message, record);
+  if (unsaid) values_.tell_fulfilled(entry_of(unsaid));
 }
 
 // --- the worker's side
@@ -600,58 +452,46 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
                                             std::optional<ActorStart>& actor,
                                             std::function<void()>& resume) {
   Guard lock = guard();
-  serving_ = false;
+  work_.answered();
   // Calls that were accepted before Shutdown still run, and so do calls of the actor to itself.
-  const auto has_work = [this] {
-    if (agent_lost_ || stopping_) return false;
-    return !incoming_.empty() || !resumable_.empty() || !(shutdown_ || starts_.empty());
-  };
+  const auto has_work = [this] { return !agent_.is_lost() && !stopping_ && work_.has_any(); };
   // Results of tasks and calls of this process may be awaited elsewhere: it ends only after they
   // do.
   const auto over = [&] {
-    return agent_lost_ || (shutdown_ && !has_work() && tasks_.live() + actors_.live() == 0 &&
-                           !(loopback_.actor() && has_unanswered()));
+    return agent_.is_lost() ||
+           (work_.is_ending() && !has_work() && tasks_.live() + actors_.live() == 0 &&
+            !(loopback_.actor() && peers_.has_unanswered()));
   };
   bool go_on = has_work();
-  if (!go_on && !shutdown_) {
-    wait_for_work(lock, [&] { return shutdown_ || has_work(); });
+  if (!go_on && !work_.is_ending()) {
+    wait_for_work(lock, [&] { return work_.is_ending() || has_work(); });
     go_on = has_work();
   }
-  if (shutdown_) [[unlikely]] {
-    if (blocked_ == 0 && !over()) {  // they may need the very CPU that this worker holds
-      hand_back_unstarted();
-      ++blocked_;
-      tell_agent(wire::Blocked{});
-    }
+  if (work_.is_ending()) [[unlikely]] {
+    // They may need the very CPU that this worker holds.
+    if (!work_.is_blocked() && !over()) work_.block();
     if (!has_work()) io_loop_->wait(lock, [&] { return over() || has_work(); }, Time::max());
     go_on = has_work();
   }
   if (go_on) {
-    if (gpus_told_) show_gpus();
-    if (!resumable_.empty()) {
-      resume = std::move(resumable_.front());
-      resumable_.pop_front();
-    } else if (!starts_.empty()) {
-      actor = std::move(starts_.front());
-      starts_.pop_front();
-      lease_timer_.begin(agent_.peer_doorbell().said(), steady_now());
+    lease_.show_devices();
+    work_.next(call, actor, resume);
+    if (actor) {
+      lease_timer_.begin(agent_.channel().peer_doorbell().said(), steady_now());
       loopback_.begin(actor->start.actor);
       actors_.lives_here(actor->start.actor, actor->start.incarnation, process_);
-    } else if (!incoming_.empty()) {
-      call = std::move(incoming_.front());
-      incoming_.pop_front();
-      begin_call(call->from, call->call.sequence);
+    } else if (call) {
+      peers_.begin_call(call->from, call->call.sequence);
     }
   }
   const Time waited = io_loop_->waited_until();
-  serving_ = go_on;
   unlock_and_collect(lock);
   return go_on ? std::optional(waited) : std::nullopt;
 }
 
 bool ClientEngine::has_lost_agent() {
   Guard lock = guard();
-  const bool lost = agent_lost_;
+  const bool lost = agent_.is_lost();
   unlock_and_collect(lock);
   return lost;
 }
@@ -659,43 +499,16 @@ bool ClientEngine::has_lost_agent() {
 void ClientEngine::finish_sends() {
   Guard lock = guard();
   io_loop_->wait(
-      lock, [this] { return agent_lost_ || tasks_.live() + actors_.live() == 0; }, Time::max());
+      lock, [this] { return agent_.is_lost() || tasks_.live() + actors_.live() == 0; },
+      Time::max());
   unlock_and_collect(lock);
-}
-
-/// Returns whether a call that this process has begun waits in a coroutine. The calls of one
-/// caller have consecutive numbers.
-bool ClientEngine::has_unanswered() const noexcept {
-  return std::any_of(slots_.begin(), slots_.end(), [](const std::unique_ptr<Peer>& peer) {
-    return peer && !peer->dead && peer->started > peer->completed;
-  });
-}
-
-/// Sets CUDA_VISIBLE_DEVICES to the devices of the lease: a library that reads the variable at
-/// its first use sees those only. Under the lock, on the thread that runs user code.
-void ClientEngine::show_gpus() {
-  static const char* const kVariable = "CUDA_VISIBLE_DEVICES";
-  if (!node_gpus_) {
-    const char* inherited = std::getenv(kVariable);
-    node_gpus_.emplace(inherited != nullptr ? inherited : "");
-  }
-  ::setenv(kVariable, visible_devices(gpus_, node_gpus_->c_str()).c_str(), 1);
-  gpus_told_ = false;
-}
-
-/// Publishes that the call has begun. Under the lock.
-void ClientEngine::begin_call(ProcessIndex from, std::uint64_t sequence) {
-  Peer* peer = peer_of(from);
-  if (peer == nullptr) return;
-  peer->started = std::max(peer->started, sequence);
-  peer->channel.count_started(peer->started);
 }
 
 void ClientEngine::reply(ProcessIndex to, std::uint64_t sequence, std::uint32_t index, bool last,
                          Duration ran, const OutgoingValue& value) {
   Guard lock = guard();
-  if (last) serving_ = false;
-  Peer* peer = peer_of(to);
+  if (last) work_.answered();
+  Peer* peer = peers_.of(to);
   if (peer != nullptr || to == process_) {
     payload_.clear();
     wire::Reply message;
@@ -703,7 +516,7 @@ void ClientEngine::reply(ProcessIndex to, std::uint64_t sequence, std::uint32_t 
     message.index = index;
     message.last = last;
     message.ran_ns = static_cast<std::uint64_t>(ran.count());
-    message.value = outgoing(
+    message.value = values_.outgoing(
         value, peer != nullptr ? peer->receiver() : Receiver{.holder = process_}, payload_);
     message.lost_argument = value.lost.number;
     message.lost = value.lost.object;
@@ -716,7 +529,7 @@ void ClientEngine::reply(ProcessIndex to, std::uint64_t sequence, std::uint32_t 
     if (last) peer->channel.count_completed(++peer->completed);
     peer->channel.send(writer_.encode(wire::CallMessage(std::move(message))), payload_);
   } else if (value.kind == wire::Value::Kind::shared) {  // the caller is gone: no owner
-    (void)store_->drop(store_location(value.location));
+    store_.drop(value.location);
   }
   unlock_and_collect(lock);
 }

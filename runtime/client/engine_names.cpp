@@ -15,13 +15,12 @@ constexpr Duration kControlAnswers = 30s, kNodesAnswer = 10s;
 }  // namespace
 
 wire::NamedObject ClientEngine::ask_named(Guard& lock, wire::NameObject question) {
-  const std::uint64_t request = question.request = ++next_request_;
-  named_.emplace(request, std::nullopt);
+  const std::uint64_t request = question.request = questions_.ask<wire::NamedObject>();
   tell_agent(question);
-  const bool answered = block_until(
-      lock, [&] { return named_.at(request).has_value(); }, steady_now() + kControlAnswers);
-  auto answer = std::move(named_.extract(request).mapped());
-  if (!answered)
+  block_until(
+      lock, [&] { return questions_.is_answered(request); }, steady_now() + kControlAnswers);
+  auto answer = questions_.take<wire::NamedObject>(request);
+  if (!answer)
     throw Unavailable(Code::unavailable,
                       "control did not answer within 30 s what is to become of the object '" +
                           question.name + "'",
@@ -53,7 +52,7 @@ void ClientEngine::detach(const detail::ObjectHandle& object, const std::string&
     unlock_and_collect(lock);
     raise(error);
   }
-  promote(entry);
+  values_.promote(entry);
   wire::NameObject question;
   question.name = name;
   question.object = entry.id;
@@ -75,7 +74,7 @@ detail::ObjectHandle ClientEngine::find_object(const std::string& name, std::uin
     return {};
   }
   bool fresh = false;
-  detail::ObjectHandle handle = adopt(found.object, fresh);
+  detail::ObjectHandle handle = values_.adopt(found.object, fresh);
   if (!fresh) tell_agent(wire::Hold{found.object, process_, -1});
   unlock_and_collect(lock);
   if (found.fingerprint != fingerprint)
@@ -122,18 +121,17 @@ std::vector<detail::ObjectLocation> ClientEngine::locations(
   }
   for (std::size_t from = 0; from < asked.size(); from += wire::kMaxRefs) {
     const std::size_t count = std::min(wire::kMaxRefs, asked.size() - from);
-    wire::Locate question{++next_request_, {}};
+    wire::Locate question{questions_.ask<wire::Located>(), {}};
     for (std::size_t i = 0; i < count; ++i)
       question.objects.push_back(origin_of(entry_of(objects[asked[from + i]])).id);
-    wire::Located& located = located_[question.request];
-    located.more = true;
     tell_agent(question);
-    const bool answered =
-        block_until(lock, [&] { return !located.more; }, steady_now() + kNodesAnswer);
-    const auto places = std::move(located_.extract(question.request).mapped().places);
-    if (!answered)
+    block_until(
+        lock, [&] { return questions_.is_answered(question.request); },
+        steady_now() + kNodesAnswer);
+    const auto located = questions_.take<wire::Located>(question.request);
+    if (!located)
       throw Unavailable(Code::unavailable, "the node's agent did not answer within 10 s");
-    for (const wire::ObjectPlace& place : places) {
+    for (const wire::ObjectPlace& place : located->places) {
       if (place.index >= count) continue;
       detail::ObjectLocation& at = answer[asked[from + place.index]];
       at.state = static_cast<State>(place.state);

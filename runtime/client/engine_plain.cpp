@@ -1,9 +1,7 @@
 /// The fast path for plain calls, whose arguments travel inline without refs, and for their
 /// replies. All other calls take the general path (engine.cpp, engine_messages.cpp); both end in
 /// the same functions. All under the lock.
-#include "troupe/runtime/base/machine.hpp"
 #include "troupe/runtime/client/engine.hpp"
-#include "troupe/runtime/engine/registry.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -17,32 +15,12 @@ constexpr std::uint32_t kSendsPerLook = 16;
 
 }  // namespace
 
-const wire::FunctionKey& ClientEngine::key_of(const detail::Callable* callable) {
-  auto& [known, key] = keys_[(reinterpret_cast<std::uintptr_t>(callable) / 64) % keys_.size()];
-  if (known != callable) {
-    key = engine::Registry::instance().key_of(callable);
-    known = callable;
-  }
-  return key;
-}
-
 /// Sends the call as a plain one, if it is plain. True: the call is in the peer's ring, or waits
 /// for room there.
 bool ClientEngine::send_plain(Peer& peer, const detail::Call& call, std::uint64_t actor_low,
                               std::uint32_t attempt, std::uint32_t results) {
-  if (call.arguments.size() > wire::kPlainArguments || !call.refs.empty()) return false;
-  wire::PlainCall plain;
-  for (const auto& argument : call.arguments) {
-    if (argument.object) return false;
-    plain.arguments[plain.count++] = {argument.offset, argument.size};
-  }
-  plain.sequence = peer.sent + 1;
-  plain.function = key_of(call.callable);
-  plain.actor_low = actor_low;
-  plain.attempt = attempt;
-  plain.results = results;
-  const BlobView head = wire::write_plain(plain, plain_);
-  if (head.empty()) return false;  // its numbers do not fit
+  const BlobView head = plain_.encode(call, {peer.sent + 1, actor_low, attempt, results});
+  if (head.empty()) return false;
   TROUPE_ASSERT(head.size() + call.bytes.size() <= ring::kMaxFrame,
                 "the inline arguments of a call are bounded");
   peer.channel.send(head, call.bytes);
@@ -56,7 +34,7 @@ bool ClientEngine::send_plain(Peer& peer, const detail::Call& call, std::uint64_
 template <class Record>
 std::uint64_t ClientEngine::send_ahead(ProcessIndex worker, const detail::Call& call,
                                        std::uint64_t actor_low, std::size_t results) {
-  Peer* peer = worker != 0 ? peer_of(worker) : nullptr;
+  Peer* peer = worker != 0 ? peers_.of(worker) : nullptr;
   if (peer == nullptr || peer->channel.waiting() > 0 || results > 1) return 0;
   static_assert(spare_size(sizeof(Record)) != spare_size(sizeof(Entry)), "they share no spares");
   Record::ensure_spare();
@@ -79,7 +57,7 @@ void ClientEngine::end(ProcessIndex worker, bool task, std::uint64_t sequence, D
     if (light)
       spent_task_ = std::move(ended);
     else
-      remember(std::move(ended));
+      recovery_.remember(std::move(ended));
   } else {
     auto ended = actors_.ended(worker, sequence);
     ended->lifetime = {};
@@ -109,21 +87,9 @@ void ClientEngine::end(ProcessIndex worker, bool task, std::uint64_t sequence, D
   result.kind = wire::Value::Kind::inline_bytes;
   result.value = std::move(stored);
   result.ready.store(true, std::memory_order_release);
-  wake(result);
+  values_.wake(result);
   end(peer.process, task != nullptr, reply.sequence, Duration(reply.ran_ns), now, is_alone(result));
   return true;
-}
-
-/// Converts a plain reply into a general one.
-const wire::Reply& ClientEngine::general(const wire::PlainReply& reply) {
-  plain_reply_.sequence = reply.sequence;
-  plain_reply_.index = reply.index;
-  plain_reply_.ran_ns = reply.ran_ns;
-  plain_reply_.value.kind =
-      reply.has_value ? wire::Value::Kind::inline_bytes : wire::Value::Kind::pending;
-  plain_reply_.value.payload_offset = reply.value.offset;
-  plain_reply_.value.payload_size = reply.value.size;
-  return plain_reply_;
 }
 
 /// Handles a frame with a plain call or plain reply. False: it is another message, or broken.
@@ -131,7 +97,7 @@ bool ClientEngine::take_plain(Peer& peer, BlobView frame, Time now) {
   BlobView payload;
   if (wire::PlainReply reply; wire::read_plain(frame, reply, payload)) {
     if (!take_light(peer, reply, payload, now))
-      on_reply(peer.process, general(reply), payload, now);
+      on_reply(peer.process, plain_.general(reply), payload, now);
     return true;
   }
   wire::PlainCall plain;
@@ -153,31 +119,15 @@ bool ClientEngine::take_plain(Peer& peer, BlobView frame, Time now) {
 
 void ClientEngine::reply_plain(ProcessIndex to, const wire::PlainReply& reply, BlobView value) {
   Guard lock = guard();
-  serving_ = false;
-  if (Peer* peer = peer_of(to)) {
+  work_.answered();
+  if (Peer* peer = peers_.of(to)) {
     peer->channel.count_completed(++peer->completed);
-    if (peer->channel.post(wire::write_plain(reply, plain_), value)) wake_for_reply(*peer);
+    if (peer->channel.post(plain_.encode(reply), value))
+      peers_.wake_for_reply(*peer, work_.has_calls() && io_loop_->shares_cpu());
   } else if (to == process_) {
-    on_reply(process_, general(reply), value, steady_now());
+    on_reply(process_, plain_.general(reply), value, steady_now());
   }
   unlock_and_collect(lock);
-}
-
-/// Wakes a caller that sleeps, for a reply. The wake-up may be put off while the caller shares
-/// this process's CPU and more calls wait here.
-void ClientEngine::wake_for_reply(Peer& peer) {
-  ring::Doorbell& bell = peer.channel.peer_doorbell();
-  if (!incoming_.empty() && io_loop_->shares_cpu() && bell.slept_on() == this_cpu() &&
-      wakeups_.puts_off(peer.process, LazyTime(&steady_now)))
-    return;
-  bell.nudge();
-  wake_late(wakeups_.take());
-}
-
-/// Wakes the caller of a wake-up that was put off; 0: there is none.
-void ClientEngine::wake_late(ProcessIndex caller) noexcept {
-  if (caller == 0) return;
-  if (Peer* peer = peer_of(caller)) peer->channel.peer_doorbell().nudge();
 }
 
 /// Called after a send. The call is recorded by now, so an error here must not count as the

@@ -13,15 +13,14 @@ struct ClientEngine::Reports final : TaskReport::Out {
   void give(const wire::GiveRows& message, BlobView piece) override {
     engine.tell_agent(message, piece);
   }
-  bool has_room() override { return engine.agent_.waiting() == 0; }
+  bool has_room() override { return engine.agent_.channel().waiting() == 0; }
   Begun has_begun(ProcessIndex worker, const Task& task) override {
-    const Peer* peer = engine.peer_of(worker);
+    const Peer* peer = engine.peers_.of(worker);
     if (peer == nullptr || peer->remote) return Begun::unknown;
     return engine.may_come_back(worker, task.sequence) ? Begun::no : Begun::yes;
   }
   void each_awaited(const std::function<bool(const detail::ObjectHandle&)>& look_at) override {
-    const bool is_busy = engine.serving_ || !engine.incoming_.empty() || !engine.resumable_.empty();
-    if (is_busy) return;
+    if (engine.work_.is_busy()) return;
     for (const Resume* resume : engine.resumes_)
       if (resume->on_executor && !look_at(resume->object)) return;
   }
@@ -30,7 +29,7 @@ struct ClientEngine::Reports final : TaskReport::Out {
     std::map<std::uint32_t, std::string> sites;
     for (const auto& [place, number] : engine.sites_)
       sites.emplace(number, text_of_site(place.first, place.second));
-    engine.objects_->each_own(TaskReport::kMostOwn, [&](const Entry& entry) {
+    engine.values_.objects().each_own(TaskReport::kMostOwn, [&](const Entry& entry) {
       look_at(entry, sites[static_cast<std::uint32_t>(entry.site)]);
     });
   }

@@ -15,9 +15,6 @@ using namespace std::chrono_literals;
 constexpr Duration kReaderAnswers = 10s;
 /// Exceeds the 30 s after which the agent answers that it has no memory.
 constexpr Duration kMemoryAnswers = 40s;
-/// Memory that the agent gave may be taken again before it is used. Then this process asks again,
-/// for so long.
-constexpr Duration kMemoryAtMost = 60s;
 /// Memory mostly comes free with the next write to disk. A worker that waits for longer gives its
 /// CPU back, since a process that would free memory may need it.
 constexpr Duration kMemoryGrace = 250ms;
@@ -52,37 +49,7 @@ class StoreBuilding final : public detail::Building {
 
 }  // namespace
 
-void ClientEngine::attach_store(const wire::StoreTables& tables, std::vector<Fd> descriptors) {
-  if (descriptors.size() != 3)
-    throw Unavailable(Code::unavailable, "the node's object store came without its descriptors");
-  objectstore::Membership membership;
-  membership.layout = {tables.processes, tables.slots, tables.extents};
-  membership.process = tables.process;
-  membership.incarnation = tables.incarnation;
-  membership.extent_bytes = tables.extent_bytes;
-  membership.publications = std::move(descriptors[0]);
-  membership.pins = std::move(descriptors[1]);
-  membership.retirements = std::move(descriptors[2]);
-  auto client = objectstore::Client::attach(
-      std::move(membership),
-      // This may run after the engine's end.
-      [unpins = unpins_](std::uint32_t process, std::uint32_t slot) {
-        {
-          const std::lock_guard lock(unpins->mutex);
-          unpins->list.push_back({process, slot});
-        }
-        unpins->any.store(true, std::memory_order_seq_cst);  // see EngineLock::try_lock()
-        // ~ClientEngine() clears `engine`, then waits until `telling` is 0. Sequentially
-        // consistent: either this thread sees no engine, or the destructor sees this thread.
-        unpins->telling.fetch_add(1, std::memory_order_seq_cst);
-        if (ClientEngine* engine = unpins->engine.load(std::memory_order_seq_cst))
-          engine->collect_unless_locked();
-        unpins->telling.fetch_sub(1, std::memory_order_seq_cst);
-      });
-  store_ = std::move(client).value();
-}
-
-void ClientEngine::collect_unless_locked() {
+void ClientEngine::views_ended() {
   if (stopping_.load(std::memory_order_relaxed) || lock_.held_by_this_thread() || !lock_.try_lock())
     return;  // the holder collects when it unlocks
   Guard guard(lock_, std::adopt_lock);
@@ -90,113 +57,60 @@ void ClientEngine::collect_unless_locked() {
 }
 
 void ClientEngine::report_unpins() {
-  if (!unpins_->any.load(std::memory_order_acquire)) return;  // mostly; costs no write
-  unpins_->any.store(false, std::memory_order_seq_cst);
-  std::vector<wire::Unpinned> unpins;
-  {
-    const std::lock_guard lock(unpins_->mutex);
-    unpins.swap(unpins_->list);
-  }
-  for (const auto& unpin : unpins) tell_agent(unpin);
+  for (const auto& unpin : store_.take_unpins()) tell_agent(unpin);
 }
 
 void ClientEngine::on_extent(const wire::GiveExtent& message, std::vector<Fd> descriptors) {
-  Result<bool> answer = false;
-  if (message.error) {
-    answer = Error(*message.error);
-  } else if (descriptors.size() == 1) {
-    const auto added = store_->add_extent(
-        {objectstore::ExtentId{message.extent}, message.bytes, std::move(descriptors[0])});
-    if (added) tell_agent(wire::ExtentMapped{message.extent});
-    answer = added ? Result<bool>(true) : added.error();
-  }
+  Questions::Extent answer{store_.add_extent(message, std::move(descriptors))};
+  const bool is_added = answer.added && *answer.added;
+  if (is_added) tell_agent(wire::ExtentMapped{message.extent});
   // The thread that asked may have timed out; the extent then serves others.
-  const auto wanted = wanted_extents_.find(message.request);
-  if (wanted == wanted_extents_.end()) return;
-  if (answer && *answer) unused_extents_.fetch_add(1, std::memory_order_relaxed);
-  wanted->second = std::move(answer);
+  if (!questions_.answer(message.request, answer)) return;
+  if (is_added) store_.is_given();
   if (io_loop_) io_loop_->notify();
 }
 
 void ClientEngine::on_reader(const wire::GiveReader& message, std::vector<Fd> descriptors) {
-  Result<void> added;
-  if (message.error) {
-    added = Error(*message.error);
-  } else if (descriptors.size() != 1) {
-    added = Error(Code::unavailable, "shared memory was announced without its descriptor");
-  } else if (message.is_segment) {
-    added = store_->add_segment(
-        {static_cast<std::uint32_t>(message.id), message.incarnation, std::move(descriptors[0])});
-  } else {
-    added = store_->add_reader_extent(
-        {objectstore::ExtentId{message.id}, message.bytes, std::move(descriptors[0])});
-  }
-  reader_answers_[{message.is_segment, message.id}] =
-      added ? nullptr : std::make_shared<const Error>(added.error());
+  const Result<void> added = store_.add_reader(message, std::move(descriptors));
+  questions_.answer_readers(message.is_segment, message.id, added ? nullptr : &added.error());
   if (io_loop_) io_loop_->notify();
 }
 
 /// The next packet waits for a descriptor. Once that has lasted, all that waits for such a packet
 /// ends in an error. The packet itself is taken when the program has closed files.
 void ClientEngine::lacks_descriptors(BlobView packet, Time now) {
-  if (socket_.is_hung_up()) {
-    lack_.over();
+  if (agent_.socket().is_hung_up()) {
+    agent_.lack().over();
     return agent_gone("the node's agent has died");
   }
-  lack_.met(now);
-  if (!lack_.is_lasting(now)) return;
+  agent_.lack().met(now);
+  if (!agent_.lack().is_lasting(now)) return;
   const Error error = DescriptorLack::error();
   tasks_.refuse_unleased(error);
-  for (const PendingGrant& pending : std::exchange(pending_grants_, {}))
-    return_lease(pending.grant.lease);
-  for (const wire::ActorUpdate& update : pending_updates_) actors_.fail_queued(update.actor, error);
-  for (auto& [request, answer] : wanted_extents_)
-    if (!answer) answer = error;
+  for (const auto& pending : peers_.take_grants()) return_lease(pending.grant.lease);
+  for (const wire::ActorUpdate& update : peers_.updates()) actors_.fail_queued(update.actor, error);
+  questions_.refuse_extents(error);
   io_loop_->notify();
   // A caller of this process cannot reach it. A worker that runs may close files; an idle one
   // hardly will.
-  if (kind_ != wire::ProcessKind::worker || serving_ || has_unanswered()) return;
-  if (!lack_.may_end_process(now)) return;
+  if (kind_ != wire::ProcessKind::worker || work_.is_serving() || peers_.has_unanswered()) return;
+  if (!agent_.lack().may_end_process(now)) return;
   const auto decoded = wire::decode_node(packet);
   const auto* channel = decoded ? std::get_if<wire::Channel>(&decoded->message) : nullptr;
   if (channel != nullptr && channel->side == 1) tell_agent(wire::Shutdown{error.message()});
 }
 
-/// Asks the agent for an extent. True: it was added. False: our own extents may have room now.
 Result<bool> ClientEngine::need_extent(std::uint64_t bytes) {
   Guard lock = guard();
-  const std::uint64_t request = ++next_request_;
-  wanted_extents_.emplace(request, std::nullopt);
+  const std::uint64_t request = questions_.ask<Questions::Extent>();
   tell_agent(wire::NeedExtent{bytes, request});
   idle_until(
-      lock, [&] { return wanted_extents_.at(request).has_value() || agent_lost_; },
+      lock, [&] { return questions_.is_answered(request) || agent_.is_lost(); },
       steady_now() + kMemoryAnswers, kMemoryGrace);
-  const auto answer = std::move(wanted_extents_.extract(request).mapped());
+  const auto answer = questions_.take<Questions::Extent>(request);
   if (!answer) return no_answer("the node's agent gave no memory within 40 s");
-  if (*answer) unlock_and_collect(lock);
-  return *answer;
-}
-
-Result<objectstore::Allocation> ClientEngine::allocate(std::size_t size) {
-  if (in_fork()) return ProcessMark::error_in_fork();
-  bool given = false;
-  for (Time until = Time::max();;) {
-    auto created = store_->create(size);
-    if (given) unused_extents_.fetch_sub(1, std::memory_order_relaxed);
-    if (!created) return created.error();
-    if (auto* allocation = std::get_if<objectstore::Allocation>(&*created))
-      return std::move(*allocation);
-    const Time now = steady_now();
-    if (now >= until) break;
-    until = std::min(until, now + kMemoryAtMost);
-    auto asked = need_extent(std::get<objectstore::ExtentRequest>(*created).bytes);
-    if (!asked) return asked.error();
-    given = *asked;
-  }
-  return Error(Code::out_of_memory,
-               "no room for " + std::to_string(size) +
-                   " bytes within 60 s: what came free was taken by others of this node each time; "
-                   "drop references, put less at once, or start the node with a larger arena");
+  if (answer->added) unlock_and_collect(lock);
+  return answer->added;
 }
 
 ValueRoom ClientEngine::make_room(std::size_t size, detail::CallSite at) {
@@ -207,7 +121,7 @@ ValueRoom ClientEngine::make_room(std::size_t size, detail::CallSite at) {
     return room;
   }
   room.site = number_of(at);
-  room.allocation = std::move(allocate(size)).value();
+  room.allocation = std::move(store_.allocate(size)).value();
   return room;
 }
 
@@ -254,7 +168,7 @@ OutgoingValue ClientEngine::finish_room(ValueRoom room,
   value.refs.assign(refs.begin(), refs.end());
   if (room.allocation) {
     value.kind = wire::Value::Kind::shared;
-    value.location = wire_location(store_->seal(std::move(room.allocation), 0, room.size));
+    value.location = store_.seal(std::move(room.allocation), room.size);
   } else {
     value.kind = wire::Value::Kind::inline_bytes;
     value.bytes = std::move(room.inline_bytes);
@@ -271,13 +185,13 @@ OutgoingValue ClientEngine::bundled(ValueRoom room, std::span<const detail::Obje
                                                       " refs; at most " + std::to_string(kMost) +
                                                       " travel in one: nest them");
   if (!room.allocation) {
-    room.allocation = std::move(allocate(room.size)).value();
+    room.allocation = std::move(store_.allocate(room.size)).value();
     std::memcpy(room.allocation.bytes().data(), room.inline_bytes.data(), room.size);
     room.inline_bytes.clear();
   }
   OutgoingValue value;
   value.kind = wire::Value::Kind::shared;
-  value.location = wire_location(store_->seal(std::move(room.allocation), 0, room.size));
+  value.location = store_.seal(std::move(room.allocation), room.size);
   value.bundled = true;
   value.site = room.site;
   Guard lock = guard();
@@ -287,7 +201,7 @@ OutgoingValue ClientEngine::bundled(ValueRoom room, std::span<const detail::Obje
     const auto some = refs.first(std::min(refs.size(), wire::kMaxRefs));
     bundle.refs.assign(some.begin(), some.end());
     refs = refs.subspan(some.size());
-    value.refs.push_back(object_of(std::move(bundle)));
+    value.refs.push_back(values_.object_of(std::move(bundle)));
   }
   unlock_and_collect(lock);
   return value;
@@ -307,7 +221,7 @@ Result<std::vector<detail::ObjectHandle>> ClientEngine::unbundled(
   if (std::any_of(bundles.begin(), bundles.end(),
                   [](const auto& bundle) { return !is_here(entry_of(bundle)); })) {
     Guard lock = guard();  // ask for all of them at once
-    for (const auto& bundle : bundles) need(entry_of(bundle), true);
+    for (const auto& bundle : bundles) values_.need(entry_of(bundle), true);
     unlock_and_collect(lock);
   }
   const Time deadline = deadline_after(steady_now(), timeout);
@@ -330,7 +244,7 @@ detail::ObjectHandle ClientEngine::seal_room(ValueRoom room,
                               " travel with a copy: nest them");
   OutgoingValue value = finish_room(std::move(room), refs);
   Guard lock = guard();
-  detail::ObjectHandle handle = object_of(std::move(value));
+  detail::ObjectHandle handle = values_.object_of(std::move(value));
   if (how.replicas > 1) replicate(lock, entry_of(handle), how);
   unlock_and_collect(lock);
   return handle;
@@ -340,17 +254,16 @@ detail::ObjectHandle ClientEngine::seal_room(ValueRoom room,
 /// copy it. Blocks until they have.
 void ClientEngine::replicate(Guard& lock, Entry& entry, const detail::Replication& how) {
   entry.id.low |= wire::kHasCopies;
-  promote(entry);
-  const std::uint64_t request = ++next_request_;
-  auto& answer = replications_[request];
+  values_.promote(entry);
+  const std::uint64_t request = questions_.ask<wire::Replicated>();
   tell_agent(wire::Replicate{request, entry.id, static_cast<std::uint32_t>(how.replicas),
                              static_cast<std::uint64_t>(how.timeout.count())});
   const Time now = steady_now();
   const Time until = deadline_after(now, how.timeout);
   idle_until(
-      lock, [&] { return answer.has_value() || agent_lost_; },
+      lock, [&] { return questions_.is_answered(request) || agent_.is_lost(); },
       deadline_after(until, kReplicaAnswers), kReplicaGrace, now);
-  const auto answered = std::move(replications_.extract(request).mapped());
+  const auto answered = questions_.take<wire::Replicated>(request);
   std::optional<Error> error;
   if (!answered)
     error = no_answer(
@@ -373,7 +286,7 @@ detail::ObjectHandle ClientEngine::put(BlobView bytes, std::span<const detail::O
     auto stored = std::allocate_shared<Stored>(FreeListAllocator<Stored>());
     stored->bytes = bytes;
     Guard lock = guard();
-    detail::ObjectHandle handle = objects_->create();
+    detail::ObjectHandle handle = values_.objects().create();
     unlock_and_collect(lock);
     Entry& entry = entry_of(handle);
     entry.kind = wire::Value::Kind::inline_bytes;
@@ -388,45 +301,41 @@ detail::ObjectHandle ClientEngine::put(BlobView bytes, std::span<const detail::O
 }
 
 std::unique_ptr<detail::Building> ClientEngine::create(std::size_t size, detail::CallSite at) {
-  return std::make_unique<StoreBuilding>(*this, store_, size, at);
+  return std::make_unique<StoreBuilding>(*this, store_.client(), size, at);
 }
 
 bool ClientEngine::fetch_reader(bool is_segment, std::uint64_t id, Error& error) {
   Guard lock = guard();
-  const auto key = std::pair(is_segment, id);
-  reader_answers_.erase(key);
+  const std::uint64_t request = questions_.ask_reader(is_segment, id);
   tell_agent(wire::NeedReader{is_segment, id});
   io_loop_->wait(
       lock,
       [&] {
-        return reader_answers_.count(key) != 0 || agent_lost_ || lack_.is_lasting(steady_now());
+        return questions_.is_answered(request) || agent_.is_lost() ||
+               agent_.lack().is_lasting(steady_now());
       },
       steady_now() + kReaderAnswers);
-  if (reader_answers_.count(key) == 0) {
-    if (!agent_lost_ && !stopping_ && lack_.exists()) {
+  const auto answer = questions_.take<Questions::Reader>(request);
+  if (!answer) {
+    if (!agent_.is_lost() && !stopping_ && agent_.lack().exists()) {
       error = DescriptorLack::error();
       return false;
     }
     error = no_answer("the node's agent gave no view of memory within 10 s");
     return false;
   }
-  const std::shared_ptr<const Error> failed = reader_answers_.at(key);
-  if (failed) error = *failed;
-  return !failed;
+  if (answer->failed) error = *answer->failed;
+  return !answer->failed;
 }
 
-/// Asks the agent where an object is now that has moved from `name`. The agent brings a spilled
-/// object back to memory.
 Result<objectstore::Location> ClientEngine::where_is(const wire::Location& name) {
   Guard lock = guard();
-  const std::uint64_t request = ++next_request_;
-  auto& place = places_[request];
+  const std::uint64_t request = questions_.ask<wire::NowAt>();
   tell_agent(wire::WhereIs{request, name});
   idle_until(
-      lock, [&] { return place.has_value() || agent_lost_; }, steady_now() + kMemoryAnswers,
-      kMemoryGrace);
-  const auto answer = std::exchange(place, std::nullopt);
-  places_.erase(request);
+      lock, [&] { return questions_.is_answered(request) || agent_.is_lost(); },
+      steady_now() + kMemoryAnswers, kMemoryGrace);
+  const auto answer = questions_.take<wire::NowAt>(request);
   if (!answer) return no_answer("the node's agent did not find an object within 40 s");
   if (answer->error) return Error(*answer->error);
   return store_location(answer->location);
@@ -437,53 +346,22 @@ Result<objectstore::Location> ClientEngine::where_is(const wire::Location& name)
 /// values at a time, since their messages have to fit the queue.
 void ClientEngine::release_memory() {
   collect_released();
-  for (int left = 256; left > 0 && objects_->oldest_own() != nullptr; --left) {
-    Entry& entry = *objects_->oldest_own();
-    objects_->remove_own(entry);
-    promote(entry);
+  for (int left = 256; left > 0 && values_.objects().oldest_own() != nullptr; --left) {
+    Entry& entry = *values_.objects().oldest_own();
+    values_.objects().remove_own(entry);
+    values_.promote(entry);
   }
-  if (unused_extents_.load(std::memory_order_relaxed) > 0) return;
-  for (const objectstore::ExtentId extent : store_->trim(Bytes{0}))
-    tell_agent(wire::GiveBack{extent.value});
-}
-
-Result<objectstore::Pinned> ClientEngine::open(const wire::Location& at) {
-  if (in_fork()) return ProcessMark::error_in_fork();
-  objectstore::Location place = store_location(at);
-  Time until = Time::max();
-  for (int mapped = 0; mapped < 8;) {
-    auto opened = store_->open(place);
-    if (opened.status == objectstore::OpenStatus::pinned) return std::move(opened.pinned);
-    if (opened.status == objectstore::OpenStatus::invalid)
-      return Error(Code::object_lost, "the object's location is not one that its writer published");
-    if (opened.status != objectstore::OpenStatus::moved) {
-      const bool is_segment = opened.status == objectstore::OpenStatus::needs_segment;
-      Error error(Code::object_lost, "the object's memory is gone");
-      ++mapped;
-      if (fetch_reader(is_segment, is_segment ? place.process : place.extent.value, error))
-        continue;
-      // Memory is freed with its last object, but the object may be on disk.
-      if (error.code() != Code::object_lost) return error;
-    }
-    const Time now = steady_now();
-    if (now >= until) break;
-    until = std::min(until, now + kMemoryAtMost);
-    const auto now_at = where_is(at);
-    if (!now_at) return now_at.error();
-    place = *now_at;
-  }
-  return Error(Code::unavailable,
-               "the object could not be looked at: its memory was another each time, for 60 s");
+  for (const objectstore::ExtentId extent : store_.trim()) tell_agent(wire::GiveBack{extent.value});
 }
 
 /// Opens a value in shared memory. Blocks for refs in bundles, at most `timeout`.
 Result<detail::Value> ClientEngine::open_shared(const wire::Location& at,
                                                 const std::vector<detail::ObjectHandle>& nested,
                                                 bool is_bundled, Duration timeout) {
-  auto pinned = open(at);
+  auto pinned = store_.open(at);
   if (!pinned) return pinned.error();
   auto keep = std::make_shared<Opened>();
-  keep->store = store_;
+  keep->store = store_.client();
   keep->pinned = std::move(*pinned);
   if (is_bundled) {
     auto refs = unbundled(nested, timeout);
@@ -539,11 +417,11 @@ std::vector<std::vector<detail::ObjectHandle>> ClientEngine::adopt_arguments(
   Guard lock = guard();
   for (const auto& argument : call.arguments) {
     if (!is_forwarded(argument)) {
-      held.push_back(adopt_refs(argument.refs));
+      held.push_back(values_.adopt_refs(argument.refs));
       continue;
     }
-    held.push_back(adopt_refs({&argument.forward, 1}));
-    need(entry_of(held.back().front()), true);
+    held.push_back(values_.adopt_refs({&argument.forward, 1}));
+    values_.need(entry_of(held.back().front()), true);
   }
   unlock_and_collect(lock);
   return held;

@@ -1,7 +1,6 @@
 /// Waiting for values: get, wait and coroutines. A worker that waits gives its CPU back.
 #include "troupe/runtime/base/back_off.hpp"
 #include "troupe/runtime/base/deadline.hpp"
-#include "troupe/runtime/base/machine.hpp"
 #include "troupe/runtime/client/engine.hpp"
 #include "troupe/runtime/client/wait_path.hpp"
 
@@ -23,35 +22,39 @@ constexpr Duration kLookAtExecutor = 10ms;
 
 }  // namespace
 
-/// While one lives, the worker has given its CPU back to the agent and its unstarted calls to
+/// From begin() to end(), the worker has given its CPU back to the agent and its unstarted calls to
 /// their callers (RUN-5).
 class Blocking {
  public:
-  explicit Blocking(ClientEngine& engine) : engine_(engine) {
-    engine_.tasks_.recall_claimed();
-    engine_.hand_back_unstarted();
-    if (engine_.blocked_++ == 0) engine_.tell_agent(wire::Blocked{});
-  }
-  ~Blocking() {
-    if (--engine_.blocked_ == 0) engine_.tell_agent(wire::Unblocked{});
-  }
+  explicit Blocking(ClientEngine& engine) : engine_(engine) {}
+  ~Blocking() { end(); }
   Blocking(const Blocking&) = delete;
   Blocking& operator=(const Blocking&) = delete;
+  void begin() {
+    engine_.tasks_.recall_claimed();
+    engine_.work_.block();
+    begun_ = true;
+  }
+  void end() {
+    if (std::exchange(begun_, false)) engine_.work_.unblock();
+  }
+  explicit operator bool() const noexcept { return begun_; }
 
  private:
   ClientEngine& engine_;
+  bool begun_ = false;
 };
 
 /// The executor is in idle_until() while it lives.
 class ExecutorWaits {
  public:
-  explicit ExecutorWaits(bool& waits) noexcept : waits_(waits) { waits_ = true; }
-  ~ExecutorWaits() { waits_ = false; }
+  explicit ExecutorWaits(WorkQueue& work) noexcept : work_(work) { work_.executor_waits(true); }
+  ~ExecutorWaits() { work_.executor_waits(false); }
   ExecutorWaits(const ExecutorWaits&) = delete;
   ExecutorWaits& operator=(const ExecutorWaits&) = delete;
 
  private:
-  bool& waits_;
+  WorkQueue& work_;
 };
 
 /// Waits as IoLoop::wait() does. A worker whose executor waits longer than `grace` gives its CPU
@@ -66,9 +69,10 @@ void ClientEngine::idle_until(Guard& guard, const std::function<bool()>& done, T
   if (!executor_.is_this_thread()) return idle_beside(guard, done, deadline, grace);
   const Time begun = steady_now();
   const Time patient_until = std::min(deadline, deadline_after(begun, grace));
-  const ExecutorWaits waits(executor_waits_);
+  const ExecutorWaits waits(work_);
   if (!io_loop_->wait(guard, done, patient_until) && patient_until < deadline && !stopping_) {
-    const Blocking blocking(*this);
+    Blocking blocking(*this);
+    blocking.begin();
     io_loop_->wait(guard, done, deadline);
   }
   waited_ns_.fetch_add((steady_now() - begun).count(), std::memory_order_relaxed);
@@ -80,18 +84,18 @@ void ClientEngine::idle_beside(Guard& guard, const std::function<bool()>& done, 
                                Duration grace) {
   Duration pause = grace;
   os::ThreadWatch::Look last;
-  std::optional<Blocking> blocking;
+  Blocking blocking(*this);
   while (!stopping_) {
     const Time until = std::min(deadline, deadline_after(steady_now(), pause));
     if (io_loop_->wait(guard, done, until) || until == deadline) return;
     unlock_and_collect(guard);  // the executor may wait for the lock
     const bool call_waits = executor_.waited_since(last);
     guard.lock();
-    const bool unused = serving_ ? call_waits : static_cast<bool>(loopback_.actor());
-    if (!unused || executor_waits_)
-      blocking.reset();
+    const bool unused = work_.is_serving() ? call_waits : static_cast<bool>(loopback_.actor());
+    if (!unused || work_.executor_waits())
+      blocking.end();
     else if (!blocking)
-      blocking.emplace(*this);
+      blocking.begin();
     // A call that has waited is left out of the Pace report.
     if (blocking) waited_ns_.fetch_add(1, std::memory_order_relaxed);
     pause = std::min(2 * pause, kLookAtExecutor);
@@ -101,99 +105,54 @@ void ClientEngine::idle_beside(Guard& guard, const std::function<bool()>& done, 
 /// Waits on the worker's own thread, which runs nothing now.
 void ClientEngine::wait_for_work(Guard& guard, const std::function<bool()>& done) {
   // Runs that wait in coroutines keep their devices, which hold their state.
-  if (suspended_runs_.any() && gpus_.empty())
+  if (suspended_runs_.any() && lease_.devices().empty())
     idle_until(guard, done, Time::max(), kBlockGrace);
   else
     io_loop_->wait(guard, done, Time::max());
 }
 
-/// Returns whether the last peer went to sleep on another CPU than this thread's. Under the lock,
-/// by the leader.
-bool ClientEngine::peer_elsewhere() const noexcept {
-  if (last_peer_ == nullptr) return false;
-  const int there = last_peer_->channel.peer_doorbell().slept_on();
-  return there >= 0 && there != this_cpu();
-}
-
 bool ClientEngine::block_until(Guard& guard, const std::function<bool()>& done, Time deadline,
                                Time now) {
   if (done()) return true;
-  idle_until(guard, [&] { return done() || agent_lost_; }, deadline, kBlockGrace, now);
+  idle_until(guard, [&] { return done() || agent_.is_lost(); }, deadline, kBlockGrace, now);
   if (done()) return true;
-  if (stopping_ || agent_lost_) {
+  if (stopping_ || agent_.is_lost()) {
     const Error error = no_answer("");
     raise(Error(error.code(), error.message(), Outcome::unknown));
   }
   return false;
 }
 
-/// Returns whether a call of that process would wait here, while the CPU is given back. It would not
-/// when the executor is free, although a thread beside it has not noticed that yet. Handed back,
-/// the call of an owner with nothing else in flight would come again at once, and a call of this
-/// process for ever, under the lock. So own calls also stay while the worker ends.
-bool ClientEngine::would_wait(ProcessIndex from) const noexcept {
-  return blocked_ != 0 && (serving_ || executor_waits_ || (shutdown_ && from != process_));
-}
-
-/// Takes a call that a peer has sent. A call of a refused peer waits until all that precedes it
-/// has been read: the agent may have granted the peer another lease.
 void ClientEngine::take_call(const Peer& peer, std::shared_ptr<Incoming> incoming) {
-  const bool of_task = incoming->call.actor_low == 0;
-  if (peer.refused && of_task) {
-    refused_.push_back(std::move(incoming));
-    return;
-  }
-  const ProcessIndex from = incoming->from;
-  incoming_.push_back(std::move(incoming));
-  if (of_task && would_wait(from)) hand_back_unstarted();
-  io_loop_->notify();
+  if (work_.take(std::move(incoming), peer.refused)) io_loop_->notify();
 }
 
-/// Hands back the calls of peers that are refused. Takes the others.
-void ClientEngine::judge_refused() {
-  std::deque<std::shared_ptr<Incoming>> calls, late;
-  calls.swap(refused_);
-  for (auto& call : calls) {
-    const Peer* peer = peer_of(call->from);
-    if (peer != nullptr && !peer->refused)
-      take_call(*peer, std::move(call));
-    else
-      late.push_back(std::move(call));
-  }
-  hand_back(late);
+bool ClientEngine::is_refused(ProcessIndex caller) {
+  const Peer* peer = peers_.of(caller);
+  return peer == nullptr || peer->refused;
+}
+
+void ClientEngine::hand_back(ProcessIndex caller, const wire::HandBack& calls) {
+  if (Peer* peer = peers_.of(caller)) peer->channel.send(writer_.encode(wire::CallMessage(calls)));
+}
+
+void ClientEngine::tell_blocked(bool is_blocked) {
+  if (is_blocked)
+    tell_agent(wire::Blocked{});
+  else
+    tell_agent(wire::Unblocked{});
 }
 
 /// Returns the lease in the place of its silent holder, if nothing runs here. The holder's later
 /// calls are handed back. A worker that runs does not answer.
 void ClientEngine::leave_silent_holder(const wire::LeaseReclaim& question) {
-  Peer* holder = find_peer(question.holder);
-  const bool runs = serving_ || blocked_ != 0 || shutdown_ || has_unanswered() ||
-                    !incoming_.empty() || !resumable_.empty();
+  Peer* holder = peers_.find(question.holder);
+  const bool runs =
+      work_.is_busy() || work_.is_blocked() || work_.is_ending() || peers_.has_unanswered();
   // A holder that is this process answers for itself.
   if (holder == nullptr || question.holder == process_ || runs) return;
   holder->refused = true;
   tell_agent(wire::LeaseReturned{question.lease});
-}
-
-/// Hands the calls that are not an actor's back to their callers.
-void ClientEngine::hand_back(std::deque<std::shared_ptr<Incoming>>& calls) {
-  std::map<ProcessIndex, std::pair<std::uint64_t, std::uint64_t>> ranges;  // caller → first, last
-  std::deque<std::shared_ptr<Incoming>> kept;
-  for (auto& incoming : calls) {
-    const wire::Call& call = incoming->call;
-    if (call.actor_low != 0) {
-      kept.push_back(std::move(incoming));
-      continue;
-    }
-    auto [at, fresh] = ranges.try_emplace(incoming->from, call.sequence, call.sequence);
-    if (!fresh) at->second.second = call.sequence;
-    drop_refs(call);
-  }
-  calls.swap(kept);
-  for (const auto& [caller, range] : ranges)
-    if (Peer* peer = peer_of(caller))
-      peer->channel.send(writer_.encode(
-          wire::CallMessage(wire::HandBack{range.first, range.second - range.first + 1})));
 }
 
 namespace {
@@ -242,16 +201,14 @@ std::string ClientEngine::why_waits(Guard& lock, const Entry& entry) {
       [this](ProcessIndex worker, const Task& t) { return may_come_back(worker, t.sequence); });
   if (!path.question) return path.text;
   wire::Explain question = *path.question;
-  const std::uint64_t request = question.request = ++next_request_;
-  reasons_.emplace(request, std::nullopt);
+  const std::uint64_t request = question.request = questions_.ask<wire::Explained>();
   tell_agent(question);
   try {
-    block_until(
-        lock, [&] { return reasons_.at(request).has_value(); }, steady_now() + kReasonComes);
+    block_until(lock, [&] { return questions_.is_answered(request); }, steady_now() + kReasonComes);
   } catch (const Unavailable&) {  // the agent is gone: the next call says so
   }
-  const std::optional<std::string> why = std::move(reasons_.extract(request).mapped());
-  return path.text + " " + (why && !why->empty() ? *why : path.otherwise);
+  const auto answer = questions_.take<wire::Explained>(request);
+  return path.text + " " + (answer && !answer->why.empty() ? answer->why : path.otherwise);
 }
 
 Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, Duration timeout) {
@@ -276,8 +233,9 @@ Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, 
     if (is_final(value)) return value;
     Error error = value.error();
     Guard lock = guard();
-    const bool again = recover(entry, seen, error);
-    if (again) need(entry, true);
+    const bool again =
+        seen != recoveries_.load(std::memory_order_relaxed) || recovery_.recover(entry, error);
+    if (again) values_.need(entry, true);
     unlock_and_collect(lock);
     if (!again) return error;
     // A recovered value may be lost again.
@@ -303,7 +261,7 @@ bool ClientEngine::is_own_call(const Entry& entry) const {
   Entry& entry = entry_of(object);
   if (!is_here(entry)) {
     Guard lock = guard();
-    need(entry, true);
+    values_.need(entry, true);
     const bool in_place =
         in_place_ != nullptr && deadline == Time::max() && in_place_->is_allowed();
     bool ended = false;
@@ -339,7 +297,7 @@ bool ClientEngine::is_ready(const detail::ObjectHandle& object) {
   Entry& entry = entry_of(object);
   if (entry.ready.load(std::memory_order_acquire) || is_foreign(entry)) return true;
   Guard lock = guard();
-  need(entry, false);
+  values_.need(entry, false);
   io_loop_->assist();  // does nothing while another thread leads: that would sleep on what we took
   const bool ready = entry.ready.load(std::memory_order_relaxed);
   unlock_and_collect(lock);
@@ -376,7 +334,7 @@ std::vector<std::size_t> ClientEngine::wait(std::span<const detail::ObjectHandle
       if (slots[i].fired) continue;
       Entry& entry = entry_of(objects[i]);
       entry.waiters.edit().push_back({fire, &slots[i]});
-      need(entry, false);
+      values_.need(entry, false);
     }
     struct Unregister {
       std::span<const detail::ObjectHandle> objects;
@@ -410,7 +368,7 @@ void ClientEngine::when_ready(const detail::ObjectHandle& object, std::function<
       auto* resume = new Resume{this, std::move(fire), object};
       resumes_.insert(resume);
       resume_with(entry, resume);
-      need(entry, true);
+      values_.need(entry, true);
       unlock_and_collect(lock);
       return;
     }
@@ -421,7 +379,7 @@ void ClientEngine::when_ready(const detail::ObjectHandle& object, std::function<
 
 void ClientEngine::post(std::function<void()> work) {
   Guard lock = guard();
-  resumable_.push_back(std::move(work));
+  work_.resume(std::move(work));
   io_loop_->notify();
   unlock_and_collect(lock);
 }
@@ -431,11 +389,11 @@ void ClientEngine::notify_when_ready(const detail::ObjectHandle& object,
   Entry& entry = entry_of(object);
   if (!is_here(entry) && !is_foreign(entry)) {
     Guard lock = guard();
-    if (!is_here(entry) && !agent_lost_ && !stopping_) {
+    if (!is_here(entry) && !agent_.is_lost() && !stopping_) {
       auto* resume = new Resume{this, std::move(told), object, false};
       resumes_.insert(resume);
       resume_with(entry, resume);
-      need(entry, true);
+      values_.need(entry, true);
       unlock_and_collect(lock);
       return;
     }
@@ -453,7 +411,7 @@ void ClientEngine::give_up_notices() {
 
 void ClientEngine::resume(const Resume& resume) {
   if (resume.on_executor)
-    resumable_.push_back(resume.fire);
+    work_.resume(resume.fire);
   else
     resume.fire();
 }
@@ -464,8 +422,8 @@ void ClientEngine::look_again(Entry& entry) {
   const std::shared_ptr<const ErrorInfo> why = origin.fetch_error;
   if (!why || why->code != Code::object_lost) return;
   Error error(*why);
-  if (recover(entry, recoveries_.load(std::memory_order_relaxed), error))
-    need(entry, true);
+  if (recovery_.recover(entry, error))
+    values_.need(entry, true);
   else
     origin.fetch_error = error.shared_info();
 }

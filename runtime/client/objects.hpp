@@ -34,7 +34,8 @@ struct Entry;
 struct Spec;
 struct Task;
 
-/// A callback for the time when an entry is ready. `fire` runs under the engine's lock.
+/// A callback for the time when an entry is ready. `fire` runs under the engine's lock. Without
+/// it, `who` is an entry that follows the ready one (values.hpp).
 struct Waiter {
   void (*fire)(ClientEngine& engine, void* who, Entry& entry) = nullptr;
   void* who = nullptr;

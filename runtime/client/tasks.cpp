@@ -1,7 +1,7 @@
 #include "troupe/runtime/client/tasks.hpp"
 
 #include "troupe/runtime/client/objects.hpp"
-#include "troupe/runtime/client/values.hpp"
+#include "troupe/runtime/client/outgoing_value.hpp"
 
 #include <algorithm>
 #include <new>

@@ -68,7 +68,9 @@ expect parts '^runtime/agent/a.hpp:[0-9]*: the base class B is no interface'
 sed -i 's/ B {/ B::Out {/; /one_/d' runtime/agent/a.hpp
 for letter in a b c d e f g h i j k l m n o p; do echo "  int ${letter}_ = 0;"; done >>runtime/agent/a.hpp
 expect parts 'a part with 16 members'
-rm -r runtime/agent
+mkdir runtime/client && sed '/struct Below/,/};/d' runtime/agent/a.hpp >runtime/client/peers.hpp && rm -r runtime/agent
+expect parts '^runtime/client/peers.hpp:1: a part with 16 members'
+rm -r runtime/client
 
 mkdir stray && expect layout '^stray:1: does not belong' && rmdir stray
 

@@ -6,7 +6,7 @@
 #include "troupe/runtime/agent/transfers.hpp"
 
 #include "troupe/runtime/base/random.hpp"
-#include "troupe/runtime/client/values.hpp"
+#include "troupe/runtime/client/outgoing_value.hpp"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 /// Calls that outlive the worker that made them. A worker tells its agent of a call when other
 /// processes can name a result; another process may take the call over. All under the lock.
-#include "troupe/runtime/client/engine.hpp"
+#include "troupe/runtime/client/recovery.hpp"
 #include "troupe/runtime/engine/registry.hpp"
 
 #include <algorithm>
@@ -32,12 +32,11 @@ std::vector<std::uint32_t> places_of_refs(const detail::Call& call) {
 
 /// Marks an object that other processes can name: tell_calls() will tell the agent how it was
 /// computed, in case this process ends. Not in a driver, whose objects end with it.
-void ClientEngine::outlive(Entry& entry) {
-  if (kind_ == wire::ProcessKind::worker && entry.made_by != nullptr)
-    outliving_.push_back(ObjectTable::keep(entry));
+void Recovery::outlive(Entry& entry) {
+  if (outlives_ && entry.made_by != nullptr) outliving_.push_back(ObjectTable::keep(entry));
 }
 
-void ClientEngine::tell_calls() {
+void Recovery::tell_calls() {
   if (outliving_.empty() || std::exchange(tells_calls_, true)) return;
   while (!outliving_.empty()) {
     const detail::ObjectHandle object = std::move(outliving_.back());
@@ -47,36 +46,35 @@ void ClientEngine::tell_calls() {
     for (Spec* call : lineage_.untold(*spec))
       if (!tell_call(*call)) break;
     if (spec->number != 0)
-      tell_agent(wire::MadeBy{object.id(), spec->number, entry_of(object).result_index,
-                              spec->retries_left});
+      tell(wire::MadeBy{object.id(), spec->number, entry_of(object).result_index,
+                        spec->retries_left});
   }
   tells_calls_ = false;
 }
 
 /// Returns the id by which the agent will know an argument. `held` gets a handle that keeps the
 /// object. Empty: the argument is gone.
-ObjectId ClientEngine::name_input(const Spec::Input& input,
-                                  std::vector<detail::ObjectHandle>& held) {
+ObjectId Recovery::name_input(const Spec::Input& input, std::vector<detail::ObjectHandle>& held) {
   if (input.spec != nullptr && input.spec->number != 0) return {input.spec->number, input.index};
   detail::ObjectHandle handle;
   if (input.entry != nullptr) {
-    while (!(handle = lineage_.revive(*input.entry))) collect_released();
+    while (!(handle = lineage_.revive(*input.entry))) out_.collect_released();
   } else if (Entry* newest = input.spec->results[input.index]) {
     handle = ObjectTable::keep(*newest);
   }
   if (!handle) return {};
-  promote(entry_of(handle));
+  values_.promote(entry_of(handle));
   held.push_back(std::move(handle));
   return held.back().id();
 }
 
 /// Tells the agent of a kept call. False: an argument cannot be named any more, or the call does
 /// not fit a frame.
-bool ClientEngine::tell_call(Spec& spec) {
+bool Recovery::tell_call(Spec& spec) {
   const Task& task = *spec.task;
   const detail::Call& call = task.call;
   wire::KeptCall message;
-  message.number = process_.value << kCountBits | (lineage_cache_ + 1);
+  message.number = self_.value << kCountBits | (told_ + 1);
   message.call.function = engine::Registry::instance().key_of(call.callable);
   message.call.attempt = task.attempt;
   message.call.results = static_cast<std::uint32_t>(spec.results.size());
@@ -120,19 +118,17 @@ bool ClientEngine::tell_call(Spec& spec) {
   }
   if (writer_.encode(wire::NodeMessage(message)).size() + payload.size() > ring::kMaxFrame)
     return false;
-  ++lineage_cache_;
+  ++told_;
   lineage_.set_number(spec, message.number);
-  tell_agent(message, payload);
+  tell(message, payload);
   return true;
 }
 
-void ClientEngine::forgotten(std::uint64_t number) {
-  tell_agent(wire::ForgetCall{number});
+void Recovery::forgotten(std::uint64_t number) {
+  tell(wire::ForgetCall{number});
 }
 
-/// Takes over another process's call, which this process may then make again. The refs in the
-/// message are counted for this process.
-void ClientEngine::take_over(const wire::KeptCall& message, BlobView payload) {
+void Recovery::take_over(const wire::KeptCall& message, BlobView payload) {
   std::vector<ObjectId> ids;
   std::vector<Spec::Input> made;
   const detail::Callable* callable = engine::Registry::instance().find(message.call.function);
@@ -146,7 +142,7 @@ void ClientEngine::take_over(const wire::KeptCall& message, BlobView payload) {
         {spec, static_cast<std::uint32_t>(id.low), nullptr, is_ref,
          static_cast<std::uint32_t>(is_ref ? position - wire::kMaxArguments : position)});
   });
-  std::vector<detail::ObjectHandle> held = adopt_refs(ids);
+  std::vector<detail::ObjectHandle> held = values_.adopt_refs(ids);
   if (!possible) return;
 
   auto task = std::make_unique<Task>();

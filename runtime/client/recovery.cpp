@@ -1,12 +1,4 @@
-/// Lost values: they are found elsewhere, computed again, or end in an error. All under the lock,
-/// except where a comment says otherwise.
-///
-/// A value is reached along a chain of objects: a result that was computed at another node is
-/// forwarded to an object of that node. When the bytes at the end of the chain are gone, the
-/// nearest object of the chain that can be computed again gets a recompute target: a new object
-/// with the result of the task's next run. The chain then leads there. For an object that this
-/// process did not compute, it sends Rebuild to the owner, whose agent asks the process that did.
-#include "troupe/runtime/client/engine.hpp"
+#include "troupe/runtime/client/recovery.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -49,27 +41,11 @@ Error lost_for_good(const Error& cause, const std::string& why) {
 
 }  // namespace
 
-/// While it lives no waiter is fired; its end fires those that are due.
-class WakeLater {
- public:
-  explicit WakeLater(ClientEngine& engine)
-      : engine_(engine), first_(!std::exchange(engine.waking_, true)) {}
-  ~WakeLater() {
-    if (first_) engine_.fire_woken();
-  }
-
- private:
-  ClientEngine& engine_;
-  const bool first_;
-};
-
-/// Returns the error of a lost value whose task could not run again, or failed when it did.
-Error ClientEngine::cannot_run_again(const Error& why) {
+Error Recovery::cannot_run_again(const Error& why) {
   return lost_for_good(why, "the task that computed it ended in an error when it ran again");
 }
 
-/// Keeps the call of a task that has ended, when a result of it could be lost.
-void ClientEngine::remember(std::unique_ptr<Task> task) {
+void Recovery::remember(std::unique_ptr<Task> task) {
   const auto any = [&task](const auto& of) {
     return std::any_of(task->results.begin(), task->results.end(),
                        [&](const detail::ObjectHandle& result) { return of(entry_of(result)); });
@@ -92,8 +68,8 @@ void ClientEngine::remember(std::unique_ptr<Task> task) {
 
 /// Tells the agent of a result whose last handle is gone here, if others may hold it and this
 /// process can compute it again.
-void ClientEngine::hand_over_lineage(Entry& entry) {
-  if (entry.promoted && lineage_.send_away(entry)) tell_agent(wire::Lineage{entry.id});
+void Recovery::hand_over(Entry& entry) {
+  if (entry.promoted && lineage_.send_away(entry)) tell(wire::Lineage{entry.id});
   lineage_.forget(entry);
 }
 
@@ -114,48 +90,39 @@ void take_place(Entry& entry, const detail::ObjectHandle& target) {
 }  // namespace
 
 /// Makes the value of `entry` that of its recompute target, here and for the agent.
-void ClientEngine::forward_to_target(Entry& entry, const detail::ObjectHandle& target) {
+void Recovery::forward_to_target(Entry& entry, const detail::ObjectHandle& target) {
   // It has a recompute target already.
   if (entry.recompute_target.load(std::memory_order_relaxed) != nullptr) return;
   if (!entry.ready.load(std::memory_order_relaxed)) {
-    if (entry.source) unfollow(entry);
+    if (entry.source) values_.unfollow(entry);
     entry.source = target;
     if (entry.promoted) {
       entry.fulfil = false;
       tell_recompute_target(entry.id, target);
     }
-    follow(entry);
+    values_.follow(entry);
     return;
   }
   take_place(entry, target);
-  if (entry.promoted && entry.id.high == objects_->high()) tell_recompute_target(entry.id, target);
+  if (entry.promoted && entry.id.high == values_.objects().high())
+    tell_recompute_target(entry.id, target);
 }
 
-/// Stops following the source, because the entry gets another one. The count that follow() took
-/// goes with the waiter.
-void ClientEngine::unfollow(Entry& entry) {
-  Entry& source = entry_of(entry.source);
-  if (source.waiters->empty()) return;
-  const std::size_t waited = std::erase_if(
-      source.waiters.edit(), [&](const Waiter& waiter) { return waiter.who == &entry; });
-  for (std::size_t i = 0; i < waited; ++i) detail::ObjectHandle::adopt(&entry);
-}
-
-void ClientEngine::tell_recompute_target(ObjectId object, const detail::ObjectHandle& target) {
+void Recovery::tell_recompute_target(ObjectId object, const detail::ObjectHandle& target) {
   wire::Rebuilt message;
   message.object = object;
-  message.value = outgoing_forward(target, for_agent());
-  tell_agent(message);
+  message.value = values_.outgoing_forward(target, for_agent());
+  tell(message);
 }
 
 // --- computing again
 
-Result<void> ClientEngine::run_again(Spec& spec, const Entry* wanted) {
-  collect_released();
+Result<void> Recovery::run_again(Spec& spec, const Entry* wanted) {
+  out_.collect_released();
   std::vector<detail::ObjectHandle> held;
   auto runs = lineage_.begin_all(spec, held);
   if (!runs) return runs.error();
-  const WakeLater later(*this);  // some of the tasks have no results yet
+  const Values::WakeLater later(values_);  // some of the tasks have no results yet
   for (Lineage::Run& run : *runs) {
     const Entry* const of_run = run.spec == &spec ? wanted : nullptr;
     resubmit(std::move(run), of_run, held);
@@ -165,15 +132,15 @@ Result<void> ClientEngine::run_again(Spec& spec, const Entry* wanted) {
 
 /// Submits a task once more, for new objects. Old results whose bytes are gone, and `wanted`, are
 /// forwarded to the new ones.
-void ClientEngine::resubmit(Lineage::Run run, const Entry* wanted,
-                            std::vector<detail::ObjectHandle>& held) {
+void Recovery::resubmit(Lineage::Run run, const Entry* wanted,
+                        std::vector<detail::ObjectHandle>& held) {
   Spec& spec = *run.spec;
   std::unique_ptr<Task> task = std::move(run.task);
   for (const Spec::Input& input : spec.inputs) {
     Entry& entry = input.spec != nullptr ? *input.spec->results[input.index] : *input.entry;
     detail::ObjectHandle handle;
     // Its last handle is going right now.
-    while (!(handle = lineage_.revive(entry))) collect_released();
+    while (!(handle = lineage_.revive(entry))) out_.collect_released();
     if (input.is_ref)
       task->call.refs[input.position] = std::move(handle);
     else
@@ -181,7 +148,7 @@ void ClientEngine::resubmit(Lineage::Run run, const Entry* wanted,
   }
   const std::vector<ObjectId> away = spec.away;
   for (std::uint32_t i = 0; i < spec.results.size(); ++i) {
-    const detail::ObjectHandle target = objects_->create();
+    const detail::ObjectHandle target = values_.objects().create();
     task->results.push_back(target);
     held.push_back(target);  // a later run of the same order may need it
     entry_of(target).made = Entry::Made::task;
@@ -199,23 +166,16 @@ void ClientEngine::resubmit(Lineage::Run run, const Entry* wanted,
       tell_recompute_target(id, target);
     }
   }
-  ++recoveries_;
+  out_.recovered();
   if (spec.number != 0)  // tell the agent that a retry is spent, in case this process ends
-    tell_agent(wire::MadeBy{{}, spec.number, 0, spec.retries_left});
-  if (const ErrorInfo* error = failed_argument(task->call)) {
-    fail(*task, TaskManager::of_all_attempts(*task, of_call_not_run(Error(*error))));
-    return;
-  }
-  // The old key may be forgotten.
-  task->key = static_cast<std::uint32_t>(key_for(task->request.get()).value);
-  watch_arguments(*task);
-  start(std::move(task));
+    tell(wire::MadeBy{{}, spec.number, 0, spec.retries_left});
+  out_.run_again(std::move(task));
 }
 
 /// Gives the entry a recompute target if this process knows how it was computed. Returns whether
 /// it did. On failure `error` says why it cannot be computed again; it is unchanged when nothing
 /// is known.
-bool ClientEngine::find_recompute_target(Entry& entry, Error& error) {
+bool Recovery::find_recompute_target(Entry& entry, Error& error) {
   if (entry.recompute_target.load(std::memory_order_relaxed) != nullptr) return false;
   Spec* spec = entry.made_by;
   std::uint32_t index = entry.result_index;
@@ -244,17 +204,13 @@ bool ClientEngine::find_recompute_target(Entry& entry, Error& error) {
     // run_again() may have forwarded it already.
     if (!target || next == &entry_of(target)) return next != nullptr;
   }
-  ++recoveries_;
+  out_.recovered();
   forward_to_target(entry, target);
   return true;
 }
 
-/// Tries to recover a ready entry whose bytes cannot be had, with reason `error`. `seen`:
-/// recoveries_ before the last attempt to open it. True: the bytes may come, so try again. False:
-/// `error` says why they cannot.
-bool ClientEngine::recover(Entry& entry, std::uint64_t seen, Error& error) {
-  if (seen != recoveries_.load(std::memory_order_relaxed) || blocker_of(entry) != nullptr)
-    return true;
+bool Recovery::recover(Entry& entry, Error& error) {
+  if (blocker_of(entry) != nullptr) return true;
   std::vector<Entry*> chain;
   for (Entry* at = &entry; at != nullptr; at = next_of(*at)) chain.push_back(at);
   if (chain.back()->kind == wire::Value::Kind::error) return false;
@@ -279,7 +235,7 @@ bool ClientEngine::recover(Entry& entry, std::uint64_t seen, Error& error) {
     if (!asked.promoted || asked.refused || known) continue;
     asked.rebuilding = true;
     const Entry* next = next_of(asked);  // an unpromoted one means the entry's own bytes
-    tell_agent(wire::Rebuild{asked.id, next != nullptr && next->promoted ? next->id : asked.id});
+    tell(wire::Rebuild{asked.id, next != nullptr && next->promoted ? next->id : asked.id});
     return true;
   }
   std::string why = refusal.shared_info() != cause.shared_info() ? refusal.message() : "";
@@ -294,15 +250,14 @@ bool ClientEngine::recover(Entry& entry, std::uint64_t seen, Error& error) {
   return false;
 }
 
-/// As recover(), for a pending entry whose source has ended as lost.
-bool ClientEngine::recover_pending(Entry& entry, Error& error) {
+bool Recovery::recover_pending(Entry& entry, Error& error) {
   const Error cause = error;
   Error refusal = error;
   if (find_recompute_target(entry, refusal)) return true;
   const bool known = entry.made != Entry::Made::elsewhere || entry.made_by != nullptr;
-  if (entry.promoted && !entry.refused && !known && entry.id.high != objects_->high()) {
+  if (entry.promoted && !entry.refused && !known && entry.id.high != values_.objects().high()) {
     entry.rebuilding = true;
-    tell_agent(wire::Rebuild{entry.id, entry.source.id()});
+    tell(wire::Rebuild{entry.id, entry.source.id()});
     return true;
   }
   if (refusal.shared_info() != cause.shared_info())
@@ -317,10 +272,10 @@ bool ClientEngine::recover_pending(Entry& entry, Error& error) {
 /// Handles Rebuild: the agent asks for another process that holds an object which was made here,
 /// or made by a call that this process has taken over. An entry that another process made says
 /// nothing about the object's present value: its maker may have given it another one since.
-void ClientEngine::on_rebuild(const wire::Rebuild& message) {
+void Recovery::on_rebuild(const wire::Rebuild& message) {
   lineage_.all_taken_over();
   Error error(Code::object_lost, "whoever had it computed no longer knows how");
-  const detail::ObjectHandle handle = find_held(message.object);
+  const detail::ObjectHandle handle = values_.find_held(message.object);
   if (handle && entry_of(handle).made != Entry::Made::elsewhere) {
     Entry& entry = entry_of(handle);
     const Entry* next = next_of(entry);
@@ -347,23 +302,22 @@ void ClientEngine::on_rebuild(const wire::Rebuild& message) {
   answer.object = message.object;
   answer.value.kind = wire::Value::Kind::error;
   answer.value.error = error.shared_info();
-  tell_agent(answer);
+  tell(answer);
 }
 
-/// Handles the answer to our Rebuild for a ready entry.
-void ClientEngine::rebuilt(Entry& entry, const wire::Value& value, BlobView payload) {
+void Recovery::rebuilt(Entry& entry, const wire::Value& value, BlobView payload) {
   entry.rebuilding = false;
-  ++recoveries_;
+  out_.recovered();
   if (value.kind == wire::Value::Kind::error) {
     entry.refused = true;
     entry.fetch_error = value.error;
   } else {
     detail::ObjectHandle target;
     if (value.kind == wire::Value::Kind::forwarded) {
-      target = std::move(adopt_refs({&value.forward, 1}).front());
+      target = std::move(values_.adopt_refs({&value.forward, 1}).front());
     } else {
-      target = objects_->create();
-      settle(entry_of(target), value, payload);
+      target = values_.objects().create();
+      values_.settle(entry_of(target), value, payload);
       entry_of(target).owns_location = false;  // the agent has the record, under the entry's id
     }
     Entry& newest = newest_recompute_target(entry);
@@ -379,14 +333,11 @@ void ClientEngine::rebuilt(Entry& entry, const wire::Value& value, BlobView payl
     else if (!on_its_way)  // the agent knows it by the entry's id
       take_place(newest, target);
   }
-  if (entry.wants_bytes && !entry.refused) need(entry, true);
-  wake(entry);
+  if (entry.wants_bytes && !entry.refused) values_.need(entry, true);
+  values_.wake(entry);
 }
 
-/// Handles a reply that a task has not run because the bytes of an argument are gone. True: the
-/// task is sent again once they are there. False: the task ends in `error`.
-bool ClientEngine::argument_lost(Task& task, ProcessIndex worker, const wire::Reply& reply,
-                                 Error& error, Time now) {
+bool Recovery::recover_argument(const Task& task, const wire::Reply& reply, Error& error) {
   const std::size_t index = reply.lost_argument - std::size_t{1};
   if (index >= task.call.arguments.size() || !task.call.arguments[index].object) return false;
   Entry& entry = entry_of(task.call.arguments[index].object);
@@ -394,12 +345,7 @@ bool ClientEngine::argument_lost(Task& task, ProcessIndex worker, const wire::Re
       !reply.lost && entry.recompute_target.load(std::memory_order_relaxed) == nullptr;
   for (const Entry* at = &entry; at != nullptr; at = next_of(*at))
     leads_there |= at->id == reply.lost;
-  if (leads_there && !recover(entry, recoveries_.load(std::memory_order_relaxed), error))
-    return false;
-  const std::uint32_t waiting = watch_arguments(task.call, waiter_of(task));
-  tasks_.postponed(worker, reply.sequence, waiting, now);
-  next_tick_ = std::min(next_tick_, now + std::chrono::milliseconds(1));
-  return true;
+  return !leads_there || recover(entry, error);
 }
 
 }  // namespace troupe::client
