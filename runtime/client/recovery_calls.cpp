@@ -2,6 +2,7 @@
 /// processes can name a result; another process may take the call over. All under the lock.
 #include "troupe/runtime/client/recovery.hpp"
 #include "troupe/runtime/engine/registry.hpp"
+#include "troupe/runtime/ring/ring.hpp"
 
 #include <algorithm>
 #include <utility>
