@@ -1,5 +1,5 @@
-// Tests FolderCopies on two nodes that share a folder: FOLDER-1, and that a lost node's values and
-// bytes are read from its copies.
+// Tests FolderCopies on two nodes that share a folder: FOLDER-1 to FOLDER-3, and that a lost node's
+// values and bytes are read from its copies.
 #include "troupe/runtime/agent/folder_copies.hpp"
 
 #include "tests/runtime/agent/quiet_tables.hpp"
@@ -107,14 +107,27 @@ struct FolderCopiesTest : testing::Test {
     fs::remove_all(folder);
   }
   /// Node A writes a copy, since node B holds its object.
-  void write(const wire::Value& value, BlobView bytes) {
-    a->references.promote(kProcess, kObject, value, bytes);
-    a->references.hold(kObject, a->owners.index_of(kB), +1);
+  void write(const wire::Value& value, BlobView bytes, ObjectId object = kObject) {
+    const std::uint64_t before = a->copies.stats().copies;
+    a->references.promote(kProcess, object, value, bytes);
+    a->references.hold(object, a->owners.index_of(kB), +1);
     a->now = a->copies.next_deadline();
     a->copies.serve(a->now);
     a->take_result();
-    EXPECT_EQ(a->copies.stats().copies, 1u);
+    EXPECT_EQ(a->copies.stats().copies, before + 1);
   }
+  /// The same for an object in memory.
+  void write_large(std::uint64_t bytes, ObjectId object = kObject) {
+    auto memory = a->host->create_local(bytes, true);
+    ASSERT_TRUE(memory.ok());
+    const objectstore::Location at = a->host->local().seal(*std::move(memory), 0, bytes);
+    ASSERT_TRUE(a->host->adopt(0, at).ok());
+    wire::Value value;
+    value.kind = wire::Value::Kind::shared;
+    value.location = wire::wire_location(at);
+    write(value, {}, object);
+  }
+  std::uint64_t used_at_b() { return b->host->local().stats().used; }
 
   fs::path folder;
   std::unique_ptr<OneNode> a, b;
@@ -133,14 +146,7 @@ TEST_F(FolderCopiesTest, SmallValueOfALostNodeComesFromItsCopy) {
 }
 
 TEST_F(FolderCopiesTest, BytesOfALostNodeAreReadIntoMemory) {
-  auto memory = a->host->create_local(1000, true);
-  ASSERT_TRUE(memory.ok());
-  const objectstore::Location at = a->host->local().seal(*std::move(memory), 0, 1000);
-  ASSERT_TRUE(a->host->adopt(0, at).ok());
-  wire::Value value;
-  value.kind = wire::Value::Kind::shared;
-  value.location = wire::wire_location(at);
-  write(value, {});
+  write_large(1000);
   b->hold_lost(kA, kObject);
   b->take_result();
   EXPECT_TRUE(b->copies.is_reading(kObject));
@@ -148,6 +154,43 @@ TEST_F(FolderCopiesTest, BytesOfALostNodeAreReadIntoMemory) {
   b->take_result();
   EXPECT_FALSE(b->copies.is_reading(kObject));
   ASSERT_EQ(b->answers, std::vector{wire::Value::Kind::shared});
+}
+
+TEST_F(FolderCopiesTest, MemoryOfAReadThatIsGivenUpStaysUntilTheDiskHasFinished) {
+  write_large(1000);
+  b->hold_lost(kA, kObject);
+  b->take_result();
+  b->copies.serve(b->now);
+  const std::uint64_t reading = used_at_b();
+  EXPECT_GE(reading, 1000u);
+  b->now += 30s;
+  b->copies.serve(b->now);
+  EXPECT_EQ(b->answers, std::vector{wire::Value::Kind::error}) << "its wait has ended";
+  EXPECT_EQ(used_at_b(), reading);
+  b->take_result();
+  EXPECT_LT(used_at_b(), reading);
+  EXPECT_EQ(b->answers.size(), 1u);
+}
+
+TEST_F(FolderCopiesTest, ReadsUnderWayHaveAQuarterOfTheArena) {
+  constexpr ObjectId kSecond{7, 3};
+  constexpr std::uint64_t kBytes = 600 << 10;  // two of them exceed a quarter of 4 MiB
+  write_large(kBytes);
+  write_large(kBytes, kSecond);
+  b->hold_lost(kA, kObject);
+  b->take_result();
+  b->copies.want(b->owners.index_of_owner(kA), kSecond, kBytes, b->now);
+  b->copies.serve(b->now);
+  EXPECT_TRUE(b->copies.is_reading(kObject));
+  EXPECT_TRUE(b->copies.is_reading(kSecond));
+  EXPECT_LT(used_at_b(), 2 * kBytes) << "the second one waits";
+  EXPECT_NE(b->copies.next_deadline(), Time{});
+  b->take_result();
+  EXPECT_FALSE(b->copies.is_reading(kObject));
+  EXPECT_TRUE(b->copies.is_reading(kSecond));
+  EXPECT_GE(used_at_b(), 2 * kBytes);
+  b->take_result();
+  EXPECT_FALSE(b->copies.is_reading(kSecond));
 }
 
 TEST_F(FolderCopiesTest, LookForAMissingCopyEndsInOneError) {
