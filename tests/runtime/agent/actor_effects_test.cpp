@@ -31,8 +31,7 @@ struct ActorEffectsTest : testing::Test, PlayedObjects {
   void make_object(ProcessIndex holder) {
     wire::Value value;
     value.kind = wire::Value::Kind::inline_bytes;
-    references.promote(holder, kObject, value, {});
-    references.hold(kObject, holder, +1);
+    references.promote(holder, kObject, value, {});  // counts the holder once
   }
   /// Returns how many refs of kObject the process holds.
   std::int64_t held(ProcessIndex holder) const {

@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 constexpr NodeId kHere{0, 1}, kOther{0, 2};
-constexpr ObjectId kObject{0, 16};
+constexpr ObjectId kObject{0, 16}, kWithCopies{1, 5 | wire::kHasCopies};
 
 struct ObjectsTest : testing::Test, PlayedObjects {
   /// Returns a process with tables in the store and a socket.
@@ -184,8 +184,8 @@ TEST_F(ObjectsTest, OwnersNodeIsAskedWhileItIsInReach) {
   ErrorInfo why;
   why.code = Code::unavailable;
   owners.node_lost(kOther, why);
-  objects.peer_await(owner, kObject);
-  EXPECT_TRUE(asked<wire::PeerAwait>().empty()) << "copies are looked for";
+  objects.peer_await(owner, kWithCopies);
+  EXPECT_TRUE(asked<wire::PeerAwait>().empty()) << "replicas are looked for";
 }
 
 }  // namespace

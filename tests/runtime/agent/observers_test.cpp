@@ -144,7 +144,7 @@ TEST_F(ObserversTest, ReportNamesHolderAndMakerOfAnObject) {
   value.kind = wire::Value::Kind::inline_bytes;
   value.payload_size = 3;
   references.promote(driver.index, kObject, value, Blob(3));
-  references.hold(kObject, driver.index, +2);
+  references.hold(kObject, driver.index, +1);
   const wire::MemoryReport report = observers.memory_report();
   ASSERT_EQ(report.rows.size(), 1u);
   EXPECT_EQ(report.rows_in_all, 1u);

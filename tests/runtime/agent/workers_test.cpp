@@ -71,6 +71,8 @@ struct WorkersTest : testing::Test, PlayedProcesses, Workers::Out, StackAsks::Ou
     job().program.path = path;
     if (!script.empty()) job().program.arguments = {"bash", "-c", script};
   }
+  /// The zygote of the job is a shell that takes orders until its socket closes.
+  void run_zygote() { run("/bin/bash", "fd=${TROUPE_ROLE#*:}; exec cat <&${fd%%:*} >/dev/null"); }
   /// Returns a worker that serves and whose process is a child that does nothing.
   Process& serving() {
     child = fork();
@@ -117,7 +119,7 @@ TEST_F(WorkersTest, ProgramThatCannotStartFailsTheJob) {
 }
 
 TEST_F(WorkersTest, WorkerThatIsGoneWhileItStartsIsAFailedStartAndEnds) {
-  run("/bin/bash", "exec sleep 100");
+  run_zygote();
   ASSERT_EQ(request(), 1u);
   workers.start_worker(false, job().number);
   ASSERT_NE(processes.begin(), processes.end());
@@ -128,11 +130,10 @@ TEST_F(WorkersTest, WorkerThatIsGoneWhileItStartsIsAFailedStartAndEnds) {
   ASSERT_EQ(ended.size(), 1u);
   EXPECT_EQ(ended[0].second, "a test ends it");
   EXPECT_EQ(job().failed_starts, 1);
-  EXPECT_EQ(starts(), 1u) << "the request waits for another one";
 }
 
 TEST_F(WorkersTest, TenFailedStartsInARowEndAPrivateNode) {
-  run("/bin/bash", "exec sleep 100");
+  run_zygote();
   ASSERT_EQ(request(), 1u);
   for (int i = 1; i <= 10; ++i) {
     EXPECT_EQ(over, "");
@@ -144,7 +145,7 @@ TEST_F(WorkersTest, TenFailedStartsInARowEndAPrivateNode) {
 }
 
 TEST_F(WorkersTest, StartAtALimitOfTheSystemIsNoFailure) {
-  run("/bin/bash", "exec sleep 100");
+  run_zygote();
   ASSERT_EQ(request(), 1u);
   workers.start_worker(false, job().number);
   const ProcessIndex index = processes.begin()->first;
