@@ -1,14 +1,22 @@
 #include "troupe/runtime/agent/cluster_news.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace troupe::agent {
+
+bool ClusterNews::tells() const {
+  const auto first = std::min_element(
+      nodes_.begin(), nodes_.end(),
+      [](const auto& a, const auto& b) { return a.second.epoch < b.second.epoch; });
+  return first != nodes_.end() && first->first == self_;
+}
 
 std::optional<Event> ClusterNews::registered(Epoch control_epoch, Time now) {
   const Epoch before = std::exchange(control_epoch_, control_epoch);
   if (before == control_epoch) return std::nullopt;
   quiet_until_ = now + kRegistering;
-  if (before == 0) return std::nullopt;
+  if (before == 0 || !tells()) return std::nullopt;
   return Event{EventKind::control_started, Severity::warning, "control has started again"};
 }
 
@@ -19,6 +27,7 @@ std::vector<Event> ClusterNews::nodes(const std::vector<control::ClusterRow>& ro
     Known& node = at->second;
     const std::string& name = row.description.name;
     node.name = name;
+    node.epoch = row.epoch;
     if (is_new)
       events.push_back({EventKind::node_joined, Severity::info,
                         name + " has joined, at " + row.description.address});
@@ -33,16 +42,18 @@ std::vector<Event> ClusterNews::nodes(const std::vector<control::ClusterRow>& ro
       events.push_back({EventKind::node_heard, Severity::info, name + " answers control again"});
     }
   }
+  if (!tells()) events.clear();
   return events;
 }
 
-Event ClusterNews::node_dead(NodeId node, const std::string& why) {
+std::optional<Event> ClusterNews::node_dead(NodeId node, const std::string& why) {
   const auto at = nodes_.find(node);
   const std::string name = at != nodes_.end() ? at->second.name : "node " + node.str().substr(0, 8);
   if (at != nodes_.end()) nodes_.erase(at);
+  if (!tells()) return std::nullopt;
   if (why == control::kHasLeft)
-    return {EventKind::node_left, Severity::info, name + " has left the cluster"};
-  return {EventKind::node_dead, Severity::error, name + " is dead: " + why};
+    return Event{EventKind::node_left, Severity::info, name + " has left the cluster"};
+  return Event{EventKind::node_dead, Severity::error, name + " is dead: " + why};
 }
 
 std::optional<Event> ClusterNews::job_ended(const control::JobEnded& ended) {
@@ -52,6 +63,7 @@ std::optional<Event> ClusterNews::job_ended(const control::JobEnded& ended) {
     ended_.erase(ended_order_.front());
     ended_order_.pop_front();
   }
+  if (!tells()) return std::nullopt;
   Event event{EventKind::job_ended, Severity::info,
               "job " + ended.job.str().substr(0, 8) + " has ended: " +
                   std::string(name_of(ended.state)) + (ended.why.empty() ? "" : ", ") + ended.why};

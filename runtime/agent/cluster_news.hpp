@@ -1,6 +1,8 @@
-/// Turns what the agent beside control hears of nodes and jobs into events, each once. A plain state
-/// machine.
+/// Turns what an agent hears of nodes and jobs into events, each once in the cluster. All agents
+/// hear the same; that of the oldest node tells, which is one of the head. When it dies, the next one
+/// does. A plain state machine.
 ///
+///     ClusterNews news(self);
 ///     for (Event& event : news.nodes(rows, now)) log.add(std::move(event), unix_ns);
 ///     news.node_dead(node, "its process is gone");
 ///     news.job_ended({job, JobState::failed, "…"});      // nullopt: it was told before
@@ -25,17 +27,24 @@ class ClusterNews {
   static constexpr Duration kRegistering = std::chrono::seconds(5);
   static constexpr std::size_t kMostEnded = 256;  ///< jobs of which the end is remembered
 
+  explicit ClusterNews(NodeId self) : self_(self) {}
+
   /// This node has registered with control.
   std::optional<Event> registered(Epoch control_epoch, Time now);
   std::vector<Event> nodes(const std::vector<control::ClusterRow>& rows, Time now);
-  Event node_dead(NodeId node, const std::string& why);
+  std::optional<Event> node_dead(NodeId node, const std::string& why);
   std::optional<Event> job_ended(const control::JobEnded& ended);
 
  private:
   struct Known {
     std::string name;
     bool silent = false, draining = false;
+    Epoch epoch = 0;
   };
+  /// Returns whether this agent is the one that tells.
+  bool tells() const;
+
+  const NodeId self_;
   std::map<NodeId, Known> nodes_;
   std::set<JobId> ended_;
   std::deque<JobId> ended_order_;

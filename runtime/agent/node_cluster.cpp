@@ -67,7 +67,6 @@ void Node::join(os::AgentConfig config) {
     logs_ = std::make_unique<NodeLogs>(observers_, std::move(logs));
     events_.keep_in(log_files_in(config.log_folder));
   }
-  if (config.beside_control) events_.stand_beside_control();
   config_ = std::move(config);
   replica_host_.join();
   open_copies();

@@ -18,7 +18,7 @@ constexpr const char* kFileName = "events";
 }  // namespace
 
 NodeEvents::NodeEvents(std::string node, NodeId id, EventLog::Limits limits)
-    : node_(std::move(node)), id_(id.str().substr(0, 8)), log_(limits) {}
+    : node_(std::move(node)), id_(id.str().substr(0, 8)), log_(limits), news_(id) {}
 
 void NodeEvents::keep_in(std::unique_ptr<LogFiles> files) {
   file_ = std::make_unique<LogWriter>(std::move(files), kFiles, node_);
@@ -59,22 +59,19 @@ void NodeEvents::job_started(const control::JobRecord& job, std::int64_t pid) {
 }
 
 void NodeEvents::job_ended(const control::JobEnded& ended) {
-  auto event = news_.job_ended(ended);
-  if (event && beside_control_) note(*std::move(event));
+  if (auto event = news_.job_ended(ended)) note(*std::move(event));
 }
 
 void NodeEvents::registered(Epoch control_epoch) {
-  auto event = news_.registered(control_epoch, steady_now());
-  if (event && beside_control_) note(*std::move(event));
+  if (auto event = news_.registered(control_epoch, steady_now())) note(*std::move(event));
 }
 
 void NodeEvents::nodes(const std::vector<control::ClusterRow>& rows) {
-  if (!beside_control_) return;
   for (Event& event : news_.nodes(rows, steady_now())) note(std::move(event));
 }
 
 void NodeEvents::node_dead(NodeId node, const std::string& why) {
-  if (beside_control_) note(news_.node_dead(node, why));
+  if (auto event = news_.node_dead(node, why)) note(*std::move(event));
 }
 
 void NodeEvents::heard(const control::Notice& notice) {

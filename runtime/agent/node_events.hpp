@@ -41,8 +41,6 @@ class NodeEvents {
 
   /// Writes each event to these files from now on.
   void keep_in(std::unique_ptr<LogFiles> files);
-  /// This node is the one beside control, so it has the events of nodes and of the ends of jobs.
-  void stand_beside_control() noexcept { beside_control_ = true; }
 
   void note(Event event);
   /// Notes the event, and logs its text as a line.
@@ -70,7 +68,6 @@ class NodeEvents {
   SpillNews spills_;
   std::unique_ptr<LogWriter> file_;
   Time next_spill_{};
-  bool beside_control_ = false;
 };
 
 }  // namespace troupe::agent

@@ -97,6 +97,7 @@ control::ClusterRow news_row(std::uint64_t n, bool suspect = false, bool drainin
   row.description.address = "tcp://127.0.0.1:7";
   row.suspect = suspect;
   row.draining = draining;
+  row.epoch = n + 1;
   return row;
 }
 
@@ -108,7 +109,7 @@ std::vector<EventKind> kinds_of(const std::vector<Event>& events) {
 using Kinds = std::vector<EventKind>;
 
 TEST(ClusterNews, TellsEachChangeOfANodeOnce) {
-  ClusterNews news;
+  ClusterNews news({1, 0});
   const Time now = Time{} + 100s;
   EXPECT_FALSE(news.registered(7, now - 20s)) << "the first control is no news";
   EXPECT_EQ(kinds_of(news.nodes({news_row(0), news_row(1)}, now)),
@@ -119,22 +120,23 @@ TEST(ClusterNews, TellsEachChangeOfANodeOnce) {
   EXPECT_TRUE(news.nodes({news_row(0), news_row(1, true, true)}, now).empty());
   EXPECT_EQ(kinds_of(news.nodes({news_row(0), news_row(1, false, true)}, now)),
             (Kinds{EventKind::node_heard}));
-  const Event dead = news.node_dead({1, 1}, "its process is gone");
+  const Event dead = news.node_dead({1, 1}, "its process is gone").value();
   EXPECT_EQ(dead.kind, EventKind::node_dead);
   EXPECT_EQ(dead.severity, Severity::error);
   EXPECT_EQ(dead.text, "node-1 is dead: its process is gone");
-  const Event left = news.node_dead({1, 0}, control::kHasLeft);
+  (void)news.nodes({news_row(2)}, now);
+  const Event left = news.node_dead({1, 2}, control::kHasLeft).value();
   EXPECT_EQ(left.kind, EventKind::node_left);
   EXPECT_EQ(left.severity, Severity::info);
-  EXPECT_EQ(news.node_dead({0xabcdef12'00000000, 5}, "x").text, "node abcdef12 is dead: x");
+  EXPECT_EQ(news.node_dead({0xabcdef12'00000000, 5}, "x").value().text, "node abcdef12 is dead: x");
 }
 
 TEST(ClusterNews, ANewControlIsNewsAndItsUnregisteredNodesAreNot) {
-  ClusterNews news;
+  ClusterNews news({1, 0});
   Time now = Time{} + 100s;
   EXPECT_FALSE(news.registered(7, now));
   now += 10s;
-  (void)news.nodes({news_row(1)}, now);
+  (void)news.nodes({news_row(0), news_row(1)}, now);
   const auto started = news.registered(8, now);
   ASSERT_TRUE(started);
   EXPECT_EQ(started->kind, EventKind::control_started);
@@ -144,8 +146,26 @@ TEST(ClusterNews, ANewControlIsNewsAndItsUnregisteredNodesAreNot) {
   EXPECT_EQ(kinds_of(news.nodes({news_row(1, true)}, now + 6s)), Kinds{EventKind::node_silent});
 }
 
+TEST(ClusterNews, OneAgentTellsAndTheNextOneWhenItIsDead) {
+  ClusterNews first({1, 0}), next({1, 4}), far({1, 5});
+  const Time now = Time{} + 100s;
+  std::vector<control::ClusterRow> rows{news_row(0), news_row(4), news_row(5)};
+  EXPECT_EQ(first.nodes(rows, now).size(), 3U);
+  EXPECT_TRUE(next.nodes(rows, now).empty());
+  EXPECT_TRUE(far.nodes(rows, now).empty());
+  const control::JobEnded ended{JobId{2, 1}, control::JobState::finished, ""};
+  EXPECT_TRUE(first.job_ended(ended));
+  EXPECT_FALSE(next.job_ended(ended));
+  EXPECT_TRUE(next.node_dead({1, 0}, "gone")) << "the death of the one that told";
+  EXPECT_FALSE(far.node_dead({1, 0}, "gone"));
+  EXPECT_FALSE(next.job_ended(ended)) << "it was told";
+  EXPECT_EQ(kinds_of(next.nodes({rows[1], rows[2], news_row(7)}, now)),
+            Kinds{EventKind::node_joined});
+}
+
 TEST(ClusterNews, TheEndOfAJobIsToldOnce) {
-  ClusterNews news;
+  ClusterNews news({1, 0});
+  (void)news.nodes({news_row(0)}, Time{});
   const auto end = [&](std::uint64_t n, control::JobState state) {
     return news.job_ended({JobId{2, n}, state, "it crashed"});
   };
@@ -215,17 +235,16 @@ TEST(NodeEvents, ADeathThatNobodyWantedIsAFailure) {
   EXPECT_EQ(events_of(events, "pid = 12 and stack ~ mix and node = node-0").matched, 1U);
 }
 
-TEST(NodeEvents, OnlyTheNodeBesideControlTellsOfNodesAndJobs) {
+TEST(NodeEvents, NodesJobsAndNoticesAreRows) {
   NodeEvents far("node-1", NodeId{1, 2}), beside("node-0", NodeId{1, 1});
-  beside.stand_beside_control();
   for (NodeEvents* one : {&far, &beside}) {
-    one->nodes({news_row(5)});
+    one->nodes({news_row(1), news_row(2), news_row(5)});
     one->node_dead({1, 5}, "gone");
     one->job_ended({JobId{2, 1}, control::JobState::finished, ""});
     one->heard({control::Notice::Kind::slow_node, "node node-5 is slow"});
   }
   EXPECT_EQ(events_of(far, "").total, 1U);
-  EXPECT_EQ(events_of(beside, "").total, 4U);
+  EXPECT_EQ(events_of(beside, "").total, 6U);
   EXPECT_EQ(events_of(beside, "kind = node_slow").matched, 1U);
   EXPECT_EQ(events_of(beside, "", 2).rows.size(), 2U);
 }
