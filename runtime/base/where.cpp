@@ -315,6 +315,23 @@ bool Where::matches(const RowFields& row) const {
   return nodes_.empty() || holds(nodes_.size() - 1, row);
 }
 
+std::optional<std::string_view> Where::text_of_all(std::size_t field) const noexcept {
+  if (nodes_.empty()) return std::nullopt;
+  return text_of_all(nodes_.size() - 1, field);
+}
+
+std::optional<std::string_view> Where::text_of_all(std::size_t index,
+                                                   std::size_t field) const noexcept {
+  const Node& node = nodes_[index];
+  if (node.kind == Kind::both) {
+    const auto left = text_of_all(node.left, field);
+    return left ? left : text_of_all(node.right, field);
+  }
+  const bool is_it = node.kind == Kind::compare && node.field == field && node.op == Op::equal &&
+                     !node.none && !node.number;
+  return is_it ? std::optional<std::string_view>(node.text) : std::nullopt;
+}
+
 bool Where::holds(std::size_t index, const RowFields& row) const {
   const Node& node = nodes_[index];
   switch (node.kind) {

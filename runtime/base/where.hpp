@@ -57,6 +57,9 @@ class Where {
   /// does a value of another type.
   bool matches(const RowFields& row) const;
   bool matches_all() const noexcept { return nodes_.empty(); }
+  /// Returns the text that this field has in every row that matches: a walk passes over the others
+  /// at once. None: rows with several texts may match.
+  std::optional<std::string_view> text_of_all(std::size_t field) const noexcept;
 
  private:
   friend class WhereParser;
@@ -72,6 +75,7 @@ class Where {
     bool none = false;             ///< the word `none`
   };
   bool holds(std::size_t node, const RowFields& row) const;
+  std::optional<std::string_view> text_of_all(std::size_t node, std::size_t field) const noexcept;
   static bool holds(const Node& node, const FieldValue& value);
   static bool holds(Op op, int order) noexcept;
 

@@ -201,6 +201,9 @@ Time TaskReport::step(Time now) {
     const std::int64_t as_of = open_->question.query.as_of(now.time_since_epoch().count() + zero_);
     open_->as_of = Time(Duration(as_of - zero_));
     const RowKind kind = open_->question.query.kind();
+    if (kind == RowKind::tasks)
+      open_->state =
+          open_->question.query.where().text_of_all(observe::column_of(RowKind::tasks, "state"));
     open_->walked = kind == RowKind::queues || kind == RowKind::objects;  // no task is in them
     if (!open_->walked) tasks_.begin_walk();
     if (kind == RowKind::waits) {
@@ -249,6 +252,7 @@ void TaskReport::look_at(const Task& task, Time now) {
   const RowKind kind = open.question.query.kind();
   if (observe::adds_up(kind)) return add_sums(task, fields);
   if (kind == RowKind::waits) return add_waits(task, fields);
+  if (open.state && fields.state() != *open.state) return open.selection.pass_over();
   const RowFields read = [&fields](std::size_t column) { return fields(column); };
   if (kind != RowKind::tasks || !open.selection.wants([&] { return id_of(task); }, read)) return;
   Row row = observe::make_row(RowKind::tasks, id_of(task));

@@ -21,7 +21,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace troupe::client {
 
@@ -76,6 +78,7 @@ class TaskReport {
       return static_cast<std::uint64_t>(std::max<std::int64_t>((as_of - since).count(), 0));
     }
     bool begun = false, walked = false;
+    std::optional<std::string_view> state;  ///< of all tasks that match; none: of several
     Blob bytes;
     std::size_t sent = 0;
   };

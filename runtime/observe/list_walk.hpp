@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace troupe::observe {
 
@@ -30,6 +31,7 @@ class ListWalk {
     for (; most > 0 && at_ != nullptr; --most) {
       Node* const node = at_;
       at_ = node == last_ ? nullptr : node->next;
+      fetch_ahead(node, at_);
       visit(*node);
     }
   }
@@ -47,6 +49,17 @@ class ListWalk {
   }
 
  private:
+  /// Fetches what is several steps ahead into the caches: nodes that were made one after the other
+  /// lie at equal distances. Elsewhere it fetches what nobody needs, and does no harm.
+  static void fetch_ahead(const Node* node, const Node* next) noexcept {
+    constexpr std::uintptr_t kSteps = 8, kLine = 64;
+    const auto from = reinterpret_cast<std::uintptr_t>(node);
+    const auto to = reinterpret_cast<std::uintptr_t>(next);
+    const std::uintptr_t ahead = to + kSteps * (to - from);
+    for (std::uintptr_t at = 0; at < sizeof(Node); at += kLine)
+      __builtin_prefetch(reinterpret_cast<const void*>(ahead + at));
+  }
+
   Node* at_ = nullptr;    // the element to visit next; null: the walk has ended
   Node* last_ = nullptr;  // the last element to visit
 };

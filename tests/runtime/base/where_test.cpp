@@ -235,6 +235,22 @@ TEST(Where, RandomFiltersFindExactlyTheRowsThatTheyMean) {
   }
 }
 
+TEST(Where, TellsTheTextThatAllRowsHave) {
+  const auto told = [](const char* filter) {
+    const Where where = Where::parse(filter, kFields).value();
+    return std::string(where.text_of_all(0).value_or("any"));
+  };
+  EXPECT_EQ(told(""), "any");
+  EXPECT_EQ(told("state = running"), "running");
+  EXPECT_EQ(told("since > 10s and (function ~ mix and state = running)"), "running");
+  EXPECT_EQ(told("state = 'a b' and (pid = 1 or pid = 2)"), "a b");
+  EXPECT_EQ(told("(not pid = 1) and state = running"), "running");
+  for (const char* filter :
+       {"state = running or pid = 1", "not state = running", "state != running", "state ~ run",
+        "state > running", "state = none", "function = running", "pid = 3"})
+    EXPECT_EQ(told(filter), "any") << filter;
+}
+
 TEST(SortBy, ReadsFieldAndDirection) {
   const auto descending = [](const char* text) {
     return SortBy::parse(text, kFields)->descending();

@@ -137,6 +137,26 @@ TEST_F(Report, TellsOfEachTaskWhereItIs) {
   EXPECT_EQ(few.matched, 1U);
 }
 
+TEST_F(Report, FiltersByStateCountTheOthersToo) {
+  tasks.granted({}, LeaseId::of(1), ProcessIndex::of(9), now);
+  submit();
+  for (int i = 0; i < 3; ++i) submit();
+  for (int i = 0; i < 2; ++i) submit(1);
+  const auto matched = [&](const std::string& where) {
+    ask(RowKind::tasks, where);
+    const Answer told = answer();
+    EXPECT_EQ(told.total, 6U) << where;
+    EXPECT_EQ(told.rows.size(), told.matched) << where;
+    return told.matched;
+  };
+  EXPECT_EQ(matched("state = running"), 1U);
+  EXPECT_EQ(matched("state = waits_for_resources and function ~ mix"), 3U);
+  EXPECT_EQ(matched("state = waits_for_resources and function ~ other"), 0U);
+  EXPECT_EQ(matched("state = running or state = waits_for_arguments"), 3U);
+  EXPECT_EQ(matched("not state = running"), 5U);
+  EXPECT_EQ(matched("state = nothing"), 0U);
+}
+
 TEST_F(Report, CountsFunctionsAndReasons) {
   tasks.granted({}, LeaseId::of(1), ProcessIndex::of(9), now);
   for (int i = 0; i < 5; ++i) submit();
