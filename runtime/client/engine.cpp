@@ -527,7 +527,8 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
   if (agent_.is_lost()) raise(agent_.why_lost());
   collect_released();  // the name may be that of an actor whose last handle was just dropped
   wire::CreateActor message;
-  message.actor = ActorId{values_.objects().high(), ++next_actor_};
+  // No object has this id: a person names both by their ids.
+  message.actor = ActorId{values_.objects().high(), values_.objects().next_low()};
   detail::ObjectHandle lifetime = values_.objects().create();
   values_.objects().mark_promoted(entry_of(lifetime));
   message.lifetime = lifetime.id();

@@ -432,7 +432,6 @@ class ClientEngine final : public detail::Engine,
   /// The call sites that the agent knows.
   std::map<std::pair<const char*, std::uint32_t>, std::uint32_t> sites_;
   const std::uint64_t serial_ = next_serial();  ///< number of this engine in this process
-  std::uint64_t next_actor_ = 0;
   WorkerLease lease_;
   wire::FrameWriter writer_;
   PlainCalls plain_;
