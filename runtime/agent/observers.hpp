@@ -108,6 +108,10 @@ class Observers final : public NodeLogs::Out,
   observe::Surroundings surroundings_of(const Process& process) const;
   bool add_processes(observe::Selection& selection, ObserveQuestions::Place& place) const;
   void add_waits(observe::Selection& selection) const;
+  void add_requests(ProcessIndex owner, const std::string& name,
+                    observe::Selection& selection) const;
+  void add_passed_on(const Process& process, observe::Selection& selection) const;
+  std::string name_of(NodeId id) const;
 
   // memory (observers.cpp)
   wire::MemoryUser user_of(const Process& process) const;

@@ -5,6 +5,7 @@
 #include "troupe/runtime/observe/wait_rows.hpp"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 namespace troupe::agent {
@@ -28,6 +29,10 @@ std::string alias(const std::string& node, ProcessIndex index) {
   return node + " process " + index.str();
 }
 
+Thing request_of(const std::string& owner, LeaseKey key, const std::string& node) {
+  return {Thing::Kind::request, owner + " key " + key.str(), node};
+}
+
 }  // namespace
 
 std::string Observers::node_name() {
@@ -36,6 +41,11 @@ std::string Observers::node_name() {
 
 std::string Observers::name_of(const Process& process) const {
   return below_.node + "/" + std::to_string(process.told_pid);
+}
+
+std::string Observers::name_of(NodeId id) const {
+  const auto* view = below_.leases.view().find(id);
+  return view == nullptr ? id.str() : view->name;
 }
 
 std::vector<ObserveQuestions::ProcessSource> Observers::processes() {
@@ -88,10 +98,11 @@ observe::Surroundings Observers::surroundings_of(const Process& process) const {
   for (const ProcessIndex proxy : below_.proxies.of(process.index)) {
     if (!below_.remote.is_proxy_process(proxy)) continue;
     const RemoteTable::Target& target = below_.remote.target(proxy);
-    const auto* view = below_.leases.view().find(target.node);
-    const std::string name = view == nullptr ? target.node.str() : view->name;
-    around.workers[proxy] = {alias(name, target.process), false, false};
+    around.workers[proxy] = {alias(name_of(target.node), target.process), false, false};
   }
+  below_.remote.each_asked(process.index, [&](LeaseKey key, NodeId) {
+    around.whys.try_emplace(key, reasons.of_lease(process.index, key));
+  });
   return around;
 }
 
@@ -129,26 +140,54 @@ bool Observers::add_processes(observe::Selection& selection, ObserveQuestions::P
   return false;
 }
 
-/// Tells of this node's requests for leases, of its workers and of its actors.
-void Observers::add_waits(observe::Selection& selection) const {
+/// Tells of the owner's requests for leases of this node, and who has what they lack.
+void Observers::add_requests(ProcessIndex owner, const std::string& name,
+                             observe::Selection& selection) const {
   const WaitReasons reasons(below_.leases, below_.actors, below_.remote);
   const std::string& here = below_.node;
+  for (const LeaseKey key : below_.leases.keys_of(owner)) {
+    Fact fact;
+    fact.thing = request_of(name, key, here);
+    fact.state =
+        below_.leases.is_impossible(owner, key) ? Fact::State::impossible : Fact::State::lacks;
+    fact.why = reasons.of_lease(owner, key);
+    fact.count = below_.leases.wanted(owner, key);
+    for (const auto& lease : below_.leases.busy())
+      if (const Process* worker = below_.processes.find(lease.worker);
+          worker != nullptr && fact.waits_for.size() < observe::WaitGraph::kMaxFollowed)
+        fact.waits_for.push_back({Thing::Kind::worker, name_of(*worker), here});
+    fact.any = true;
+    if (fact.state == Fact::State::impossible) fact.waits_for.clear();
+    offer(selection, observe::wait_row(fact));
+  }
+}
+
+/// Tells of a process's requests that other nodes have, which know them by its number.
+void Observers::add_passed_on(const Process& process, observe::Selection& selection) const {
+  const WaitReasons reasons(below_.leases, below_.actors, below_.remote);
+  const std::string& here = below_.node;
+  std::map<LeaseKey, Fact> facts;
+  below_.remote.each_asked(process.index, [&](LeaseKey key, NodeId to) {
+    if (below_.leases.wanted(process.index, key) != 0) return;  // told above
+    Fact& fact = facts[key];
+    fact.thing = request_of(name_of(process), key, here);
+    fact.state = Fact::State::lacks;
+    fact.why = reasons.of_lease(process.index, key);
+    fact.waits_for.push_back(request_of(alias(here, process.index), key, name_of(to)));
+    fact.any = true;
+  });
+  for (const auto& [key, fact] : facts) offer(selection, observe::wait_row(fact));
+}
+
+/// Tells of this node's requests for leases, of its workers and of its actors.
+void Observers::add_waits(observe::Selection& selection) const {
+  const std::string& here = below_.node;
+  below_.remote.each_proxy_process([&](ProcessIndex proxy, const RemoteTable::Target& target) {
+    add_requests(proxy, alias(name_of(target.node), target.process), selection);
+  });
   for (const auto& [index, process] : below_.processes) {
-    for (const LeaseKey key : below_.leases.keys_of(index)) {
-      Fact fact;
-      fact.thing = {Thing::Kind::request, name_of(*process) + " key " + key.str(), here};
-      fact.state =
-          below_.leases.is_impossible(index, key) ? Fact::State::impossible : Fact::State::lacks;
-      fact.why = reasons.of_lease(index, key);
-      fact.count = below_.leases.wanted(index, key);
-      for (const auto& lease : below_.leases.busy())
-        if (const Process* worker = below_.processes.find(lease.worker);
-            worker != nullptr && fact.waits_for.size() < observe::WaitGraph::kMaxFollowed)
-          fact.waits_for.push_back({Thing::Kind::worker, name_of(*worker), here});
-      fact.any = true;
-      if (fact.state == Fact::State::impossible) fact.waits_for.clear();
-      offer(selection, observe::wait_row(fact));
-    }
+    add_requests(index, name_of(*process), selection);
+    add_passed_on(*process, selection);
     if (process->speaks_as != Talker::worker) continue;
     Fact fact;
     fact.thing = {Thing::Kind::worker, name_of(*process), here};

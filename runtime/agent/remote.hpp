@@ -88,6 +88,14 @@ class RemoteTable {
   std::uint32_t outstanding(ProcessIndex process, LeaseKey key) const;
   /// Returns a node that was asked for leases of this key and has not answered; nullopt: none.
   std::optional<NodeId> asked_node(ProcessIndex process, LeaseKey key) const;
+  /// Calls look_at(key, node) for each node that was asked for leases of a process of this node and
+  /// has not answered.
+  template <class F>
+  void each_asked(ProcessIndex process, F look_at) const {
+    for (auto at = wanted_.lower_bound({process, 0, NodeId{}});
+         at != wanted_.end() && at->first.process == process; ++at)
+      look_at(at->first.key, at->first.node);
+  }
   /// The process wants no more leases of this key.
   void withdrawn(ProcessIndex process, LeaseKey key);
   /// The process that has this lease of another node; nullopt when the lease has ended or is not
@@ -124,6 +132,11 @@ class RemoteTable {
   /// is_proxy_process().
   const Target& target(ProcessIndex proxy_process) const {
     return proxy_processes_.at(proxy_process).target;
+  }
+  /// Calls look_at(proxy process, target) for each proxy process.
+  template <class F>
+  void each_proxy_process(F look_at) const {
+    for (const auto& [index, proxy] : proxy_processes_) look_at(index, proxy.target);
   }
   /// Whether one more frame may leave through the proxy now.
   bool may_carry(ProcessIndex process, ProcessIndex proxy_process) const;

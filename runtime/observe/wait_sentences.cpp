@@ -81,7 +81,10 @@ std::string link_of(const Fact& fact, const Fact& next) {
     case Kind::thread: return " waits in get" + since + " for ";
     case Kind::object: return " is the result of ";
     case Kind::worker: return " runs ";
-    case Kind::request: return " waits" + since + " for what is held: ";
+    case Kind::request:
+      return next.thing.kind == Kind::request
+                 ? " was passed on to " + visible_text(next.thing.owner, kShownName) + " as "
+                 : " waits" + since + " for what is held: ";
     case Kind::actor:
       return (next.thing.kind == Kind::request ? " has no place yet" + since + ", and waits for "
                                                : " waits" + since + " for ");

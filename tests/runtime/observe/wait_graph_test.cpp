@@ -244,6 +244,19 @@ TEST(WaitGraph, AFullClusterSaysWhoHoldsIt) {
             "CPUs are in use.");
 }
 
+TEST(WaitGraph, ARequestThatWasPassedOnWaitsForWhatTheOtherNodeLacks) {
+  World world;
+  plant_request(world, {"node-1/1"}, State::runs);
+  Fact& passed_on = world.add(Kind::request, "r0", State::lacks, {{Kind::request, "r1", "node-1"}});
+  passed_on.any = true;
+  const Explanation explanation = world.explain(Kind::request, "r0");
+  EXPECT_EQ(explanation.cause, Cause::lacks);
+  EXPECT_EQ(explanation.lines.at(0),
+            "The request (r0) was passed on to node-0 as the request (r1) for 1 CPU.");
+  EXPECT_TRUE(has(explanation.lines, "all 2 CPUs are in use")) << joined(explanation.lines);
+  EXPECT_TRUE(has(explanation.lines, "They are held by process node-1/1"));
+}
+
 TEST(WaitGraph, ALeaseThatABlockedProcessHolds) {
   World world;
   plant_request(world, {"node-0/1"}, State::blocked);
