@@ -54,8 +54,7 @@ class Facts {
     if (const Fact* fact = known(thing)) return told(*fact);
     if (thing.kind == Thing::Kind::object) {
       if (const auto made = made_by(thing)) return *made;
-      return Error(Code::invalid_argument,
-                   "no process is making it: its maker has ended, or a put is under way");
+      return Error(Code::invalid_argument, why_unmade());
     }
     if (thing.kind != Thing::Kind::request)
       return Error(Code::invalid_argument, "it has ended meanwhile");
@@ -115,6 +114,15 @@ class Facts {
   const std::vector<observe::Unanswered>& unanswered() const noexcept { return unanswered_; }
 
  private:
+  /// Returns why nobody tells of the maker of an object.
+  std::string why_unmade() const {
+    if (unanswered_.empty())
+      return "no process is making it: its maker has ended, or a put is under way";
+    const observe::Unanswered& silent = unanswered_.front();
+    return "its maker may be " + silent.node +
+           (silent.pid == 0 ? "" : "/" + std::to_string(silent.pid)) +
+           ", which does not answer: " + silent.why;
+  }
   void read_actors() {
     for (const control::ActorRow& row : asked_.list(control::ListRequest::What::actors).actors) {
       Fact fact;
