@@ -1,6 +1,7 @@
 // The program that the command line's tests run on clusters.
 #include "plants.hpp"
 #include "says.hpp"
+#include "situations.hpp"
 #include "soak.hpp"
 #include "troupe/train/train.hpp"
 #include "troupe/troupe.hpp"
@@ -397,6 +398,7 @@ int main(int argc, char** argv) {
     if (verb == "soak") return soak::run(ctx, std::stoul(argv[2]), std::stod(argv[3]));
     if (const auto said = says::run(ctx, {argv + 1, argv + argc})) return *said;
     if (const auto planted = plants::run(ctx, {argv + 1, argv + argc})) return *planted;
+    if (const auto planted = situations::run(ctx, {argv + 1, argv + argc})) return *planted;
     if (verb == "exit") return argc > 2 ? std::stoi(argv[2]) : 7;
     throw std::runtime_error("no such verb: " + verb);
   });
