@@ -145,7 +145,7 @@ std::optional<Result<void>> DiskThread::finish() {
 void Prober::start(const Probe& probe, Time now) {
   Running& running = running_[probe.node];
   running.epoch = probe.epoch;
-  running.until = now;
+  running.until = now + timeout_;
   running.ended = true;
   running.gone = sim::machine::Network::current()->has_ended(probe.node);
 }
