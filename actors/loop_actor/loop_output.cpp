@@ -65,7 +65,7 @@ LoopOutput::LoopOutput(const OutputPlace& place) : ends_(place.ends) {
   }
   // A process that dies loses what stands in a buffer.
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  // Processes of one loop append to the file. A line that comes in pieces would be mixed with theirs.
+  // Processes of one loop append to the file. A line in pieces would be mixed with theirs.
   static std::array<char, 4096> line;
   if (!before_[1]) return;
   std::setvbuf(stderr, line.data(), _IOLBF, line.size());
