@@ -252,7 +252,7 @@ TEST(WaitGraph, ARequestThatWasPassedOnWaitsForWhatTheOtherNodeLacks) {
   const Explanation explanation = world.explain(Kind::request, "r0");
   EXPECT_EQ(explanation.cause, Cause::lacks);
   EXPECT_EQ(explanation.lines.at(0),
-            "The request (r0) was passed on to node-0 as the request (r1) for 1 CPU.");
+            "The request (r0) was passed on to node-1 as the request (r1) for 1 CPU.");
   EXPECT_TRUE(has(explanation.lines, "all 2 CPUs are in use")) << joined(explanation.lines);
   EXPECT_TRUE(has(explanation.lines, "They are held by process node-1/1"));
 }
