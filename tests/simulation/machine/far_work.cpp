@@ -162,7 +162,9 @@ std::uint64_t FarWork::deaths() const {
   return deaths_of(baton_);
 }
 void FarWork::excuse(const char* what, const Error& error, bool may) {
-  if (!may && !baton_.node_is_gone() && error.code() != Code::out_of_memory)
+  const bool no_room = error.code() == Code::out_of_memory ||
+                       error.message().find("out_of_memory") != std::string::npos;
+  if (!may && !no_room && !baton_.node_is_gone())
     baton_.fail(std::string(what) + " ended in an error without a reason: " +
                 std::string(name_of(error.code())) + ": " + error.message());
   ++did_.excused;
@@ -175,7 +177,7 @@ void FarWork::judge(const Small& one) {
   if (!value) {
     if (value.error().code() == Code::timed_out)
       baton_.fail("a result does not come: " + value.error().message());
-    const bool no_node = one.only && dead_nodes() != 0;
+    const bool no_node = (one.only || one.is_lost_with_node) && dead_nodes() != 0;
     return excuse("a call on another node", value.error(),
                   no_node || (deaths() != 0 && deaths() >= one.deaths));
   }
@@ -190,8 +192,9 @@ void FarWork::judge(const Large& one) {
   if (!value) {
     if (value.error().code() == Code::timed_out)
       baton_.fail("a large value does not come: " + value.error().message());
-    const bool may =
-        one.copies > 1 ? dead_nodes() >= one.copies : deaths() != 0 && deaths() >= one.deaths;
+    const bool may = one.copies > 1 ? dead_nodes() >= one.copies
+                                    : (one.is_lost_with_node && dead_nodes() != 0) ||
+                                          (deaths() != 0 && deaths() >= one.deaths);
     return excuse(one.copies > 1 ? "a value with replicas" : "a large value", value.error(), may);
   }
   if (value->empty() || !is_whole(*value, one.expected))
@@ -225,14 +228,16 @@ void FarWork::chains() {
   Large& last = large_[at];
   if (random_.chance(0.35)) {
     const std::uint64_t expected = last.expected + value_of(one.id);
-    Large next{ctx_.with(somewhere()).submit<far_next>(last.ref, one), expected, last.deaths, 1};
+    Large next{ctx_.with(somewhere()).submit<far_next>(last.ref, one), expected, last.deaths, 1,
+               last.is_lost_with_node};
     if (random_.chance(0.5))
       large_[at] = std::move(next);  // the chain's last value alone is held
     else if (large_.size() < 6)
       large_.push_back(std::move(next));
   } else if (random_.chance(0.5)) {
     small_.push_back({ctx_.with(somewhere()).submit<far_front>(last.ref, one), one.id,
-                      last.expected, last.copies > 1 ? 1 : last.deaths, NodeId{}});
+                      last.expected, last.copies > 1 ? 1 : last.deaths, NodeId{},
+                      last.is_lost_with_node});
   } else {
     judge(last);
     if (random_.chance(0.4)) large_.erase(large_.begin() + static_cast<std::ptrdiff_t>(at));
@@ -246,8 +251,8 @@ void FarWork::returned_refs() {
       ctx_.try_get(ctx_.with(somewhere()).submit<far_refs>(one), kPatience);
   if (!refs) return excuse("a task that returns refs", refs.error(), deaths() >= 3);
   const std::uint64_t first = value_of(one.id + 1);
-  if (random_.chance(0.5)) large_.push_back({refs->at(0), first, 3, 1});
-  large_.push_back({refs->at(1), first + value_of(one.id + 2), 3, 1});
+  if (random_.chance(0.5)) large_.push_back({refs->at(0), first, 3, 1, true});
+  large_.push_back({refs->at(1), first + value_of(one.id + 2), 3, 1, true});
 }
 
 /// A value with replicas, put by this process or by a task elsewhere.

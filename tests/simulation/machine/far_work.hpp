@@ -41,11 +41,13 @@ class FarWork {
   struct Small {
     Ref<std::uint64_t> ref;
     std::uint64_t id = 0, expected = 0, deaths = 3;
-    NodeId only;  ///< where it must have run
+    NodeId only;                     ///< where it must have run
+    bool is_lost_with_node = false;  ///< a process of another node may own what it needs
   };
   struct Large {
     Ref<Values> ref;
     std::uint64_t expected = 0, deaths = 3, copies = 1;
+    bool is_lost_with_node = false;  ///< as above
   };
   FarJob job();
   NodeId some_node();
