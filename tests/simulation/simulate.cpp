@@ -116,6 +116,8 @@ int run_machine(const Options& options) {
   chosen.seeds = options.seeds;
   chosen.nodes = options.nodes;
   chosen.off = options.tuning.off;
+  chosen.muted = options.tuning.muted;
+  chosen.most_actions = options.tuning.most_actions;
   chosen.verbose = options.tuning.verbose;
   if (options.first_failure) chosen.most_failures = 1;
   if (options.replay != 0) {
@@ -131,6 +133,11 @@ int run_machine(const Options& options) {
     std::printf("%016" PRIx64 "\n", batch.trace.value());
   else
     std::fputs(batch.text().c_str(), stdout);
+  if (!batch.failures.empty() && options.shrink) {
+    const auto& [seed, why] = batch.failures.front();
+    const std::string less = machine::shrink(seed, chosen, why).replay(seed);
+    std::printf("the first of them still fails with less:\n  %s\n", less.c_str());
+  }
   if (!batch.failures.empty()) return 1;
   return batch.floor().empty() ? 0 : 3;
 }

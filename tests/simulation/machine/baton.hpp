@@ -62,6 +62,7 @@ struct Plan {
   double slow_processes = 0;
   bool one_cpu = false;  ///< of each process
   std::size_t nodes = 1;
+  std::uint64_t most_actions = ~std::uint64_t{0};  ///< of the driver
 
   /// A private node ends with its zygote. A node of a cluster starts another one.
   bool ends_driver(const Stroke& stroke) const noexcept {

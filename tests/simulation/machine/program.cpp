@@ -424,7 +424,8 @@ void Driver::end() {
 
 void Driver::run() {
   const std::uint64_t actions = 15 + random_.below(random_.chance(0.1) ? 120 : 40);
-  for (std::uint64_t i = 0; i < actions && !baton_.node_is_gone(); ++i) act();
+  const std::uint64_t most = std::min(actions, baton_.plan().most_actions);
+  for (std::uint64_t i = 0; i < most && !baton_.node_is_gone(); ++i) act();
   try {
     end();
   } catch (const Error& error) {

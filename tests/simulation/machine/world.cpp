@@ -17,6 +17,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <sstream>
 #include <thread>
 
 namespace troupe::sim::machine {
@@ -67,6 +68,11 @@ Plan plan_of(std::uint64_t seed, const Options& options) {
   std::sort(plan.strokes.begin(), plan.strokes.end(),
             [](const auto& a, const auto& b) { return a.turn < b.turn; });
   std::sort(plan.deadly_frames.begin(), plan.deadly_frames.end());
+  std::uint64_t number = 0;
+  const auto is_muted = [&](const auto&) { return options.muted.count(++number) != 0; };
+  std::erase_if(plan.strokes, is_muted);
+  std::erase_if(plan.deadly_frames, is_muted);
+  plan.most_actions = options.most_actions;
   return plan;
 }
 
@@ -273,7 +279,55 @@ std::string words_of(int status) {
   return "ended with code " + std::to_string(WEXITSTATUS(status));
 }
 
+/// Returns the promise of a report, without what differs from seed to seed.
+std::string promise_of(const std::string& why) {
+  return why.substr(0, why.find_first_of(":\n"));
+}
+
+template <class Words>
+std::string list_of(const char* name, const Words& words) {
+  std::ostringstream text;
+  for (const auto& word : words) text << (text.tellp() == 0 ? name : ",") << word;
+  return text.str();
+}
+
 }  // namespace
+
+std::string Options::replay(std::uint64_t seed) const {
+  std::string text = "./dev simulate --world machine";
+  if (nodes > 1) text += " --nodes " + std::to_string(nodes);
+  text +=
+      " --replay " + std::to_string(seed) + list_of(" --off ", off) + list_of(" --mute ", muted);
+  return most_actions == Options{}.most_actions
+             ? text
+             : text + " --actions " + std::to_string(most_actions);
+}
+
+Options shrink(std::uint64_t seed, Options options, const std::string& why) {
+  const auto keep_if_it_fails = [&](const Options& less) {
+    const bool fails = promise_of(run_isolated(seed, less).violation) == promise_of(why);
+    if (fails) options = less;
+    return fails;
+  };
+  options.verbose = false;
+  for (std::size_t i = 0; i < kFaults; ++i) {
+    Options less = options;
+    if (less.off.insert(name_of(static_cast<Fault>(i))).second) keep_if_it_fails(less);
+  }
+  const Plan plan = plan_of(seed, options);
+  const std::uint64_t faults = plan.strokes.size() + plan.deadly_frames.size();
+  for (std::uint64_t number = 1; number <= faults; ++number) {
+    Options less = options;
+    less.muted.insert(number);
+    keep_if_it_fails(less);
+  }
+  for (std::uint64_t most = 128; most > 0; most /= 2) {
+    Options less = options;
+    less.most_actions = most;
+    if (!keep_if_it_fails(less)) break;
+  }
+  return options;
+}
 
 Outcome run_isolated(std::uint64_t seed, const Options& options) {
   Outcome result;
@@ -286,8 +340,7 @@ Outcome run_isolated(std::uint64_t seed, const Options& options) {
 
 Batch run_batch(const Options& options) {
   Batch batch;
-  batch.from = options.from;
-  batch.nodes = options.nodes;
+  batch.options = options;
   const auto begun = std::chrono::steady_clock::now();
   const std::uint64_t end = options.from + options.seeds;
   for (std::uint64_t seed = options.from; seed < end;) {
@@ -343,7 +396,7 @@ std::string Batch::text() const {
       "%" PRIu64 " seeds from %" PRIu64 ", %.1f seeds/s, %" PRIu64 " turns, %" PRIu64
       " calls, %" PRIu64 " values, %" PRIu64 " excused errors (%" PRIu64 " lost), %" PRIu64
       " runs, %.0f s of virtual time, %" PRIu64 " seeds run twice, trace %016" PRIx64 "\nfaults:",
-      seeds, from, static_cast<double>(seeds) / std::max(seconds, 1e-9), turns, did.calls,
+      seeds, options.from, static_cast<double>(seeds) / std::max(seconds, 1e-9), turns, did.calls,
       did.values, did.excused, did.lost, did.begun, virtual_seconds, repeated, trace.value());
   std::string text = line;
   for (std::size_t i = 0; i < kFaults; ++i)
@@ -351,9 +404,7 @@ std::string Batch::text() const {
   text += "\n";
   for (const auto& [seed, why] : failures)
     text += "FAILED seed " + std::to_string(seed) + ": " + why.substr(0, 4000) +
-            "\n  replay: ./dev simulate --world machine" +
-            (nodes > 1 ? " --nodes " + std::to_string(nodes) : "") + " --replay " +
-            std::to_string(seed) + "\n";
+            "\n  replay: " + options.replay(seed) + "\n";
   if (failures.empty() && !floor().empty()) text += "TOO LITTLE: " + floor() + "\n";
   if (failures.empty() && floor().empty()) text += "every promise was kept\n";
   return text;

@@ -18,10 +18,15 @@ namespace troupe::sim::machine {
 
 struct Options {
   std::uint64_t from = 1, seeds = 1000;
-  std::size_t nodes = 1;      ///< 1: a private node; else control and so many nodes
-  std::set<std::string> off;  ///< names of faults
+  std::size_t nodes = 1;          ///< 1: a private node; else control and so many nodes
+  std::set<std::string> off;      ///< names of faults
+  std::set<std::uint64_t> muted;  ///< numbers of single faults of the plan, from 1 on
+  std::uint64_t most_actions = ~std::uint64_t{0};  ///< of the driver
   bool verbose = false;
   std::size_t most_failures = 20;
+
+  /// Returns the arguments of `./dev simulate` that play this seed.
+  std::string replay(std::uint64_t seed) const;
 };
 
 struct Outcome {
@@ -33,8 +38,8 @@ struct Outcome {
 };
 
 struct Batch {
-  std::uint64_t from = 0, seeds = 0, repeated = 0, turns = 0;
-  std::size_t nodes = 1;
+  Options options;
+  std::uint64_t seeds = 0, repeated = 0, turns = 0;
   double seconds = 0, virtual_seconds = 0;
   std::array<std::uint64_t, kFaults> struck{};
   Did did;
@@ -48,6 +53,9 @@ struct Batch {
 
 /// Runs a seed in a child process, so that a broken invariant that aborts counts too.
 Outcome run_isolated(std::uint64_t seed, const Options& options);
+/// Returns options with which the seed still breaks the promise of `why`, with as few faults and
+/// actions as are found one by one.
+Options shrink(std::uint64_t seed, Options options, const std::string& why);
 /// Runs the seeds, 25 in each child. Two in a hundred run twice and must give the same trace.
 Batch run_batch(const Options& options);
 
