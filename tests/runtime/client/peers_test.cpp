@@ -74,14 +74,14 @@ TEST_F(PeersTest, BrokenChannelIsAnError) {
 TEST_F(PeersTest, GrantsAndLivesWaitForAChannelAndGoWithTheirProcess) {
   for (const ProcessIndex worker : {kOne, kTwo}) {
     wire::LeaseGranted grant;
-    grant.lease = LeaseId{worker.value};
+    grant.lease = LeaseId::of(worker.value);
     grant.worker = worker;
     peers.wait(grant);
     wire::ActorUpdate update;
     update.worker = worker;
     peers.wait(update);
   }
-  peers.reclaim(LeaseId{kTwo.value});
+  peers.reclaim(LeaseId::of(kTwo.value));
   peers.drop_waiting(kOne);
   EXPECT_EQ(peers.updates().size(), 1u);
   const auto grants = peers.take_grants();
