@@ -1,9 +1,8 @@
 // Tests StoreUse: STORE-1 to STORE-4, against the store of a node that the test plays.
 #include "troupe/runtime/client/store_use.hpp"
 
-#include "troupe/runtime/wire/values.hpp"
-
 #include "troupe/objectstore/host.hpp"
+#include "troupe/runtime/wire/values.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
