@@ -44,7 +44,7 @@ int holds_memory(const std::string& file) {
   volatile int turns = 0;
   while (!std::filesystem::exists(file))
     for (int i = 0; i < 1'000'000; ++i) turns = i;
-  return turns > 0 ? 1 : 0;
+  return turns >= 0 ? 1 : 0;
 }
 int burns_time(const std::string& file) {
   return spins_here(file);
@@ -69,8 +69,13 @@ struct Left {
   [[maybe_unused]] friend auto fields(Left& left) { return std::tie(left.work); }
   [[maybe_unused]] friend auto fields(const Left& left) { return std::tie(left.work); }
 };
+int works_for_another(const std::string& file) {
+  std::ofstream(file + "-left") << "runs";
+  await(file);
+  return 1;
+}
 Left leaves_work(troupe::Context& ctx, const std::string& file) {
-  return {ctx.submit<fills_a_cpu>(file)};
+  return {ctx.submit<works_for_another>(file)};
 }
 
 int* volatile g_nowhere = nullptr;
@@ -102,6 +107,7 @@ int all(troupe::Context& ctx, const std::string& file) {
   const auto homeless = ctx.with({.name = "homeless", .resources = {{"seat", 1}}}).spawn<Patient>();
   const auto licensed = ctx.with({.resources = {{"licence", 1}}}).submit<needs_a_licence>(1);
   const Left left = ctx.get(ctx.with({.placement = on(ctx, "node-2")}).submit<leaves_work>(file));
+  await(file + "-left");
   const auto behind = ctx.submit<goes_on_behind>(left.work);
   std::vector<Ref<int>> full;
   for (int i = 0; i < 6; ++i) full.push_back(ctx.submit<fills_a_cpu>(file));
