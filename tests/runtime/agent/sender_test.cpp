@@ -61,7 +61,7 @@ TEST_F(SenderTest, ControlOfAPrivateNodeAnswersInTheNextPass) {
 TEST_F(SenderTest, WhatNoLinkTakesIsAnsweredAsControlWouldRefuseIt) {
   test::FakeControl control;
   test::Agent agent(control);
-  Sender other{{name, processes, local_control, agent.network}};
+  Sender other{{events, processes, local_control, agent.network}};
   EXPECT_TRUE(other.has_control());
   control::KeyValueRequest large;
   large.request = 9;
