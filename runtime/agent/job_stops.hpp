@@ -4,8 +4,9 @@
 ///     stops.begin(job, handle_of_driver, now);
 ///     for (const Fd& driver : stops.take_late(now)) os::kill_process(driver);
 ///
-/// Invariant: JOBSTOP-1 A driver gets kGrace from the first begin() of its job, and take_late()
-/// returns its handle once. A second begin() changes nothing.
+/// Invariants: JOBSTOP-1 A driver gets kGrace from the first begin() of its job, and take_late()
+/// returns its handle once. A second begin() changes nothing but a missing
+/// handle. JOBSTOP-2 A driver that has ended its session is not killed: its process may go on.
 #pragma once
 
 #include "troupe/runtime/base/clock.hpp"
@@ -24,9 +25,16 @@ class JobStops {
   /// Owns `driver`, the handle of the driver's process. The handle also keeps its pid from being
   /// taken for another process. None: the process cannot be killed from here.
   void begin(JobId job, Fd driver, Time now) {
-    for (const Stop& stop : stops_)
-      if (stop.job == job) return;
+    for (Stop& stop : stops_)
+      if (stop.job == job) {
+        if (!stop.driver) stop.driver = std::move(driver);
+        return;
+      }
     stops_.push_back({job, std::move(driver), now + kGrace});
+  }
+  /// The job's driver has ended its session.
+  void forget(JobId job) {
+    std::erase_if(stops_, [job](const Stop& stop) { return stop.job == job; });
   }
   /// Returns the handles of the drivers whose time is over. Some may have ended.
   std::vector<Fd> take_late(Time now) {

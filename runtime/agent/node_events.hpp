@@ -52,7 +52,7 @@ class NodeEvents {
   void nodes(const std::vector<control::ClusterRow>& rows);
   void node_dead(NodeId node, const std::string& why);
   void heard(const control::Notice& notice);
-  /// Returns whether spilled() is to be called: once a second.
+  /// Returns whether spilled() is to be called: once a second, on an idle node within 10 s.
   bool is_spill_due(Time now) noexcept;
   void spilled(const SpillNews::Seen& seen);
 

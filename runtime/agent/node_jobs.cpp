@@ -57,6 +57,7 @@ void Node::driver_gone(Process& driver, bool finished) {
   Job* job = jobs_.find(driver.job_number);
   if (job == nullptr || job->driver != driver.index) return;
   job->driver = 0;
+  if (driver.said_end) job_stops_.forget(job->id);
   if (!driver.said_end && (!network_ || config_.embedded)) {
     over_ = true;
     return;

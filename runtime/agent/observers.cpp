@@ -365,7 +365,10 @@ void Observers::stop_job(const ObserveQuestions::Asker& asker, const wire::StopQ
   if (Process* driver = below_.processes.find(*index)) {
     below_.job_stops.begin(question.job, Fd(fcntl(driver->life.get(), F_DUPFD_CLOEXEC, 0)),
                            steady_now());
-    below_.processes.send(*driver, wire::Shutdown{why, true});
+    if (driver->introduced)
+      below_.processes.send(*driver, wire::Shutdown{why, true});
+    else
+      below_.processes.refuse(*driver, "the job was " + why);
   }
   const auto bytes = std::as_bytes(std::span(why));
   answer(asker, Blob(bytes.begin(), bytes.end()));

@@ -6,8 +6,8 @@
 ///     for (auto& answer : sender.hear(now)) on_control(answer);      // each pass
 ///
 /// Invariants: SENDER-1 Messages to one receiver are sent in order. A process that has ended gets
-/// none. SENDER-2 A message that no Link takes leaves an event, and answered as control would refuse it,
-/// so that no wait for its answer stays open. SENDER-3 No answer comes from inside a call.
+/// none. SENDER-2 A message that no Link takes leaves an event. It is answered as control would
+/// refuse it, so that no wait for its answer stays open. SENDER-3 No answer comes from inside a call.
 #pragma once
 
 #include "troupe/runtime/agent/control_port.hpp"
@@ -29,8 +29,8 @@ class Sender final : public Outgoing,
                      public Proxies::Nodes,
                      public Observers::Control {
  public:
-  /// The parts below this one. A private node has `local_control`, a
-  /// node of a cluster has `network`; the other is null.
+  /// The parts below this one. A private node has `local_control`, a node of a cluster has
+  /// `network`; the other is null.
   struct Below {
     NodeEvents& events;
     Processes& processes;

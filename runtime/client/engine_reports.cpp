@@ -28,7 +28,7 @@ struct ClientEngine::Reports final : TaskReport::Out {
       const std::function<void(const Entry&, const std::string& site)>& look_at) override {
     std::map<std::uint32_t, std::string> sites;
     for (const auto& [place, number] : engine.sites_)
-      sites.emplace(number, text_of_site(place.first, place.second));
+      if (number != 0) sites.emplace(number, text_of_site(place.first, place.second));
     engine.values_.objects().each_own(TaskReport::kMostOwn, [&](const Entry& entry) {
       look_at(entry, sites[static_cast<std::uint32_t>(entry.site)]);
     });

@@ -205,7 +205,7 @@ std::string ClientEngine::why_waits(Guard& lock, const Entry& entry) {
   tell_agent(question);
   try {
     block_until(lock, [&] { return questions_.is_answered(request); }, steady_now() + kReasonComes);
-  } catch (const Unavailable&) {  // the agent is gone: the next call says so
+  } catch (const Error&) {  // the agent is gone, or the job was stopped: the next call says so
   }
   const auto answer = questions_.take<wire::Explained>(request);
   return path.text + " " + (answer && !answer->why.empty() ? answer->why : path.otherwise);

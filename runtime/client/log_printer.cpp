@@ -239,10 +239,15 @@ void LogPrinter::print(const std::string& node, const wire::LogBatch& batch, std
 /// Passes the line to the filters, then to the function of on_log(). Returns whether one took it.
 bool LogPrinter::pass(const LogLine& line) {
   const std::lock_guard lock(taking_);
+  const std::shared_ptr<const Filters> filters = filters_;
+  for (const LogFilter& filter : filters ? *filters : Filters()) {
+    try {
+      if (filter.takes(line)) return true;
+    } catch (...) {
+      log_line("a filter of the job's lines threw: %s", words_of_current_exception().c_str());
+    }
+  }
   try {
-    if (const std::shared_ptr<const Filters> filters = filters_)
-      for (const LogFilter& filter : *filters)
-        if (filter.takes(line)) return true;
     const std::shared_ptr<const detail::OnLog> take = take_;
     if (!take) return false;
     (*take)(line);

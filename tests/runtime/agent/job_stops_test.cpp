@@ -31,6 +31,23 @@ TEST(JobStops, ADriverHasItsGraceFromTheFirstStop) {
   EXPECT_EQ(stops.next_deadline(), Time::max());
 }
 
+TEST(JobStops, ADriverThatHasEndedItsSessionIsNotKilled) {
+  JobStops stops;
+  const JobId job = JobId::random();
+  stops.begin(job, some_handle(), Time{1s});
+  stops.forget(job);
+  EXPECT_EQ(stops.next_deadline(), Time::max());
+  EXPECT_TRUE(stops.take_late(Time::max()).empty());
+}
+
+TEST(JobStops, AMissingHandleIsFilledIn) {
+  JobStops stops;
+  const JobId job = JobId::random();
+  stops.begin(job, Fd(), Time{1s});
+  stops.begin(job, some_handle(), Time{2s});
+  EXPECT_EQ(stops.take_late(Time{1s} + JobStops::kGrace).size(), 1u);
+}
+
 TEST(JobStops, ADriverWithoutAHandleIsLeftAlone) {
   JobStops stops;
   stops.begin(JobId::random(), Fd(), Time{1s});
