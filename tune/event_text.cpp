@@ -225,7 +225,8 @@ double value(Cursor& in, const Domain& domain) {
   if (domain.kind != Domain::Kind::choice || !in.is_next('"')) return in.number();
   const std::string_view text = in.text();
   const auto found = std::find(domain.options.begin(), domain.options.end(), text);
-  return found == domain.options.end() ? -1 : static_cast<double>(found - domain.options.begin());
+  in.ok = in.ok && found != domain.options.end();
+  return static_cast<double>(found - domain.options.begin());
 }
 
 Point point(Cursor& in, const SearchSpace& space) {

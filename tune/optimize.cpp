@@ -28,6 +28,8 @@ constexpr std::size_t kNoteLimit = 10'000;
 /// How often the live view is updated when no trial reports, and how often Ctrl-C and verbs are
 /// looked for.
 constexpr Duration kRepaint = std::chrono::milliseconds(100);
+/// How often the files of what trials print are looked at: each look opens one a running trial.
+constexpr Duration kLinesEvery = std::chrono::milliseconds(50);
 /// How long trials have to return after Ctrl-C.
 constexpr Duration kCancelWithin = std::chrono::seconds(1);
 /// How long files that are being written have to be complete after Ctrl-C.
@@ -142,6 +144,7 @@ class Runner {
       else
         experiment_.cancel(cancelled);
     }
+    show_lines();
     return cancelled == Time::max();
   }
 
@@ -161,7 +164,7 @@ class Runner {
       for (const Command& command : commands) carry_out(command);
     }
     tell_events();
-    show_lines();
+    if (steady_now() >= lines_due_) show_lines();
     if (options_.show) {
       experiment_.set_clock(steady_now());
       view_.standing(standing());
@@ -398,6 +401,7 @@ class Runner {
   /// Shows what trials have printed: above the live table, or as it is.
   void show_lines() {
     if (!lines_) return;
+    lines_due_ = steady_now() + kLinesEvery;
     for (const auto& [trial, text] : lines_->take()) {
       if (options_.show)
         view_.line(trial, text);
@@ -464,6 +468,7 @@ class Runner {
   std::deque<std::string> notes_;
   std::uint64_t events_seen_ = 0;
   std::optional<TrialLines> lines_;
+  Time lines_due_{};
   std::map<int, Attempt> running_;
   bool begins_ = false;  ///< an attempt has begun
   int room_ = -1;

@@ -148,6 +148,12 @@ TEST(EventText, NumbersThatJsonDoesNotKnowAreLeftToTheGeneralReader) {
     EXPECT_TRUE(event_text::read(R"({"t":)" + std::string(t) + R"(,"event":"tick"})", {})) << t;
 }
 
+TEST(EventText, AnOptionThatTheSpaceLacksIsLeftToTheGeneralReader) {
+  const std::string line = R"({"t":0.0,"event":"add","params":{"lr":0.5,"mode":"gone","w":1.0}})";
+  EXPECT_FALSE(event_text::read(line, space()));
+  EXPECT_EQ(event_from_json(line, space()).value().params, (Point{0.5, -1, 1}));
+}
+
 /// A log of any earlier build of version 3 has these texts.
 TEST(EventText, LinesStayAsTheyAre) {
   const std::array<std::string, 6> lines = {

@@ -44,8 +44,8 @@ void put_number(JsonWriter& json, double value);
 void put_point(JsonWriter& json, const Point& point, const SearchSpace& space);
 void put_numbers(JsonWriter& json, const std::map<std::string, double>& numbers);
 
-/// Reads a line as append() writes it with this space. Returns nothing for any other text, which
-/// may be an event nevertheless.
+/// Reads a line as append() writes it with this space: only digits of numbers may differ, without
+/// changing their values. Returns nothing for any other text, which may be an event nevertheless.
 std::optional<Event> read(std::string_view line, const SearchSpace& space);
 
 }  // namespace troupe::tune::event_text

@@ -8,7 +8,7 @@
 /// "version" in the description. `troupe tune list` and `show` read these fields where there are
 /// such:
 ///
-///     meta   {"schema": 3, "name", "metric", "goal": "minimize", "trials", "over"}
+///     meta   {"schema": 3, "name", "metric", "goal": "minimize", "trials", "over", "paused"}
 ///     trial  {"state", "attempt", "step", "score", "params": {NAME: VALUE}, "note"}
 #pragma once
 
