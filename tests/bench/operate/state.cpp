@@ -35,6 +35,7 @@ struct Sides final : TaskManager::Out, ActorCalls::Out, TaskReport::Out {
   bool has_room() override { return true; }
   Begun has_begun(ProcessIndex, const Task&) override { return Begun::unknown; }
   void each_awaited(const std::function<bool(const detail::ObjectHandle&)>&) override {}
+  void each_own(const std::function<void(const Entry&, const std::string&)>&) override {}
   std::uint64_t sequence = 0;
   Blob bytes;
 };
