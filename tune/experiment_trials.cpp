@@ -130,8 +130,8 @@ void Experiment::Core::pause_holders() {
   const std::set<int> holders = holders_;
   for (const int trial : holders) {
     const TrialInfo& t = info(trial);
-    if (t.state == TrialState::holding && t.checkpoint && waits_for_user(t) &&
-        !control(trial).saving)
+    if (t.state == TrialState::holding && t.checkpoint && t.checkpoint->step == t.step() &&
+        waits_for_user(t) && !control(trial).saving)
       leave(trial, Next::pause, "");
   }
 }

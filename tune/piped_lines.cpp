@@ -11,7 +11,7 @@ constexpr std::string_view kBegin = "tune: ";
 constexpr std::string_view kTrial = "the lines of trial ";
 constexpr std::string_view kFollow = " follow";
 constexpr std::string_view kNone = "no line of a trial follows";
-constexpr std::string_view kComplete = "no line before this one is missing";
+constexpr std::string_view kComplete = "no line before this one is missing, round ";
 
 /// Returns the trial whose lines follow the mark.
 std::optional<int> trial_of(std::string_view mark) {
@@ -34,14 +34,16 @@ std::string PipedLines::begins(int trial) const {
 std::string PipedLines::ends() const {
   return std::string(kBegin).append(kNone) + end_;
 }
-std::string PipedLines::complete() const {
-  return std::string(kBegin).append(kComplete) + end_;
+std::string PipedLines::begin_round() {
+  const std::lock_guard lock(mutex_);
+  complete_.clear();
+  return std::string(kBegin).append(kComplete) + std::to_string(++round_) + end_;
 }
 
 bool PipedLines::take(const LogLine& line) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return closed_ || bytes_ < kMostQueued; });
-  if (closed_) return false;
+  if (closed_) return line.text.ends_with(end_);  // a late mark is nobody's line
   const auto known = trials_.find({line.node, line.pid, line.is_error});
   if (!line.text.ends_with(end_)) {
     if (known == trials_.end()) return false;
@@ -69,7 +71,8 @@ void PipedLines::mark(const LogLine& line, std::string_view mark) {
     trials_[stream] = *trial;
   } else if (mark == kNone) {
     trials_.erase(stream);
-  } else if (mark == kComplete) {
+  } else if (mark.starts_with(kComplete) &&
+             mark.substr(kComplete.size()) == std::to_string(round_)) {
     complete_.insert(line.node);
     changed_.notify_all();
   }
@@ -87,9 +90,7 @@ bool PipedLines::await_complete(std::size_t nodes, Time until) {
   const auto all = [&] { return complete_.size() >= nodes; };
   changed_.wait_for(lock, until - steady_now(),
                     [&] { return closed_ || bytes_ >= kMostQueued || all(); });
-  if (!all()) return false;
-  complete_.clear();
-  return true;
+  return all();
 }
 
 void PipedLines::close() {

@@ -166,9 +166,9 @@ void TrialLines::finish(Time until) {
 }
 
 /// Lets each node print a mark. Returns how many have pipes that take it.
-std::size_t TrialLines::mark_all_nodes(Time until) const {
+std::size_t TrialLines::mark_all_nodes(Time until) {
   loops::OutputPlace mark = loops::output_place({});
-  mark.begins = mark.ends = pipes_.complete();
+  mark.begins = mark.ends = pipes_.begin_round();
   std::vector<Ref<bool>> asked;
   for (const NodeInfo& node : ctx_.cluster().nodes)
     if (node.alive)

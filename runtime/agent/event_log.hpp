@@ -70,7 +70,7 @@ class EventLog {
   };
   static constexpr std::size_t kMaxText = 2000;           ///< code points
   static constexpr std::size_t kMaxStack = 16 * 1024;     ///< bytes
-  static constexpr std::size_t kMaxLastLines = 4 * 1024;  /// bytes
+  static constexpr std::size_t kMaxLastLines = 4 * 1024;  ///< bytes
 
   explicit EventLog(Limits limits) : limits_(limits) {}
 

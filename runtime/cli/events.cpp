@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <utility>
 
 namespace troupe::cli {
@@ -68,13 +69,20 @@ class EventReader {
     if (!request_.follow && answer.rows.empty())
       std::fprintf(stderr, "troupe: the living nodes keep no event that is to be shown\n");
     if (answer.rows.empty()) newest_ = unix_nanoseconds();
+    complete_ = newest_;
     std::fflush(stdout);
     while (request_.follow && std::ferror(stdout) == 0) {
       sleep_for(kPause);
-      const Answer more = read(newest_ - kLateNs, kMostEvents);
-      for (const Row& row : more.rows)
+      std::optional<Answer> more;
+      try {
+        more = read(complete_ - kLateNs, kMostEvents);
+      } catch (const TimedOut&) {
+        continue;  // the next round asks for the same time
+      }
+      for (const Row& row : more->rows)
         if (shown_.count(row.id) == 0) show(row);
-      std::erase_if(shown_, [&](const auto& one) { return one.second < newest_ - 2 * kLateNs; });
+      if (more->unanswered.empty()) complete_ = newest_;
+      std::erase_if(shown_, [&](const auto& one) { return one.second < complete_ - 2 * kLateNs; });
       std::fflush(stdout);
     }
     return Exit::ok;
@@ -125,7 +133,8 @@ class EventReader {
 
   void show(const Row& row) {
     const std::int64_t time = time_in(row);
-    newest_ = std::max(newest_, time);
+    // The clock of another host may be ahead of this one.
+    newest_ = std::max(newest_, std::min(time, unix_nanoseconds()));
     if (request_.follow) shown_[row.id] = time;
     if (request_.json) {
       Answer one;
@@ -154,6 +163,7 @@ class EventReader {
   const std::int64_t since_;
   Asked asked_;
   std::int64_t newest_ = 0;
+  std::int64_t complete_ = 0;  ///< of --follow: all nodes have told of what was before
   std::map<std::string, std::int64_t> shown_;  ///< of --follow: id → time
 };
 

@@ -28,6 +28,7 @@ using NodeNames = std::map<NodeId, std::string>;
 /// A list has 2 s for all answers: control, nodes and processes have these.
 constexpr Duration kControlAnswers = std::chrono::milliseconds(1500);
 constexpr Duration kRowsAnswer = std::chrono::milliseconds(1700);
+constexpr Duration kRowsAtLeast = std::chrono::milliseconds(200);
 constexpr Duration kDoorAnswers = std::chrono::seconds(2);
 
 /// Fills in a row's values by the names of their fields. An empty text is no value.
@@ -123,17 +124,23 @@ Row row_of(const control::DeadNode& node, std::int64_t as_of) {
 }
 
 /// How many calls of each actor have not ended.
-using Queues = std::map<std::string, std::uint64_t>;
+struct Queues {
+  std::map<std::string, std::uint64_t> calls;
+  bool are_all = false;  ///< an actor that is not among them has none
+};
 
 Row row_of(const control::ActorRow& actor, const NodeNames& names, const Queues& queues) {
-  const auto queue = queues.find(actor.actor.str());
-  return RowMaker(RowKind::actors, actor.actor.str())
-      .text("class", actor.class_name)
+  const auto queue = queues.calls.find(actor.actor.str());
+  RowMaker row(RowKind::actors, actor.actor.str());
+  if (queue != queues.calls.end())
+    row.count("queue", queue->second);
+  else if (queues.are_all)
+    row.count("queue", 0);
+  return row.text("class", actor.class_name)
       .text("name", actor.name)
       .text("namespace", actor.name_space)
       .text("state", std::string(name_of(actor.state)))
       .text("node", name_in(names, actor.node))
-      .count("queue", queue == queues.end() ? 0 : queue->second)
       .count("restarts", actor.restarts)
       .text("job", actor.job ? actor.job.str() : "")
       .flag("detached", actor.detached)
@@ -206,17 +213,19 @@ NodeNames names_in(const control::ListReply& reply) {
 class ControlRows {
  public:
   ControlRows(Asked& asked, const observe::Question& question, const Query& query,
-              double leak_after)
+              double leak_after, Time begin)
       : asked_(asked),
         question_(question),
         query_(query),
         leak_after_(static_cast<std::uint64_t>(leak_after * 1e9)),
+        begin_(begin),
         merge_(query, observe::Merge::Place::verb) {}
 
   Answer take() {
     const std::int64_t now = unix_nanoseconds();
     const control::ListReply nodes = of_control(What::nodes);
     names_ = names_in(nodes);
+    for (const auto& node : nodes.nodes) living_[node.description.id] = node.description.name;
     observe::Selection selection(query_);
     if (query_.kind() == RowKind::nodes) {
       for (const auto& node : nodes.nodes) offer(selection, row_of(node));
@@ -239,7 +248,13 @@ class ControlRows {
   control::ListReply of_control(What what) {
     if (is_silent_) return {};
     auto reply = asked_.try_list(what, left_of(kControlAnswers));
-    if (reply) return std::move(*reply);
+    if (reply) {
+      if (reply->left_off > 0)
+        merge_.add_unanswered(
+            "control", 0,
+            "its answer has no room for " + std::to_string(reply->left_off) + " more rows");
+      return std::move(*reply);
+    }
     is_silent_ = true;
     merge_.add_unanswered("control", 0, reply.error().message());
     return {};
@@ -250,7 +265,7 @@ class ControlRows {
     if (!actors.empty()) {
       const auto calls = asked_.try_rows({.kind = RowKind::queues,
                                           .where = {},
-                                          .sort = {},
+                                          .sort = "calls:desc",
                                           .limit = observe::kMaxRows,
                                           .after = {}},
                                          left_of(kRowsAnswer));
@@ -258,12 +273,13 @@ class ControlRows {
       if (calls)
         for (const observe::Unanswered& source : calls->unanswered)
           merge_.add_unanswered(source.node, source.pid, source.why);
+      queues.are_all = calls && calls->unanswered.empty() && calls->rows.size() >= calls->matched;
       static const std::size_t kCalls = observe::column_of(RowKind::queues, "calls");
       if (calls)
         for (const Row& row : calls->rows)
           if (row.cells.size() > kCalls)
             if (const auto* count = std::get_if<std::int64_t>(&row.cells[kCalls]))
-              queues[row.id] = static_cast<std::uint64_t>(std::max<std::int64_t>(*count, 0));
+              queues.calls[row.id] = static_cast<std::uint64_t>(std::max<std::int64_t>(*count, 0));
     }
     for (const auto& actor : actors) offer(selection, row_of(actor, names_, queues));
   }
@@ -273,7 +289,7 @@ class ControlRows {
     ObjectFacts facts{.names = names_, .name_of = {}, .leak_after = leak_after_};
     for (const auto& row : of_control(What::objects).objects)
       facts.name_of.emplace(row.object, row.name);
-    NodeNames asked = names_;
+    NodeNames asked = living_;
     if (asked.empty()) asked[NodeId{}] = asked_.node_name();
     std::vector<NodeId> nodes;
     for (const auto& [id, name] : asked) nodes.push_back(id);
@@ -307,9 +323,9 @@ class ControlRows {
   const observe::Question& question_;
   const Query& query_;
   const std::uint64_t leak_after_;
-  const Time begin_ = steady_now();
+  const Time begin_;
   observe::Merge merge_;
-  NodeNames names_;
+  NodeNames names_, living_;
   bool is_silent_ = false;  ///< control has not answered
 };
 
@@ -319,11 +335,14 @@ bool is_of_control(RowKind kind) {
 }
 
 /// Asks whoever has rows of the kind, and returns a page of them.
+/// `begin`: when the verb began to look for a node.
 Answer answer_to(Asked& asked, const observe::Question& question, const Query& query,
-                 double leak_after) {
-  if (is_of_control(query.kind())) return ControlRows(asked, question, query, leak_after).take();
+                 double leak_after, Time begin) {
+  if (is_of_control(query.kind()))
+    return ControlRows(asked, question, query, leak_after, begin).take();
   observe::Merge merge(query, observe::Merge::Place::verb);
-  auto answer = asked.try_rows(question, kRowsAnswer);
+  auto answer = asked.try_rows(
+      question, std::max<Duration>(begin + kRowsAnswer - steady_now(), kRowsAtLeast));
   if (answer)
     merge.add(std::move(*answer));
   else if (answer.error().code() == Code::timed_out)
@@ -345,7 +364,7 @@ Answer candidates(Asked& asked, RowKind kind, const std::string& part) {
       .kind = kind, .where = {}, .sort = {}, .limit = observe::kMaxRows, .after = {}};
   if (kind != RowKind::processes)
     question.where = std::string(observe::fields_of(kind)[0].name) + " ~ '" + part + "'";
-  return answer_to(asked, question, parsed(question), ListRequest().leak_after);
+  return answer_to(asked, question, parsed(question), ListRequest().leak_after, steady_now());
 }
 
 std::string cell_text(const observe::Column& column, const observe::Cell& cell) {
@@ -388,8 +407,9 @@ Exit list_rows(const ListRequest& request) {
   // All sources tell of one time, and so do later pages.
   if (question.after.empty()) question.after = std::to_string(unix_nanoseconds());
   const Query query = parsed(question);
+  const Time begin = steady_now();
   Asked asked(request, kDoorAnswers);
-  const Answer answer = answer_to(asked, question, query, request.leak_after);
+  const Answer answer = answer_to(asked, question, query, request.leak_after, begin);
   if (request.json)
     print(observe::document_of(query.kind(), answer, query.as_of(unix_nanoseconds())));
   else

@@ -306,15 +306,15 @@ Asked::Asked(const Request& request, Duration limit)
 control::ListReply Asked::list(What what) {
   auto reply = try_list(what, std::chrono::seconds(5));
   if (!reply) raise(named(target, reply.error()));
+  if (reply->left_off > 0)
+    std::fprintf(stderr, "troupe: an answer has no room for %u more, which are not shown\n",
+                 reply->left_off);
   return std::move(*reply);
 }
 
 Result<control::ListReply> Asked::try_list(What what, Duration limit) {
   auto reply = observer_.list(what, limit);
   if (!reply) return reply.error();
-  if (reply->left_off > 0)
-    std::fprintf(stderr, "troupe: an answer has no room for %u more, which are not shown\n",
-                 reply->left_off);
   sort_by_name(reply->nodes);
   return std::move(*reply);
 }

@@ -1,5 +1,5 @@
-/// The verbs `troupe tune add`, `stop`, `pause`, `resume`, `set` and `logs`: what a person does to a study that runs,
-/// and what its trials have written.
+/// The verbs `troupe tune add`, `stop`, `pause`, `resume`, `set` and `logs`: what a person does to a
+/// study that runs, and what its trials have written.
 #include "troupe/runtime/base/size_text.hpp"
 #include "troupe/runtime/base/visible_text.hpp"
 #include "troupe/runtime/cli/internal/print.hpp"

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <future>
 #include <map>
 
 namespace troupe::cli {
@@ -23,7 +24,8 @@ using observe::RowKind;
 using What = control::ListRequest::What;
 
 constexpr Duration kEvery = 1s;
-constexpr Duration kAnswers = 1500ms;              ///< for all answers of one look
+constexpr Duration kAnswers = 1700ms;              ///< for rows, which are asked for together
+constexpr Duration kControlAnswers = 500ms;        ///< for each of three questions
 constexpr std::int64_t kRecent = 600'000'000'000;  ///< nanoseconds: what counts as a failure of now
 constexpr std::size_t kMostFunctions = 5, kMostReasons = 5, kMostFailures = 5;
 
@@ -40,11 +42,22 @@ double number_in(const observe::Row& row, RowKind kind, std::string_view field) 
 /// Looks at the cluster again and again. What two looks differ by is the CPU time between them.
 class ClusterLooks {
  public:
-  explicit ClusterLooks(const Request& request) : asked_(request) {}
+  explicit ClusterLooks(const Request& request)
+      : asked_(request), for_processes_(request), for_functions_(request), for_reasons_(request) {}
 
   TopView look() {
-    until_ = steady_now() + kAnswers;
     TopView view;
+    const auto asks = [this](Asked& asked, RowKind kind, const char* sort) {
+      return std::async(std::launch::async, [&asked, kind, sort] {
+        return asked.try_rows(
+            {.kind = kind, .where = {}, .sort = sort, .limit = observe::kMaxRows, .after = {}},
+            kAnswers);
+      });
+    };
+    // At the same time, since each may wait for a silent process or node.
+    auto processes = asks(for_processes_, RowKind::processes, "anonymous:desc");
+    auto functions = asks(for_functions_, RowKind::functions, "waiting:desc");
+    auto reasons = asks(for_reasons_, RowKind::reasons, "tasks:desc");
     const auto now = static_cast<std::time_t>(unix_nanoseconds() / 1'000'000'000);
     std::tm local{};
     localtime_r(&now, &local);
@@ -53,25 +66,24 @@ class ClusterLooks {
     view.title = "cluster " + asked_.target.file.cluster.str().substr(0, 8) + " at " + clock +
                  ", asked through " + asked_.node_name();
     add_nodes(view);
-    add_processes(view);
-    add_tasks(view);
     add_failures(view);
+    add_processes(answer_of(processes, RowKind::processes, view), view);
+    add_tasks(answer_of(functions, RowKind::functions, view),
+              answer_of(reasons, RowKind::reasons, view), view);
     return view;
   }
 
  private:
-  Duration left() const { return std::max<Duration>(until_ - steady_now(), 1ms); }
-
   control::ListReply of_control(What what, TopView& view) {
-    auto reply = asked_.try_list(what, left());
+    auto reply = asked_.try_list(what, kControlAnswers);
     if (reply) return std::move(*reply);
     const std::string text = "control: " + reply.error().message();
     if (view.silent.empty() || view.silent.back() != text) view.silent.push_back(text);
     return {};
   }
-  observe::Answer rows(RowKind kind, const char* sort, TopView& view) {
-    auto answer = asked_.try_rows(
-        {.kind = kind, .where = {}, .sort = sort, .limit = observe::kMaxRows, .after = {}}, left());
+  static observe::Answer answer_of(std::future<Result<observe::Answer>>& asked, RowKind kind,
+                                   TopView& view) {
+    auto answer = asked.get();
     if (!answer) {
       view.silent.push_back(std::string(name_of(kind)) + ": " + answer.error().message());
       return {};
@@ -106,11 +118,11 @@ class ClusterLooks {
     }
   }
 
-  void add_processes(TopView& view) {
+  void add_processes(const observe::Answer& processes, TopView& view) {
     std::map<std::string, double> seconds;
     const Time now = steady_now();
     const double passed = std::chrono::duration<double>(now - looked_).count();
-    for (const observe::Row& row : rows(RowKind::processes, "anonymous:desc", view).rows) {
+    for (const observe::Row& row : processes.rows) {
       const std::string name = text_in(row, RowKind::processes, "node");
       const auto node = std::find_if(view.nodes.begin(), view.nodes.end(),
                                      [&](const TopNode& one) { return one.name == name; });
@@ -121,15 +133,16 @@ class ClusterLooks {
           std::max(number_in(row, RowKind::processes, "anonymous"), 0.0));
       if (looked_ == Time{} || passed <= 0) continue;
       const auto before = seconds_.find(row.id);
-      const double since = before == seconds_.end() ? 0 : before->second;
-      node->cpu_busy = node->cpu_busy.value_or(0) + std::max(spent - since, 0.0) / passed;
+      if (before == seconds_.end()) continue;  // it began, or was silent: no difference is known
+      node->cpu_busy = node->cpu_busy.value_or(0) + std::max(spent - before->second, 0.0) / passed;
     }
     looked_ = now;
     seconds_ = std::move(seconds);
   }
 
-  void add_tasks(TopView& view) {
-    for (const observe::Row& row : rows(RowKind::functions, "waiting:desc", view).rows) {
+  static void add_tasks(const observe::Answer& functions, const observe::Answer& reasons,
+                        TopView& view) {
+    for (const observe::Row& row : functions.rows) {
       const auto waiting = static_cast<std::int64_t>(number_in(row, RowKind::functions, "waiting"));
       const auto running = static_cast<std::int64_t>(number_in(row, RowKind::functions, "running"));
       view.waiting += waiting;
@@ -138,7 +151,7 @@ class ClusterLooks {
         view.functions.push_back({row.id, waiting, running});
     }
     if (view.waiting == 0) return;
-    for (const observe::Row& row : rows(RowKind::reasons, "tasks:desc", view).rows)
+    for (const observe::Row& row : reasons.rows)
       if (view.reasons.size() < kMostReasons)
         view.reasons.emplace_back(
             static_cast<std::int64_t>(number_in(row, RowKind::reasons, "tasks")), row.id);
@@ -158,8 +171,7 @@ class ClusterLooks {
                                 actor.class_name + "): " + actor.why);
   }
 
-  Asked asked_;
-  Time until_{};
+  Asked asked_, for_processes_, for_functions_, for_reasons_;
   Time looked_{};                          ///< zero: never
   std::map<std::string, double> seconds_;  ///< CPU time of each process at that time
 };

@@ -3,7 +3,9 @@
 #include "troupe/runtime/control/codec.hpp"
 #include "troupe/runtime/control/internal/amounts.hpp"
 
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <utility>
 
 namespace troupe::control {
@@ -67,14 +69,20 @@ void DeadNodes::add(DeadNode node, Batch& writes) {
   const Epoch epoch = node.epoch;
   writes.put(key_of(epoch), record_of(node));
   nodes_[epoch] = std::move(node);
-  for (auto at = nodes_.begin(); at != nodes_.end();) {
-    const bool is_old = now - at->second.died_unix_ns >= kKeptNs;
-    if (at->first == epoch || (!is_old && nodes_.size() <= kMost)) {
-      ++at;
-      continue;
-    }
+  const auto drop = [&](auto at) {
     writes.del(key_of(at->first));
-    at = nodes_.erase(at);
+    return nodes_.erase(at);
+  };
+  for (auto at = nodes_.begin(); at != nodes_.end();)
+    at = at->first != epoch && now - at->second.died_unix_ns >= kKeptNs ? drop(at) : std::next(at);
+  while (nodes_.size() > kMost) {
+    // The clock may have been set back: the node that is added stays.
+    const auto first_to_die =
+        std::min_element(nodes_.begin(), nodes_.end(), [&](const auto& one, const auto& other) {
+          return std::pair(one.first == epoch, one.second.died_unix_ns) <
+                 std::pair(other.first == epoch, other.second.died_unix_ns);
+        });
+    drop(first_to_die);
   }
 }
 
@@ -82,6 +90,9 @@ std::vector<DeadNode> DeadNodes::list(std::int64_t now_unix_ns) const {
   std::vector<DeadNode> all;
   for (auto at = nodes_.rbegin(); at != nodes_.rend(); ++at)
     if (now_unix_ns - at->second.died_unix_ns < kKeptNs) all.push_back(at->second);
+  std::stable_sort(all.begin(), all.end(), [](const DeadNode& one, const DeadNode& other) {
+    return one.died_unix_ns > other.died_unix_ns;
+  });
   return all;
 }
 

@@ -141,14 +141,13 @@ struct Server::Impl : Service::Out {
       reply.left_off += static_cast<std::uint32_t>(rows.size() - kept);
       rows.resize(kept);
     };
-    while (!fits(encode(FromControl(reply))) &&
-           !(reply.nodes.empty() && reply.actors.empty() && reply.jobs.empty() &&
-             reply.objects.empty() && reply.dead_nodes.empty())) {
+    while (!fits(encode(FromControl(reply))) && !reply.dead_nodes.empty()) halve(reply.dead_nodes);
+    while (!fits(encode(FromControl(reply))) && !(reply.nodes.empty() && reply.actors.empty() &&
+                                                  reply.jobs.empty() && reply.objects.empty())) {
       halve(reply.nodes);
       halve(reply.actors);
       halve(reply.jobs);
       halve(reply.objects);
-      reply.dead_nodes.resize(reply.dead_nodes.size() / 2);
     }
     return reply;
   }

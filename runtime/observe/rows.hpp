@@ -20,8 +20,8 @@
 namespace troupe::observe {
 
 /// reasons: how many tasks wait, and why. waits: what one owner knows about a thing that waits or is
-/// waited for, from which WaitGraph is made (wait_rows.hpp). queues: how many calls of an actor have not
-/// ended. Nobody lists these three by name.
+/// waited for, from which WaitGraph is made (wait_rows.hpp). queues: how many calls of an actor have
+/// not ended. Nobody lists these three by name.
 enum class RowKind : std::uint8_t {
   tasks,
   functions,

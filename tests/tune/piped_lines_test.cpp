@@ -54,13 +54,20 @@ TEST_F(PipedLinesTest, MarksOfOthersAreText) {
 }
 
 TEST_F(PipedLinesTest, WaitsForTheMarkOfEachNode) {
-  EXPECT_TRUE(take(pipes_.complete(), 1, "node-0"));
-  EXPECT_TRUE(take(pipes_.complete(), 1, "node-0", true));
+  const std::string mark = pipes_.begin_round();
+  EXPECT_TRUE(take(mark, 1, "node-0"));
+  EXPECT_TRUE(take(mark, 1, "node-0", true));
   EXPECT_FALSE(pipes_.await_complete(2, steady_now()));
-  std::thread late([&] { take(pipes_.complete(), 1, "node-1"); });
+  std::thread late([&] { take(mark, 1, "node-1"); });
   EXPECT_TRUE(pipes_.await_complete(2, steady_now() + 20s));
   late.join();
-  EXPECT_FALSE(pipes_.await_complete(1, steady_now())) << "the next round has its own";
+  const std::string next = pipes_.begin_round();
+  EXPECT_TRUE(take(mark, 1, "node-0", true));
+  EXPECT_FALSE(pipes_.await_complete(1, steady_now())) << "a late mark is of the round before";
+  EXPECT_TRUE(take(next, 1, "node-0"));
+  EXPECT_TRUE(pipes_.await_complete(1, steady_now()));
+  pipes_.close();
+  EXPECT_TRUE(take(next, 1, "node-1")) << "a mark is never shown";
 }
 
 TEST_F(PipedLinesTest, TooMuchWaitsUntilItIsTakenOrNobodyTakesMore) {

@@ -36,19 +36,21 @@ class PipedLines {
   PipedLines(const PipedLines&) = delete;
   PipedLines& operator=(const PipedLines&) = delete;
 
-  // Marks: the trial's lines follow, none follow, and a node has no earlier line that is not read.
+  // Marks: the trial's lines follow, none follow.
   std::string begins(int trial) const;
   std::string ends() const;
-  std::string complete() const;
+  /// Returns the mark of a new round: a node that prints it has no earlier line that is not read.
+  /// Marks of earlier rounds count no more.
+  std::string begin_round();
 
   /// Returns whether the line is a trial's or a mark. Blocks while too much waits for lines().
   bool take(const LogLine& line);
   /// Returns the lines since the last call, those of one stream in their order.
   std::vector<std::pair<int, std::string>> lines();
-  /// Waits for complete() of so many nodes, and forgets them once all have come. Returns whether
-  /// they have. Returns early when take() waits for lines().
+  /// Waits until so many nodes have printed the round's mark. Returns whether they have. Returns
+  /// early when take() waits for lines().
   bool await_complete(std::size_t nodes, Time until);
-  /// From now on take() returns false and does not block.
+  /// From now on take() takes marks alone, and does not block.
   void close();
 
  private:
@@ -62,8 +64,9 @@ class PipedLines {
   std::condition_variable changed_;
   std::map<Stream, int> trials_;  ///< of the streams
   std::vector<std::pair<int, std::string>> lines_;
-  std::size_t bytes_ = 0;           ///< in lines_
-  std::set<std::string> complete_;  ///< nodes
+  std::size_t bytes_ = 0;  ///< in lines_
+  std::uint64_t round_ = 0;
+  std::set<std::string> complete_;  ///< nodes that have printed the round's mark
   bool closed_ = false;
 };
 

@@ -54,7 +54,7 @@ class TrialLines {
   using Lines = std::vector<std::pair<int, std::string>>;
   bool read(int trial, File& file, Lines& lines);
   void write_piped();
-  std::size_t mark_all_nodes(Time until) const;
+  std::size_t mark_all_nodes(Time until);
 
   Context ctx_;
   std::string folder_;

@@ -90,6 +90,8 @@ CheckpointFiles::~CheckpointFiles() {
     return;
   }
   // The disk hangs, or a model is still pulled. The threads and what they use stay.
+  static std::mutex mutex;
+  const std::lock_guard guard(mutex);
   static std::vector<std::shared_ptr<Work>>* const left =
       new std::vector<std::shared_ptr<Work>>;  // NOLINT(bugprone-unhandled-exception-at-new)
   left->push_back(work_);
