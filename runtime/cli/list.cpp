@@ -178,8 +178,9 @@ Row row_of(const wire::MemoryObject& object, const std::string& node, std::size_
       object.id ? object.id.str() : "unnamed-" + node + "-" + std::to_string(place);
   const auto named = facts.name_of.find(object.id);
   const std::string name = named == facts.name_of.end() ? "" : named->second;
-  RowMaker row(RowKind::objects, id);
-  row.count("bytes", object.bytes)
+  RowMaker row(RowKind::objects, id + "@" + node);  // a copy on another node is another row
+  row.text("id", id)
+      .count("bytes", object.bytes)
       .text("state", std::string(name_of(object.state)))
       .text("node", node)
       .text("owner", name_in(facts.names, object.owner))
@@ -367,6 +368,12 @@ Answer candidates(Asked& asked, RowKind kind, const std::string& part) {
   return answer_to(asked, question, parsed(question), ListRequest().leak_after, steady_now());
 }
 
+/// Returns what the table shows as the row's id.
+std::string id_of(const Row& row) {
+  const auto* shown = row.cells.empty() ? nullptr : std::get_if<std::string>(&row.cells.front());
+  return shown != nullptr && row.id.starts_with(*shown) ? *shown : row.id;
+}
+
 std::string cell_text(const observe::Column& column, const observe::Cell& cell) {
   const FieldValue value = observe::value_of(cell);
   if (const auto* words = std::get_if<std::string_view>(&value)) return std::string(*words);
@@ -403,6 +410,7 @@ std::string waiting_text(const Answer& reasons) {
 
 Exit list_rows(const ListRequest& request) {
   observe::Question question = request.question;
+  if (question.kind == RowKind::objects && question.sort.empty()) question.sort = "bytes:desc";
   (void)parsed(question);
   // All sources tell of one time, and so do later pages.
   if (question.after.empty()) question.after = std::to_string(unix_nanoseconds());
@@ -433,11 +441,13 @@ Exit get(const Request& request, const std::string& kind_name, const std::string
   Asked asked(request);
   Answer answer = candidates(asked, *kind, part);
   std::vector<std::string> ids;
-  for (const Row& row : answer.rows) ids.push_back(row.id);
+  for (const Row& row : answer.rows) ids.push_back(id_of(row));
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   const auto id = observe::id_meant(part, ids, plural);
   if (!id) throw Failure{Exit::usage, id.error()};
-  std::erase_if(answer.rows, [&](const Row& row) { return row.id != *id; });
-  answer.total = answer.matched = 1;
+  std::erase_if(answer.rows, [&](const Row& row) { return id_of(row) != *id; });
+  answer.total = answer.matched = answer.rows.size();
   answer.next.clear();
   if (request.json) {
     print(observe::document_of(*kind, answer, unix_nanoseconds()));

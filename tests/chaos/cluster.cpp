@@ -101,8 +101,11 @@ bool Cluster::is_whole() const {
   const json document =
       json::parse(list(setup_.command, "nodes", nodes_.front().file, setup_.folder + "/list.log"),
                   nullptr, false);
-  if (!document.is_object() || document["rows"].size() != nodes_.size()) return false;
-  const json& rows = document["rows"];
+  if (!document.is_object()) return false;
+  json rows = json::array();  // of nodes that have neither died nor left
+  for (const json& row : document["rows"])
+    if (row["state"] != "dead" && row["state"] != "left") rows.push_back(row);
+  if (rows.size() != nodes_.size()) return false;
   return std::all_of(nodes_.begin(), nodes_.end(), [&](const Node& node) {
     return std::any_of(rows.begin(), rows.end(), [&](const json& row) {
       return row["id"] == node.id && row["state"] != "suspect";

@@ -212,7 +212,7 @@ TEST_F(Clusters, ADeadControlAndADeadNodeDoNotEndTheCluster) {
   ::kill(cluster["control"]["pid"], SIGKILL);
   ::kill(cluster["nodes"][2]["pid"], SIGKILL);
   EXPECT_TRUE(eventually([&] {
-    const Outcome nodes = troupe_command({"list", "nodes", "--json"});
+    const Outcome nodes = troupe_command({"list", "nodes", "--where", "state = alive", "--json"});
     return nodes.code == 0 && json::parse(nodes.out)["rows"].size() == 2;
   })) << "control comes back and declares the node dead";
   const Outcome sum = troupe_command({"run", paths::cli_program(), "sum", "50"});
@@ -239,7 +239,7 @@ TEST_F(Clusters, ADriverOnAHostWithoutANodeBringsADoorThatRunsNothing) {
                                 {{"TROUPE_ADDRESS", token}, {"XDG_RUNTIME_DIR", ""}});
   EXPECT_EQ(nodes.out, "2\n") << "the tasks run on the two nodes, not on the door\n" << nodes.err;
   EXPECT_FALSE(says(nodes.err, token)) << "a secret is not printed";
-  EXPECT_TRUE(eventually([&] { return rows("nodes").size() == 2; })) << "the door goes";
+  EXPECT_TRUE(eventually([&] { return living_nodes().size() == 2; })) << "the door goes";
   const Outcome again = command({paths::cli_program(), "sum", "5"}, {{"TROUPE_ADDRESS", token}});
   EXPECT_EQ(again.code, 1) << "each token is worth one node";
   EXPECT_FALSE(says(again.err, token)) << again.err;
@@ -268,7 +268,7 @@ TEST_F(Clusters, ABusyPortIsNamedAtOnceAndItsOwnerServesOn) {
   EXPECT_EQ(second.code, 5) << second.err;
   EXPECT_TRUE(says(second.err, door)) << second.err;
   EXPECT_TRUE(says(second.err, "in use")) << second.err;
-  EXPECT_EQ(rows("nodes").size(), 1u);
+  EXPECT_EQ(living_nodes().size(), 1u);
   EXPECT_EQ(troupe_command({"stop"}).code, 0);
   expect_ended(first);
 }
@@ -292,7 +292,7 @@ TEST_F(Clusters, OfTwoStartsOnOneDataFolderExactlyOneServes) {
     ASSERT_NE(lost.code, 0) << "pair " << pair << ": both serve";
     EXPECT_TRUE(says(lost.err, data)) << lost.err;
     const json cluster = json::parse(outcomes[winner].out, nullptr, false);
-    EXPECT_EQ(rows("nodes").size(), 1u);
+    EXPECT_EQ(living_nodes().size(), 1u);
     EXPECT_EQ(troupe_command({"stop"}).code, 0);
     expect_ended(cluster);
   }
@@ -307,7 +307,7 @@ TEST_F(Clusters, ATokenAdmitsOneNodeOnce) {
   ASSERT_EQ(joined.code, 0) << joined.err;
   const json node = json::parse(joined.out);
   EXPECT_EQ(node["cluster"], head["cluster"]);
-  EXPECT_TRUE(eventually([&] { return rows("nodes").size() == 2; }));
+  EXPECT_TRUE(eventually([&] { return living_nodes().size() == 2; }));
   const Outcome again = troupe_command({"start", "--address", token, "--memory", "64MiB"});
   EXPECT_EQ(again.code, 5) << again.err;
   EXPECT_FALSE(says(again.err, token)) << "no secret in an error";
@@ -380,7 +380,7 @@ TEST_F(Clusters, NodesThatEndedWellAreNotWaitedForAfterARestart) {
   const std::string data = (folder / "data").string();
   for (int life = 0; life < 2; ++life) {
     const json head = start({"--nodes", "2", "--cpus", "1", "--data-folder", data});
-    EXPECT_EQ(rows("nodes").size(), 2u) << "those of before have said that they leave";
+    EXPECT_EQ(living_nodes().size(), 2u) << "those of before have said that they leave";
     EXPECT_EQ(troupe_command({"stop"}).code, 0);
     expect_ended(head);
   }

@@ -142,6 +142,10 @@ class Clusters : public testing::Test {
     more.insert(more.begin(), {"list", kind});
     return ask(std::move(more))["rows"];
   }
+  /// Returns the nodes that have neither died nor left.
+  static json living_nodes() {
+    return rows("nodes", {"--where", "state != dead and state != left"});
+  }
   /// Expects that none of the cluster's processes is left within 10 s.
   static void expect_ended(const json& cluster) {
     EXPECT_TRUE(eventually([&] {

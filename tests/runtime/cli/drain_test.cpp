@@ -37,9 +37,8 @@ TEST_F(Clusters, AnIdleNodeThatIsDrainedLeavesAtOnce) {
   const json drained = ask({"drain", "node-2", "--within", "20s"});
   EXPECT_EQ(drained["node"], "node-2");
   EXPECT_LT(drained["seconds"], 5.0);
-  const json nodes = rows("nodes");
-  EXPECT_EQ(nodes.size(), 2u);
-  EXPECT_EQ(name_of_state(nodes, "node-2"), "gone");
+  EXPECT_EQ(living_nodes().size(), 2u);
+  EXPECT_EQ(name_of_state(rows("nodes"), "node-2"), "left");
   EXPECT_EQ(troupe_command({"run", paths::cli_program(), "sum", "20"}).code, 0);
 }
 
@@ -53,7 +52,7 @@ TEST_F(Clusters, ADrainedNodeFinishesItsTask) {
   EXPECT_EQ(holder.program().line(), "7");
   EXPECT_EQ(holder.program().finish(0), 0);
   EXPECT_EQ(drain.finish(0), 0);
-  EXPECT_EQ(name_of_state(rows("nodes"), "node-1"), "gone");
+  EXPECT_EQ(name_of_state(rows("nodes"), "node-1"), "left");
 }
 
 TEST_F(Clusters, ADrainedNodeLeavesAtItsDeadline) {
@@ -80,7 +79,7 @@ TEST_F(Clusters, SigtermDrainsANodeWithGrace) {
     EXPECT_EQ(holder.program().finish(0), 0);
   }
   EXPECT_EQ(node.finish(0), 0);
-  EXPECT_EQ(name_of_state(rows("nodes"), name), "gone");
+  EXPECT_EQ(name_of_state(rows("nodes"), name), "left");
 }
 
 TEST_F(Clusters, ADrainNamesWhatIsWrong) {

@@ -86,7 +86,8 @@ TEST_F(Events, ADeadNodeIsListedWithItsReasonAlsoAfterARestartOfControl) {
   EXPECT_FALSE(before[0]["why"].get<std::string>().empty());
   EXPECT_TRUE(before[0]["since_ns"].is_number());
   EXPECT_EQ(ask({"list", "nodes", "--where", "state != dead"})["rows"].size(), 2U);
-  EXPECT_TRUE(says(printed({"list", "nodes"}), "node-2 died "));
+  const std::string table = printed({"list", "nodes", "--where", "state = dead"});
+  EXPECT_TRUE(says(table, "node-2") && says(table, "dead")) << table;
   EXPECT_EQ(ask({"status"})["dead_nodes"][0]["name"], "node-2");
   EXPECT_TRUE(eventually([] { return rows("kind = node_dead").size() == 1; })) << ask({"events"});
   EXPECT_TRUE(says(rows("kind = node_dead")[0]["text"], "node-2 is dead")) << rows("");

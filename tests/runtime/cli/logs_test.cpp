@@ -60,11 +60,13 @@ class Logs : public Clusters {
     arguments.insert(arguments.begin(), "logs");
     return troupe_command(arguments);
   }
-  /// Returns the texts of all log files of the cluster.
+  /// Returns the texts of all files with lines of jobs.
   std::vector<std::string> in_files(std::uint64_t* bytes = nullptr) const {
     std::vector<std::string> texts;
     for (const auto& entry : fs::recursive_directory_iterator(state)) {
-      if (entry.path().extension() != ".log" || says(entry.path().string(), "launcher-")) continue;
+      const std::string path = entry.path().string();
+      if (entry.path().extension() != ".log" || says(path, "launcher-") || says(path, "events."))
+        continue;
       if (bytes != nullptr) *bytes += fs::file_size(entry.path());
       for (const std::string& line : lines_of(text_of(entry.path()))) {
         std::size_t at = 0;

@@ -124,6 +124,10 @@ void each(F& f, JobRecord& m) {
   f("user", m.user), f("pid", m.pid);
 }
 template <class F>
+void repair(F&, JobRecord& m) {
+  if (m.user.size() > wire::kMaxUser) m.user.resize(wire::kMaxUser);
+}
+template <class F>
 void each(F& f, StartJob& m) {
   f("request", m.request), f("job", m.job);
 }
