@@ -1,4 +1,5 @@
 // Tests the sizes and places that fit() refuses before it makes a rank, and what it tells of gangs.
+#include "tests/eventually.hpp"
 #include "troupe/train/train.hpp"
 #include "troupe/troupe.hpp"
 
@@ -149,8 +150,8 @@ TEST_F(FitSizes, AGangStartsWithWhatFits) {
 struct Holder {
   int hold() { return 0; }
 };
-/// Runs until there are two ranks, and then five steps.
-void until_two(train::Worker& w) {
+/// Runs until there are two ranks, and then five steps. Leaves a mark after the third step.
+void until_two(train::Worker& w, const std::string& mark) {
   int kept = 0;
   w.restore(kept);
   const long last = w.world() == 2 ? w.step() + 5 : 5000;
@@ -160,6 +161,8 @@ void until_two(train::Worker& w) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
     w.report({.step = w.step()});
     if (w.wants_checkpoint()) w.checkpoint(kept = static_cast<int>(w.step()));
+    if (w.step() == 3)
+      if (std::FILE* file = std::fopen(mark.c_str(), "w")) std::fclose(file);
   }
 }
 
@@ -167,13 +170,19 @@ TEST_F(FitSizes, AGangGrowsIntoACpuThatComesFreeAndThatIsNoRestart) {
   auto holder = ctx.with({.cpus = 1}).spawn<Holder>();
   ctx.get(holder.call<&Holder::hold>());
   std::vector<train::Gang> gangs;
-  const train::Fit fit = train::fit<until_two>(ctx, {.workers = {1, 2},
-                                                     .cpus_per_worker = 1,
-                                                     .grow_after = std::chrono::milliseconds(50),
-                                                     .on_gang = [&](const train::Gang& gang) {
-                                                       gangs.push_back(gang);
-                                                       if (gangs.size() == 1) ctx.kill(holder);
-                                                     }});
+  std::thread frees([&] {
+    EXPECT_TRUE(eventually([&] { return ::access(mark.c_str(), F_OK) == 0; }));
+    ctx.kill(holder);
+  });
+  const train::Fit fit =
+      train::fit<until_two>(ctx,
+                            {.workers = {1, 2},
+                             .cpus_per_worker = 1,
+                             .grow_after = std::chrono::milliseconds(50),
+                             .on_gang = [&](const train::Gang& gang) { gangs.push_back(gang); }},
+                            mark);
+  frees.join();
+  static_cast<void>(std::remove(mark.c_str()));
   EXPECT_EQ(fit.moves(), 1);
   EXPECT_EQ(fit.restarts(), 0);
   EXPECT_EQ(fit.ranks(), 2);
