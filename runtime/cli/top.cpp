@@ -47,7 +47,7 @@ class ClusterLooks {
 
   TopView look() {
     TopView view;
-    const auto asks = [this](Asked& asked, RowKind kind, const char* sort) {
+    const auto asks = [](Asked& asked, RowKind kind, const char* sort) {
       return std::async(std::launch::async, [&asked, kind, sort] {
         return asked.try_rows(
             {.kind = kind, .where = {}, .sort = sort, .limit = observe::kMaxRows, .after = {}},
