@@ -98,7 +98,7 @@ struct Host::Impl {
   void free_unadopted(std::uint32_t p);
   void free_unadopted_range(std::uint32_t p, std::uint32_t first, std::uint32_t last);
   void drop_extent(std::uint32_t index);
-  void bury_if_empty(std::uint32_t p);
+  void free_if_empty(std::uint32_t p);
   void notify(Notice notice);
   void drain_local_unpins();
 };
@@ -246,14 +246,14 @@ void Host::process_died(std::uint32_t process) {
   p.pins = Mapping();
   p.pins_fd.reset();
   impl.rebuild_pin_tables();
-  ++p.alive;  // keeps bury_if_empty() from freeing the tables while they are walked
+  ++p.alive;  // keeps free_if_empty() from freeing the tables while they are walked
   if (attached) impl.free_unadopted(process);
   const std::set<std::uint32_t> extents = p.extents;
   for (const std::uint32_t e : extents)
     if (impl.extents[e].objects == 0) impl.drop_extent(e);
   poll();
   --p.alive;
-  impl.bury_if_empty(process);
+  impl.free_if_empty(process);
 }
 
 // Retires the sealed objects of a dead process that were not adopted; readers may still have views
@@ -296,7 +296,7 @@ void Host::Impl::free_unadopted_range(std::uint32_t p, std::uint32_t first, std:
 
 // Frees the index and the tables of a dead process when its last object is gone. An index whose
 // incarnations are used up is never reused.
-void Host::Impl::bury_if_empty(std::uint32_t p) {
+void Host::Impl::free_if_empty(std::uint32_t p) {
   Process& process = processes[p];
   if (process.presence != Presence::dead || process.alive != 0) return;
   const std::uint32_t incarnation = process.incarnation;
@@ -529,7 +529,7 @@ void Host::Impl::finish(std::uint32_t p, std::uint32_t s) {
   --extents[was.extent].objects;
   if (process.presence == Presence::dead) {
     if (extents[was.extent].objects == 0) drop_extent(was.extent);
-    bury_if_empty(p);
+    free_if_empty(p);
     return;
   }
   Notice notice;

@@ -73,7 +73,7 @@ class ClusterLink {
   std::vector<NodeId> out_of_reach_;  ///< sorted; part of each NodeReport
   Reports reports_;                   ///< when control gets a NodeReport
   Time next_touch_{};
-  scheduling::PaceBook pace_;  ///< of all workers, since the last NodePace
+  scheduling::SiteRunTimes pace_;  ///< of all workers, since the last NodePace
   Time next_pace_{};
 };
 

@@ -14,7 +14,7 @@
 namespace troupe::agent {
 
 using internal::Outbox;
-using wire::Talk;
+using wire::Protocol;
 
 namespace {
 
@@ -37,7 +37,7 @@ struct Peer {
   bool kept = false;       ///< see keep_in_touch()
   bool waiting = false;    ///< in Impl::waiting
   bool congested = false;  ///< can_send() is false
-  std::string doom;        ///< why it is about to be dropped; empty if it is not
+  std::string end_reason;  ///< why it is about to be dropped; empty if it is not
   std::string trouble;     ///< why it is down
   Time until{};            ///< end of the states unknown and dropped
   Time down_since = kNever, absent_since = kNever, admitted_at{};
@@ -46,7 +46,7 @@ struct Peer {
   Duration penalty{};
 
   bool member() const noexcept { return state == State::member; }
-  bool listens() const noexcept { return member() && doom.empty(); }
+  bool listens() const noexcept { return member() && end_reason.empty(); }
 };
 
 bool is_wildcard(const std::string& address) {
@@ -74,7 +74,7 @@ struct Network::Impl {
   Peer* last = nullptr;          ///< cache of find(): most calls name the same node again
   std::vector<Peer*> waiting;    ///< peers with something to send
   /// Peers for poll() to drop; peers whose congestion has ended, for on_can_send().
-  std::vector<NodeId> doomed, relieved;
+  std::vector<NodeId> ending, relieved;
   std::vector<std::pair<NodeId, std::string>> notices;  ///< on_peer_reset() calls to make
   std::map<net::PublicKey, NodeId> keys;                ///< of members except control
   std::set<NodeId> dead;
@@ -150,29 +150,29 @@ struct Network::Impl {
     set_state(peer, Peer::State::member);
     peer.admitted_at = now;
     peer.down_since = kNever;
-    if (back) nudge(peer);
+    if (back) make_contact(peer);
   }
 
   /// Sends an empty batch. It makes the Link connect, so that both sides learn whether the other
   /// is still the same process.
-  void nudge(Peer& peer) {
+  void make_contact(Peer& peer) {
     const net::Link* link = transport->link(peer.node);
     if (link == nullptr || link->unacknowledged() != 0) return;
     const Result<net::Ticket> sent = transport->send(peer.node, {}, now);
-    if (!sent) doom(peer, sent.error().message());
+    if (!sent) end_later(peer, sent.error().message());
   }
 
   void ask(Peer& peer) {
     peer.touched = true;
     peer.heard = now;
-    nudge(peer);
+    make_contact(peer);
   }
 
   /// Marks the peer to be dropped at the end of poll(), when no caller uses its record.
-  void doom(Peer& peer, std::string why) {
-    if (!peer.doom.empty()) return;
-    peer.doom = std::move(why);
-    doomed.push_back(peer.node);
+  void end_later(Peer& peer, std::string why) {
+    if (!peer.end_reason.empty()) return;
+    peer.end_reason = std::move(why);
+    ending.push_back(peer.node);
   }
 
   void drop(Peer& peer, const std::string& why) {
@@ -197,7 +197,7 @@ struct Network::Impl {
     const bool said = std::exchange(peer.touched, false) || peer.kept;
     peer.out.clear();
     peer.congested = peer.kept = false;
-    peer.doom.clear();
+    peer.end_reason.clear();
     if (&peer == head) {
       view = 0;
       run(self_fencing.on_closed(now));  // first: RegisterNode precedes what the handler sends now
@@ -217,7 +217,7 @@ struct Network::Impl {
 
   /// Ends a dead node for ever: on_node_dead(), and no message from or to it any more. Of very
   /// many deaths the oldest are forgotten.
-  void bury(NodeId node, const std::string& why) {
+  void end_for_ever(NodeId node, const std::string& why) {
     if (node == options.control.node || !dead.insert(node).second) return;
     dead_in_order.push_back(node);
     if (dead_in_order.size() > kMostDead) {
@@ -256,27 +256,27 @@ struct Network::Impl {
     return nullptr;
   }
 
-  void send(Peer& peer, Talk talk, BlobView frame) {
+  void send(Peer& peer, Protocol protocol, BlobView frame) {
     peer.touched = true;  // also if the message is dropped, so that a reset reports that
-    if (!peer.doom.empty()) return;
+    if (!peer.end_reason.empty()) return;
     if (wire::batched_size(frame.size()) > net::kMaxPayloadSize)
-      return doom(peer, "a message of " + std::to_string(frame.size()) +
-                            " bytes for it fits no Link, which takes " +
-                            std::to_string(net::kMaxPayloadSize));
+      return end_later(peer, "a message of " + std::to_string(frame.size()) +
+                                 " bytes for it fits no Link, which takes " +
+                                 std::to_string(net::kMaxPayloadSize));
     const std::size_t most = &peer == head ? options.max_control_backlog : options.max_backlog;
     if (peer.out.bytes() + frame.size() > most)
-      return doom(peer, "it takes nothing: " + std::to_string(peer.out.bytes()) +
-                            " bytes wait for it" +
-                            (peer.trouble.empty() ? "" : " (" + peer.trouble + ")"));
-    peer.out.append(talk, frame, options.batch);
+      return end_later(peer, "it takes nothing: " + std::to_string(peer.out.bytes()) +
+                                 " bytes wait for it" +
+                                 (peer.trouble.empty() ? "" : " (" + peer.trouble + ")"));
+    peer.out.append(protocol, frame, options.batch);
     peer.congested = peer.congested || peer.out.bytes() > options.backlog_high;
     ++stats.frames_sent;
     wait(peer);
   }
 
   /// Sends a message of SelfFencing ahead of the waiting frames, so that no backlog delays it.
-  void send_urgent(Peer& peer, Talk talk, BlobView frame) {
-    peer.out.append_urgent(talk, frame);
+  void send_urgent(Peer& peer, Protocol protocol, BlobView frame) {
+    peer.out.append_urgent(protocol, frame);
     ++stats.frames_sent;
     wait(peer);
   }
@@ -302,7 +302,7 @@ struct Network::Impl {
   void pump(Peer& peer) {
     while (!peer.out.empty() && transport->can_send(peer.node, peer.out.next_size())) {
       const Result<net::Ticket> sent = transport->send(peer.node, peer.out.take(), now);
-      if (!sent) return doom(peer, sent.error().message());
+      if (!sent) return end_later(peer, sent.error().message());
       ++stats.messages_sent;
     }
     if (!peer.congested || peer.out.bytes() > options.backlog_low) return;
@@ -315,7 +315,7 @@ struct Network::Impl {
   void run(const control::SelfFencing::Out& out) {
     for (const control::SelfFencingEvent& event : out) {
       if (const auto* beat = std::get_if<control::SendToControl>(&event)) {
-        send_urgent(*head, Talk::to_control, encode(control::ToControl(beat->message)));
+        send_urgent(*head, Protocol::to_control, encode(control::ToControl(beat->message)));
       } else if (const auto* word = std::get_if<control::SendToPeer>(&event)) {
         send_word(*word);
       } else if (const auto* again = std::get_if<control::Reconnect>(&event)) {
@@ -331,7 +331,7 @@ struct Network::Impl {
     if (peer == nullptr || !peer->listens()) return;
     const control::BetweenAgents message =
         std::visit([](const auto& m) { return control::BetweenAgents(m); }, word.message);
-    send_urgent(*peer, Talk::between_agents, encode(message));
+    send_urgent(*peer, Protocol::between_agents, encode(message));
   }
 
   void register_node(const control::Reconnect& again) {
@@ -341,7 +341,7 @@ struct Network::Impl {
     message.session = session;
     message.number = again.number;
     head->out.clear_urgent();  // this replaces older registrations and heartbeats
-    send_urgent(*head, Talk::to_control, encode(control::ToControl(std::move(message))));
+    send_urgent(*head, Protocol::to_control, encode(control::ToControl(std::move(message))));
   }
 
   // In.
@@ -371,7 +371,7 @@ struct Network::Impl {
     peer->unreached_since = std::min(peer->unreached_since, now);
     peer->trouble = down.why;
     if (peer == head) return run(self_fencing.on_closed(now));
-    if (peer->touched) nudge(*peer);
+    if (peer->touched) make_contact(*peer);
   }
 
   void on_reset(NodeId node) {
@@ -395,30 +395,30 @@ struct Network::Impl {
     peer->heard = now;
     ++stats.messages_received;
     const Result<void> read =
-        wire::split_batch(message.content.payload, [&](Talk talk, BlobView frame) {
+        wire::split_batch(message.content.payload, [&](Protocol protocol, BlobView frame) {
           ++stats.frames_received;
           const Result<void> good = peer == head
-                                        ? on_control_frame(talk, frame, message.content.epoch)
-                                        : on_peer_frame(*peer, talk, frame);
+                                        ? on_control_frame(protocol, frame, message.content.epoch)
+                                        : on_peer_frame(*peer, protocol, frame);
           if (!good) bad(*peer, good.error());
-          return peer->doom.empty();
+          return peer->end_reason.empty();
         });
     if (!read) bad(*peer, read.error());
   }
 
   void bad(Peer& peer, const Error& error) {
     ++stats.bad_frames;
-    doom(peer, "it sent what cannot be read: " + error.message());
+    end_later(peer, "it sent what cannot be read: " + error.message());
   }
 
-  Result<void> on_peer_frame(Peer& peer, Talk talk, BlobView frame) {
-    if (talk == Talk::peer) {
+  Result<void> on_peer_frame(Peer& peer, Protocol protocol, BlobView frame) {
+    if (protocol == Protocol::peer) {
       auto message = wire::decode_peer(frame);
       if (!message) return message.error();
       handler.on_peer(peer.node, *message);
       return {};
     }
-    if (talk != Talk::between_agents)
+    if (protocol != Protocol::between_agents)
       return Error(Code::invalid_argument, "words for or of control from an agent");
     const Result<control::BetweenAgents> word = control::decode_between_agents(frame);
     if (!word) return word.error();
@@ -432,8 +432,8 @@ struct Network::Impl {
     return {};
   }
 
-  Result<void> on_control_frame(Talk talk, BlobView frame, Epoch stamp) {
-    if (talk != Talk::from_control)
+  Result<void> on_control_frame(Protocol protocol, BlobView frame, Epoch stamp) {
+    if (protocol != Protocol::from_control)
       return Error(Code::invalid_argument, "words of an agent from control");
     Result<control::FromControl> message = control::decode_from_control(frame);
     if (!message) return message.error();
@@ -451,7 +451,7 @@ struct Network::Impl {
       if (gone->node == options.self.id) {
         run(self_fencing.on_fence({gone->epoch, gone->why}, now));
       } else {
-        bury(gone->node, gone->why);
+        end_for_ever(gone->node, gone->why);
       }
     } else {
       handler.on_control(*message);
@@ -509,7 +509,7 @@ struct Network::Impl {
     const NodeId node = row.description.id;
     if (dead.count(node) != 0) return;
     const NodeId former = std::exchange(keys[key], node);
-    if (former && former != node) bury(former, "node " + node.str() + " has its key now");
+    if (former && former != node) end_for_ever(former, "node " + node.str() + " has its key now");
     keys[key] = node;
     Peer* peer = find(node);
     if (peer == nullptr) peer = &add(node);
@@ -539,8 +539,8 @@ struct Network::Impl {
       if (peer.member() && peer.kept && now - peer.heard >= options.touch_every) ask(peer);
       if (peer.member() && peer.touched && peer.down_since != kNever &&
           now - peer.down_since >= options.unreachable_for)
-        doom(peer, "it could not be reached for " + seconds(options.unreachable_for) + ": " +
-                       peer.trouble);
+        end_later(peer, "it could not be reached for " + seconds(options.unreachable_for) + ": " +
+                            peer.trouble);
       if (peer.absent_since != kNever && now - peer.absent_since >= options.absent_for &&
           self_fencing.hears_control(now))
         absent.push_back(node);
@@ -552,7 +552,7 @@ struct Network::Impl {
       if (said) handler.on_peer_reset(node, "control knows no node " + node.str());
     }
     for (const NodeId node : absent)
-      bury(node, "control has declared it dead, and lists it no more");
+      end_for_ever(node, "control has declared it dead, and lists it no more");
     tell_silence();
   }
 
@@ -564,9 +564,9 @@ struct Network::Impl {
     for (net::TransportEvent& event : events) take(event);
     events.clear();
     if (now >= self_fencing.next_tick()) tick();
-    for (const NodeId node : std::exchange(doomed, {})) {
+    for (const NodeId node : std::exchange(ending, {})) {
       Peer* peer = find(node);
-      if (peer != nullptr && !peer->doom.empty()) drop(*peer, std::string(peer->doom));
+      if (peer != nullptr && !peer->end_reason.empty()) drop(*peer, std::string(peer->end_reason));
     }
   }
 };
@@ -582,7 +582,7 @@ Result<std::unique_ptr<Network>> Network::open(NetworkOptions options, Handler& 
 
 void Network::send(NodeId to, const wire::PeerMessage& message, BlobView payload) {
   if (Peer* peer = impl_->addressee(to))
-    impl_->send(*peer, Talk::peer, impl_->writer.encode(message, payload));
+    impl_->send(*peer, Protocol::peer, impl_->writer.encode(message, payload));
 }
 
 std::optional<Error> Network::send_control(const control::ToControl& message) {
@@ -597,12 +597,12 @@ std::optional<Error> Network::send_control(const control::ToControl& message) {
     return Error(
         Code::invalid_argument,
         "a message for control is not sent, which would refuse it: " + read.error().message());
-  impl_->send(*impl_->head, Talk::to_control, frame);
+  impl_->send(*impl_->head, Protocol::to_control, frame);
   return std::nullopt;
 }
 
 void Network::drop(NodeId node, const std::string& why) {
-  if (auto* peer = impl_->find(node)) impl_->doom(*peer, why);
+  if (auto* peer = impl_->find(node)) impl_->end_later(*peer, why);
 }
 
 bool Network::is_dead(NodeId node) const {
@@ -648,7 +648,7 @@ void Network::poll(Time now) {
 
 Time Network::next_deadline() const {
   const Impl& impl = *impl_;
-  if (impl.unflushed || !impl.notices.empty() || !impl.relieved.empty() || !impl.doomed.empty())
+  if (impl.unflushed || !impl.notices.empty() || !impl.relieved.empty() || !impl.ending.empty())
     return Time{};
   return std::min(impl.transport->next_deadline(), impl.self_fencing.next_tick());
 }

@@ -19,7 +19,7 @@ namespace {
 
 using wire::Cases;
 
-constexpr Duration kFarewell = std::chrono::milliseconds(200);
+constexpr Duration kLeaveWait = std::chrono::milliseconds(200);
 
 /// Returns the folder in which programs of jobs are kept, also from one cluster to the next.
 std::string cache_folder() {
@@ -294,11 +294,11 @@ void Node::on_can_send(NodeId node) {
 }
 
 /// Tells control with Leaving that this node has ended its workers and goes, so that control need
-/// not wait until the node counts as dead. Waits at most kFarewell for the delivery.
+/// not wait until the node counts as dead. Waits at most kLeaveWait for the delivery.
 void Node::leave() {
   if (!sender_.hears_control()) return;
   sender_.say_to_control(control::Leaving{id_, network_->epoch()});
-  const Time until = steady_now() + kFarewell;
+  const Time until = steady_now() + kLeaveWait;
   for (Time now = steady_now(); now < until; now = steady_now()) {
     network_->flush(now);
     if (network_->delivered(config_.control.node)) return;

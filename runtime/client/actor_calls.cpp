@@ -79,7 +79,7 @@ void ActorCalls::argument_ready(ActorCall& call) {
 }
 
 void ActorCalls::argument_failed(ActorCall& call, const Error& error) {
-  if (!call.doomed) call.doomed = std::make_shared<const Error>(error);
+  if (!call.argument_error) call.argument_error = std::make_shared<const Error>(error);
   argument_ready(call);
 }
 
@@ -321,11 +321,11 @@ void ActorCalls::flush(Peer& peer) {
   while (!peer.queue.empty() && peer.queue.front()->waiting == 0) {
     ActorCall& call = *peer.queue.front();
     if (peer.queue.size() > 2) peer.queue[2]->fetch_ahead();
-    if (call.doomed) {
+    if (call.argument_error) {
       const auto gone = std::move(peer.queue.front());
       peer.queue.pop_front();
       --live_;
-      out_.fail(*gone, of_call_not_run(*gone->doomed));
+      out_.fail(*gone, of_call_not_run(*gone->argument_error));
       continue;
     }
     if (peer.state != wire::ActorState::alive || peer.full) return;

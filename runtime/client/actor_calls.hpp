@@ -33,9 +33,10 @@ struct ActorCall final : FromFreeList<ActorCall> {
   /// A handle of the actor, which keeps it alive during the call. let_go_of_unwanted() may drop
   /// it.
   detail::ObjectHandle lifetime;
-  std::uint32_t waiting = 0;            ///< arguments that are not ready
-  bool light = false;                   ///< sent as a plain call, with one result
-  std::shared_ptr<const Error> doomed;  ///< error of an argument; the call fails in its turn
+  std::uint32_t waiting = 0;  ///< arguments that are not ready
+  bool light = false;         ///< sent as a plain call, with one result
+  /// Error of an argument. The call fails in its turn.
+  std::shared_ptr<const Error> argument_error;
   std::uint64_t sequence = 0;
 };
 

@@ -48,7 +48,7 @@ const char* AgentLink::settle() {
       deadline = now + kReads;
     }
     if (now >= deadline) return "the node's agent did not read its ring for 5 s";
-    channel_.peer_doorbell().nudge();
+    channel_.peer_doorbell().wake_sleeper();
     yield();
   }
   return nullptr;

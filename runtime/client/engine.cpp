@@ -576,7 +576,8 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
 wire::FoundActor ClientEngine::ask_for_name(Guard& lock, const wire::NodeMessage& question,
                                             BlobView payload, std::uint64_t request) {
   tell_agent(question, payload);
-  block_until(lock, [&] { return questions_.is_answered(request); }, steady_now() + kAgentAnswers);
+  block_until(
+      lock, [&] { return questions_.is_answered(request); }, steady_now() + kAgentAnswers);
   auto answer = questions_.take<wire::FoundActor>(request);
   if (!answer) throw Unavailable(Code::unavailable, "the node's agent did not answer within 10 s");
   if (answer->error) {
@@ -675,7 +676,7 @@ void ClientEngine::look_later() {
 void ClientEngine::watch_arguments(ActorCall& call) {
   ActorCall* pending = &call;
   if (const ErrorInfo* error = failed_argument(pending->call))
-    pending->doomed = std::make_shared<const Error>(*error);
+    pending->argument_error = std::make_shared<const Error>(*error);
   pending->waiting =
       watch_arguments(pending->call, {[](ClientEngine& engine, void* who, Entry& entry) {
                                         auto* c = static_cast<ActorCall*>(who);
@@ -695,7 +696,8 @@ std::vector<detail::NodeInfo> ClientEngine::nodes() {
   Guard lock = guard();
   const std::uint64_t request = questions_.ask<wire::Nodes>();
   tell_agent(wire::ListNodes{request});
-  block_until(lock, [&] { return questions_.is_answered(request); }, steady_now() + kAgentAnswers);
+  block_until(
+      lock, [&] { return questions_.is_answered(request); }, steady_now() + kAgentAnswers);
   const auto answer = questions_.take<wire::Nodes>(request);
   unlock_and_collect(lock);
   if (!answer) throw Unavailable(Code::unavailable, "the node's agent did not answer within 10 s");

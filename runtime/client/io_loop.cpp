@@ -85,7 +85,7 @@ void IoLoop::stop() {
     changed_.notify_all();
   }
   hand_to_io();
-  bell_.nudge();
+  bell_.wake_sleeper();
   const std::uint64_t one = 1;
   [[maybe_unused]] const auto n = ::write(kick_.get(), &one, sizeof one);
   bell_.wake();
@@ -228,7 +228,7 @@ bool IoLoop::lead(Guard& guard, const std::function<bool()>& done, Time deadline
     }
     const bool sleeps = !pending && bell_.prepare_sleep();
     spun_once = !pending && !sleeps;
-    // The flags are checked after the announcement. A thread that sets one then nudges the
+    // The flags are checked after the announcement. A thread that sets one then wakes the
     // doorbell, so either this thread sees the flag or that one sees the announcement. The same
     // holds for work that other threads left (wake_for_leftovers()).
     const bool rung = sleeps && !stopping_.load(std::memory_order_seq_cst) &&

@@ -77,16 +77,16 @@ class IoLoop {
   /// Makes waiting threads check their predicates again. Under the lock.
   void notify() {
     if (followers_ > 0) changed_.notify_all();
-    if (away_ && !called_.exchange(true, std::memory_order_seq_cst)) bell_.nudge();
+    if (away_ && !called_.exchange(true, std::memory_order_seq_cst)) bell_.wake_sleeper();
   }
   /// Tells the loop of a timer that is earlier than what drain() returned last. Under the lock.
   void set_timer(Time timer) {
     if (timer >= sleeps_until_) return;
     sleeps_until_ = timer;
     if (io_on_bell_)
-      bell_.nudge();
+      bell_.wake_sleeper();
     else if (away_ && !called_.exchange(true, std::memory_order_seq_cst))
-      bell_.nudge();
+      bell_.wake_sleeper();
   }
   /// The host's descriptor is of no more use: no thread sleeps on it from here on. Any thread.
   void forget_socket() noexcept;
@@ -111,7 +111,7 @@ class IoLoop {
   /// Wakes the leader when another thread has left work, since this thread had the lock. Called
   /// after an unlock by a thread that does not do that work itself.
   void wake_for_leftovers() noexcept {
-    if (host_.has_leftovers()) bell_.nudge();
+    if (host_.has_leftovers()) bell_.wake_sleeper();
   }
   bool lead(Guard& guard, const std::function<bool()>& done, Time deadline, Time now);
   WaitSet make_wait_set() const;

@@ -108,14 +108,14 @@ void Peers::wake_for_reply(Peer& peer, bool may_wait) {
   if (may_wait && bell.slept_on() == this_cpu() &&
       wakeups_.puts_off(peer.process, LazyTime(&steady_now)))
     return;
-  bell.nudge();
+  bell.wake_sleeper();
   wake_late();
 }
 
 void Peers::wake_late() noexcept {
   const ProcessIndex caller = wakeups_.take();
   if (caller == 0) return;
-  if (Peer* peer = of(caller)) peer->channel.peer_doorbell().nudge();
+  if (Peer* peer = of(caller)) peer->channel.peer_doorbell().wake_sleeper();
 }
 
 // --- what waits for a channel

@@ -346,7 +346,7 @@ class Worker {
   /// clock.
   Time free_since_{};
   Time opened_{};  ///< when open() last opened arguments that were not plain
-  scheduling::PaceBook pace_;
+  scheduling::SiteRunTimes pace_;
   Time next_pace_{};
 };
 

@@ -241,7 +241,7 @@ Directory::Out Directory::on_spawn(const SpawnActor& message, Time now) {
   if (!is_new) return out;
   Actor& actor = actors_.at(spec.id);
   if (killed || is_over)
-    bury(actor, is_over ? kOver : kKilled, std::nullopt, out);
+    mark_dead(actor, is_over ? kOver : kKilled, std::nullopt, out);
   else
     place(actor, out);
   return out;
@@ -317,7 +317,7 @@ Directory::Out Directory::on_placed(ActorId id, std::uint64_t incarnation, NodeI
 Directory::Out Directory::on_unplaceable(ActorId id, std::uint64_t incarnation,
                                          const Error& cause) {
   Out out;
-  if (Actor* actor = current(id, incarnation)) bury(*actor, "no node can take it", cause, out);
+  if (Actor* actor = current(id, incarnation)) mark_dead(*actor, "no node can take it", cause, out);
   return out;
 }
 
@@ -351,9 +351,9 @@ Directory::Out Directory::on_start_failed(ActorId id, std::uint64_t incarnation,
   if (!cause)
     place(*actor, out);
   else if (cause->code() == Code::infeasible)
-    bury(*actor, "no node can take it", cause, out);
+    mark_dead(*actor, "no node can take it", cause, out);
   else
-    bury(*actor, "its constructor threw: " + cause->message(), cause, out);
+    mark_dead(*actor, "its constructor threw: " + cause->message(), cause, out);
   return out;
 }
 
@@ -369,7 +369,7 @@ Directory::Out Directory::on_died(ActorId id, std::uint64_t incarnation, const E
   if (actor == nullptr || (actor->only_ended && actor->state == ActorState::pending)) return out;
   const NodeId where = actor->node;
   if (intended)
-    bury(*actor, "it has exited", std::nullopt, out);
+    mark_dead(*actor, "it has exited", std::nullopt, out);
   else
     fail(*actor,
          (actor->state == ActorState::alive ? "its process died: " : "its constructor failed: ") +
@@ -384,7 +384,7 @@ Directory::Out Directory::on_died(ActorId id, std::uint64_t incarnation, const E
 void Directory::fail(Actor& actor, const std::string& what, const Error& cause, bool counts,
                      Out& out, Time now) {
   const ActorSpec& spec = *actor.spec;
-  if (ending_jobs_.has(spec.job) && !spec.detached) return bury(actor, what, cause, out);
+  if (ending_jobs_.has(spec.job) && !spec.detached) return mark_dead(actor, what, cause, out);
   if (actor.only_ended && !awaited_.empty()) {
     // An awaited node may report a later life; else resolve_unclaimed() judges this end.
     actor.end.emplace(what, cause);
@@ -399,11 +399,11 @@ void Directory::fail(Actor& actor, const std::string& what, const Error& cause, 
         actor.restarts.pop_front();
     const auto used = static_cast<std::int64_t>(actor.restarts.size());
     if (used >= spec.max_restarts) {
-      bury(actor,
-           spec.max_restarts == 0
-               ? what
-               : what + "; it had used its " + std::to_string(spec.max_restarts) + " restarts",
-           cause, out);
+      mark_dead(actor,
+                spec.max_restarts == 0
+                    ? what
+                    : what + "; it had used its " + std::to_string(spec.max_restarts) + " restarts",
+                cause, out);
       return;
     }
   }
@@ -419,8 +419,8 @@ void Directory::fail(Actor& actor, const std::string& what, const Error& cause, 
 
 /// Makes the actor dead for good: drops its records and name, leaves a tombstone if one is needed,
 /// and sends watchers the error.
-void Directory::bury(Actor& actor, const std::string& why, const std::optional<Error>& cause,
-                     Out& out) {
+void Directory::mark_dead(Actor& actor, const std::string& why, const std::optional<Error>& cause,
+                          Out& out) {
   ActorSpec spec = *actor.spec;
   const ActorId id = spec.id;
   ErrorInfo info;
@@ -504,7 +504,7 @@ void Directory::end(Actor& actor, Stop how, Out& out) {
   if (how == Stop::gracefully && !spec.name.empty() && may_live != tombstones_.end() &&
       may_live->second.node)
     ending_[{spec.name_space, spec.name}] = spec.id;
-  bury(actor, how == Stop::gracefully ? kUnheld : kKilled, std::nullopt, out);
+  mark_dead(actor, how == Stop::gracefully ? kUnheld : kKilled, std::nullopt, out);
 }
 
 /// Writes a tombstone if a later control would otherwise adopt or begin a life of the dead actor.
@@ -688,7 +688,7 @@ void Directory::adopt(const HostedActor& hosted, NodeId node, Epoch epoch, Out& 
     actor.spec = std::make_shared<const ActorSpec>(hosted.spec);
     actor.incarnation = hosted.incarnation;
     take_unknown(actor);
-    bury(actor, why, std::nullopt, out);
+    mark_dead(actor, why, std::nullopt, out);
     return;
   }
   const auto at = actors_.find(id);

@@ -330,7 +330,7 @@ class Directory {
   void place_later(Actor& actor, Duration pause, Out& out, Time now);
   void note_end(Actor& actor, const Error& cause, Time now) const;
   void forget_due(Actor& actor);
-  void bury(Actor& actor, const std::string& why, const std::optional<Error>& cause, Out& out);
+  void mark_dead(Actor& actor, const std::string& why, const std::optional<Error>& cause, Out& out);
   enum class Stop : std::uint8_t { gracefully, for_good, may_restart };
   void stop(const Actor& actor, const std::string& why, Out& out, Stop how = Stop::for_good) const;
   void end(Actor& actor, Stop how, Out& out);

@@ -46,7 +46,7 @@ void Directory::refuse_spawns(JobId job, Out& out) {
 void Directory::end_with_job(Actor& actor, Out& out) {
   actor.maker = {};  // a repeated spawn is refused, so it needs no tombstone
   stop(actor, kJobEnded, out);
-  bury(actor, kJobEnded, std::nullopt, out);
+  mark_dead(actor, kJobEnded, std::nullopt, out);
 }
 
 std::set<ActorId> Directory::actors_of(JobId job) const {

@@ -187,7 +187,7 @@ void Membership::welcome(Node& node, std::uint64_t number, bool again, Out& out,
 }
 
 /// Stores the node's death, so that later controls refuse its process.
-void Membership::bury(const NodeRecord& record, Out& out) {
+void Membership::keep_tombstone(const NodeRecord& record, Out& out) {
   const NodeId id = record.description.id;
   const std::string& key = record.description.public_key;
   tombstones_[record.epoch] = {id, record.session, key};
@@ -412,7 +412,7 @@ void Membership::declare_dead(NodeId id, const std::string& why, Out& out, Time 
   const auto at = nodes_.find(id);
   const Epoch epoch = at->second.record.epoch;
   out.writes.del(kNodePrefix + id.str());
-  bury(at->second.record, out);
+  keep_tombstone(at->second.record, out);
   out.after_sync.emplace_back(SendToAgent{id, Fence{epoch, why}});
   out.after_sync.emplace_back(NodeDead{id, epoch, why});
   nodes_.erase(at);

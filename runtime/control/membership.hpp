@@ -273,7 +273,7 @@ class Membership {
   void notice_lateness(Time now);
   void heard(Node& node, Out& out, Time now);
   void declare_dead(NodeId id, const std::string& why, Out& out, Time now);
-  void bury(const NodeRecord& record, Out& out);
+  void keep_tombstone(const NodeRecord& record, Out& out);
   std::optional<Epoch> epoch_of_dead(NodeId id, SessionId session) const;
   void refence(NodeId id, Epoch epoch, Out& out) const;
   void closed(Node& node, Time now);

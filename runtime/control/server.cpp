@@ -21,7 +21,7 @@
 
 namespace troupe::control {
 
-using wire::Talk;
+using wire::Protocol;
 
 namespace {
 
@@ -37,7 +37,7 @@ struct Outbox {
   void append(BlobView frame, std::size_t batch) {
     const std::size_t size = wire::batched_size(frame.size());
     if (!open.empty() && open.size() + size > batch) close();
-    wire::append_frame(open, Talk::from_control, frame);
+    wire::append_frame(open, Protocol::from_control, frame);
     bytes += size;
   }
   void close() {
@@ -270,8 +270,8 @@ struct Server::Impl : Service::Out {
     if (keys.count(from) == 0) return;  // dropped for an earlier message
     std::optional<Error> bad;
     const Result<void> read =
-        wire::split_batch(message.content.payload, [&](Talk talk, BlobView frame) {
-          if (talk != Talk::to_control)
+        wire::split_batch(message.content.payload, [&](Protocol protocol, BlobView frame) {
+          if (protocol != Protocol::to_control)
             bad = Error(Code::invalid_argument, "words that are not for control");
           else
             bad = on_frame(from, frame);

@@ -31,7 +31,7 @@ struct ForkOrder {
   std::uint64_t instead_of_out = 0, instead_of_err = 0;  ///< of the OutputEnds
 };
 
-/// The zygote's loop. Single-threaded. Only poll() and bury_all() block.
+/// The zygote's loop. Single-threaded. Only poll() and end_all() block.
 class Zygote {
  public:
   explicit Zygote(Fd socket) : socket_(std::move(socket)) {
@@ -42,13 +42,13 @@ class Zygote {
   Forked run();
 
  private:
-  /// How long bury_all() waits for children to end after SIGKILL.
+  /// How long end_all() waits for children to end after SIGKILL.
   static constexpr int kBurialMs = 3000;
 
   /// Ends the zygote, because the agent is gone. Workers see that, too, and have kWorkersEnd to end
   /// by themselves. Then kills and reaps all children and all processes that the workers have
   /// started.
-  [[noreturn]] void bury_all();
+  [[noreturn]] void end_all();
   void await_workers();
   void report(const ZygoteEvent& event);
   void reap();
@@ -72,7 +72,7 @@ void Zygote::await_workers() {
   }
 }
 
-void Zygote::bury_all() {
+void Zygote::end_all() {
   await_workers();
   for (int ms = 0; end_orphans([](pid_t) { return false; }) != 0 && ms < kBurialMs; ++ms)
     poll(nullptr, 0, 1);
@@ -81,7 +81,7 @@ void Zygote::bury_all() {
 
 void Zygote::report(const ZygoteEvent& event) {
   const auto* bytes = reinterpret_cast<const std::byte*>(&event);
-  if (!socket_.send(BlobView(bytes, sizeof event), {})) bury_all();
+  if (!socket_.send(BlobView(bytes, sizeof event), {})) end_all();
 }
 
 /// Reaps dead workers and reports them, as long as the socket has room; the others stay zombies.
@@ -151,12 +151,12 @@ Forked Zygote::run() {
     signalfd_siginfo info;
     while (read(deaths_.get(), &info, sizeof info) == sizeof info) {
     }
-    if (!socket_.flush()) bury_all();
+    if (!socket_.flush()) end_all();
     reap();
     if (socket_.has_queued()) continue;
     std::array<std::byte, sizeof(ForkOrder)> buffer;
     Received received = socket_.receive(buffer);
-    if (received.kind == Received::Kind::closed) bury_all();
+    if (received.kind == Received::Kind::closed) end_all();
     if (received.kind == Received::Kind::empty) continue;
     const bool starved = received.kind == Received::Kind::starved;
     if (starved) socket_.skip();

@@ -27,7 +27,7 @@ bool Channel::post(BlobView head, BlobView body) {
     return peer_->mark(peer_slot_);
   }
   send(head, body);
-  peer_->nudge();  // the ring is full: the peer has to make room
+  peer_->wake_sleeper();  // the ring is full: the peer has to make room
   return false;
 }
 

@@ -38,7 +38,7 @@ class Channel {
   /// the peer broke the ring or kMaxOverflow frames wait already.
   bool send(BlobView head, BlobView body = {});
   /// Sends as send() does, but does not wake the peer. Returns true when the peer sleeps; the
-  /// caller then has to nudge the peer's doorbell.
+  /// caller then has to wake the peer.
   bool post(BlobView head, BlobView body = {});
   /// Sends a frame only if it fits into the ring now and no frame waits before it.
   bool try_send(BlobView head, BlobView body = {});

@@ -41,7 +41,7 @@ Result<Doorbell> Doorbell::create() {
 }
 
 Result<Doorbell> Doorbell::attach(Fd memory, Fd event) {
-  struct stat info{};
+  struct stat info {};
   if (fstat(memory.get(), &info) != 0 || info.st_size != static_cast<off_t>(sizeof(DoorbellPage)))
     return Error(Code::invalid_argument, "a peer's doorbell has the wrong size");
   // A peer that shrinks the file makes our next access raise SIGBUS, so it must be sealed. A file
@@ -102,7 +102,7 @@ bool Doorbell::mark(std::uint32_t slot) noexcept {
   return page_->sleeping.load(std::memory_order_seq_cst) != 0;
 }
 
-void Doorbell::nudge() noexcept {
+void Doorbell::wake_sleeper() noexcept {
   std::uint32_t sleep = page_->sleeping.load(std::memory_order_seq_cst);
   if (sleep == 0) return;
   wake();

@@ -72,7 +72,7 @@ class Doorbell {
   /// Marks the slot and wakes the owner if it sleeps. One or two atomic operations when the owner
   /// is busy.
   void ring(std::uint32_t slot) noexcept {
-    if (mark(slot)) nudge();
+    if (mark(slot)) wake_sleeper();
   }
   /// Marks the slot. Returns true when the owner sleeps; the caller or another writer must then
   /// wake it.
@@ -83,7 +83,7 @@ class Doorbell {
     return static_cast<int>(page_->slept_on.load(std::memory_order_relaxed)) - 1;
   }
   /// Wakes the owner if it sleeps, without marking a slot.
-  void nudge() noexcept;
+  void wake_sleeper() noexcept;
   /// Writes the eventfd, whether the owner sleeps or not. It raises an edge even when the eventfd's
   /// counter is full.
   void wake() noexcept;

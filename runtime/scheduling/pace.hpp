@@ -14,7 +14,7 @@
 
 namespace troupe::scheduling {
 
-class PaceBook {
+class SiteRunTimes {
  public:
   /// Adds `tasks` runs that took `ran_ns` together. When the book has as many functions as a
   /// message takes, a new function replaces the one with the least run time.

@@ -3,7 +3,7 @@
 ///
 ///     names.detach(node, object, owner);      // → host.hold_named(), later host.found()
 ///     names.move(node, calm);                 // delivers some messages
-///     names.reset(node);                      // starts its talk with control anew
+///     names.reset(node);                      // starts its connection with control anew
 #pragma once
 
 #include "troupe/runtime/agent/named_objects.hpp"

@@ -1,7 +1,7 @@
 /// The frames that an agent's Network has yet to send to one peer, packed into batches as in
 /// wire/batch.hpp.
 ///
-///     outbox.append(wire::Talk::peer, frame, most);
+///     outbox.append(wire::Protocol::peer, frame, most);
 ///     while (!outbox.empty() && link.can_send(outbox.next_size())) link.send(outbox.take(), …);
 ///
 /// Order is kept, except that urgent frames (a few small ones) go first, in order among themselves.
@@ -19,17 +19,17 @@ class Outbox {
  public:
   /// Adds a frame to the last batch. A batch takes `most` bytes, or one frame that is larger. Cost:
   /// one copy; one allocation per batch.
-  void append(wire::Talk talk, BlobView frame, std::size_t most) {
+  void append(wire::Protocol protocol, BlobView frame, std::size_t most) {
     const std::size_t size = wire::batched_size(frame.size());
     if (!open_.empty() && open_.size() + size > most) close();
     if (open_.empty()) open_.reserve(std::max(size, std::min(guess_, most)));
-    wire::append_frame(open_, talk, frame);
+    wire::append_frame(open_, protocol, frame);
     bytes_ += size;
   }
   /// Adds a frame to the urgent batch. Drops it while more than 64 KiB of urgent frames wait.
-  void append_urgent(wire::Talk talk, BlobView frame) {
+  void append_urgent(wire::Protocol protocol, BlobView frame) {
     if (urgent_.size() > (64 << 10)) return;
-    wire::append_frame(urgent_, talk, frame);
+    wire::append_frame(urgent_, protocol, frame);
     bytes_ += wire::batched_size(frame.size());
   }
   void clear_urgent() {

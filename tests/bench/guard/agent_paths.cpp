@@ -129,10 +129,10 @@ HOT hot_carry(Carriers& s) {
     wire::PeerFrame carried;
     carried.from = s.caller;
     carried.to = s.here.table.target(s.proxy).process;
-    wire::append_frame(s.batch, wire::Talk::peer, s.writer.encode(carried, frame));
+    wire::append_frame(s.batch, wire::Protocol::peer, s.writer.encode(carried, frame));
     s.here.table.carried(s.caller, s.proxy);
   }
-  expect(wire::split_batch(s.batch, [&](wire::Talk, BlobView frame) {
+  expect(wire::split_batch(s.batch, [&](wire::Protocol, BlobView frame) {
            const auto message = wire::decode_peer(frame);
            const auto& carried = std::get<wire::PeerFrame>(message->message);
            wire::PlainCall read;

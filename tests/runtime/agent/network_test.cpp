@@ -438,9 +438,9 @@ struct Rogue : Speaker {
   }
 };
 
-Blob batch_of(wire::Talk talk, BlobView frame) {
+Blob batch_of(wire::Protocol protocol, BlobView frame) {
   Blob batch;
-  wire::append_frame(batch, talk, frame);
+  wire::append_frame(batch, protocol, frame);
   return batch;
 }
 
@@ -453,20 +453,20 @@ TEST(Network, APeerThatTalksNonsenseIsDroppedAndTheOthersAreServed) {
   ASSERT_TRUE(drive({&control, &a, &b}, 5s, [&] { return a.known.count(rogue.node) != 0; }));
   wire::PeerWriter writer;
   const BlobView good = writer.encode(wire::PullData{1, 0, 4}, text("good"));
-  const Blob good_batch = batch_of(wire::Talk::peer, good);
+  const Blob good_batch = batch_of(wire::Protocol::peer, good);
   Blob cut = good_batch;
   cut.resize(cut.size() - 8);
   std::vector<Blob> nonsense = {
       text("odd"),
       text("12345678"),
       cut,
-      batch_of(wire::Talk::peer, {}),
-      batch_of(wire::Talk::peer, text("this is no frame")),
-      batch_of(wire::Talk::between_agents, good),
-      batch_of(static_cast<wire::Talk>(9), good),
-      batch_of(wire::Talk::from_control,
+      batch_of(wire::Protocol::peer, {}),
+      batch_of(wire::Protocol::peer, text("this is no frame")),
+      batch_of(wire::Protocol::between_agents, good),
+      batch_of(static_cast<wire::Protocol>(9), good),
+      batch_of(wire::Protocol::from_control,
                encode(control::FromControl(control::Fence{a.network->epoch(), "as control"}))),
-      batch_of(wire::Talk::between_agents,
+      batch_of(wire::Protocol::between_agents,
                encode(control::BetweenAgents(control::AskControl{b.node, 1, 1})))};
   std::size_t rounds = 0;
   for (const Blob& bytes : nonsense) {
@@ -515,12 +515,12 @@ TEST(Outbox, KeepsOrderWithinItsBoundsAndLetsUrgentFramesPass) {
   std::size_t bytes = 0;
   for (int i = 0; i < 100; ++i) {
     const Blob frame = text(std::to_string(i));
-    out.append(wire::Talk::peer, frame, 64);
+    out.append(wire::Protocol::peer, frame, 64);
     bytes += wire::batched_size(frame.size());
   }
   const Blob large(1000);
-  out.append(wire::Talk::peer, large, 64);
-  out.append_urgent(wire::Talk::between_agents, text("u"));
+  out.append(wire::Protocol::peer, large, 64);
+  out.append_urgent(wire::Protocol::between_agents, text("u"));
   EXPECT_EQ(out.bytes(), bytes + wire::batched_size(1000) + 16);
   std::vector<std::string> got;
   while (!out.empty()) {
@@ -528,7 +528,7 @@ TEST(Outbox, KeepsOrderWithinItsBoundsAndLetsUrgentFramesPass) {
     const Blob batch = out.take();
     EXPECT_EQ(batch.size(), size);
     EXPECT_TRUE(size <= 64 || size == wire::batched_size(1000));
-    ASSERT_TRUE(wire::split_batch(batch, [&](wire::Talk, BlobView frame) {
+    ASSERT_TRUE(wire::split_batch(batch, [&](wire::Protocol, BlobView frame) {
       got.push_back(text(frame));
       return true;
     }));
@@ -545,7 +545,7 @@ TEST(Batch, BytesOfAnyKindAreReadWithinTheirBounds) {
   for (int i = 0; i < 20000; ++i) {
     Blob batch;
     for (auto n = random.below(4); n > 0; --n)
-      wire::append_frame(batch, static_cast<wire::Talk>(2 + random.below(4)),
+      wire::append_frame(batch, static_cast<wire::Protocol>(2 + random.below(4)),
                          Blob(random.below(40)));
     for (auto n = random.below(3); n > 0 && !batch.empty(); --n)
       batch[random.below(batch.size())] = static_cast<std::byte>(random());
@@ -554,9 +554,10 @@ TEST(Batch, BytesOfAnyKindAreReadWithinTheirBounds) {
     const std::byte* end = begin + batch.size();
     good += wire::split_batch(
                 batch,
-                [&](wire::Talk talk, BlobView frame) {
+                [&](wire::Protocol protocol, BlobView frame) {
                   EXPECT_TRUE(frame.data() >= begin && frame.data() + frame.size() <= end);
-                  EXPECT_TRUE(talk >= wire::Talk::peer && talk <= wire::Talk::between_agents);
+                  EXPECT_TRUE(protocol >= wire::Protocol::peer &&
+                              protocol <= wire::Protocol::between_agents);
                   return true;
                 })
                 ? 1

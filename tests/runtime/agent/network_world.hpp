@@ -74,8 +74,8 @@ struct Speaker : Driven {
     options.listen = listen;
     transport = net::Transport::open(std::move(options)).value();
   }
-  void say(NodeId to, wire::Talk talk, BlobView frame) {
-    wire::append_frame(batches[to], talk, frame);
+  void say(NodeId to, wire::Protocol protocol, BlobView frame) {
+    wire::append_frame(batches[to], protocol, frame);
   }
   virtual void heard(NodeId from, const net::Delivered& content) = 0;
   virtual void on_event(const net::TransportEvent&) {}
@@ -127,7 +127,7 @@ struct FakeControl : Speaker {
     transport->admit({.node = who, .key = key, .door = ""});
   }
   void tell(NodeId to, const control::FromControl& message) {
-    say(to, wire::Talk::from_control, encode(message));
+    say(to, wire::Protocol::from_control, encode(message));
   }
   control::ClusterNodes nodes() {
     control::ClusterNodes view;
@@ -161,8 +161,8 @@ struct FakeControl : Speaker {
     tell_nodes();
   }
   void heard(NodeId from, const net::Delivered& content) override {
-    ASSERT_TRUE(wire::split_batch(content.payload, [&](wire::Talk talk, BlobView frame) {
-      EXPECT_EQ(talk, wire::Talk::to_control);
+    ASSERT_TRUE(wire::split_batch(content.payload, [&](wire::Protocol protocol, BlobView frame) {
+      EXPECT_EQ(protocol, wire::Protocol::to_control);
       take(from, control::decode_to_control(frame).value());
       return true;
     }));

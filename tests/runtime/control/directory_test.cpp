@@ -760,7 +760,7 @@ TEST_F(DirectoryTest, AKillOfALifeIsSaidAgainToANodeThatRegistersWithIt) {
   EXPECT_EQ(registers(life, 0), 0u) << "nobody has killed it";
   run(actors->on_kill(plain.id, true, now, life));
   EXPECT_EQ(got<StopActorAt>().size(), 1u);
-  ASSERT_EQ(registers(life, 0), 1u) << "the first may be lost with the talk";
+  ASSERT_EQ(registers(life, 0), 1u) << "the first may be lost with the connection";
   EXPECT_EQ(got<StopActorAt>()[0].incarnation, life);
   EXPECT_FALSE(got<StopActorAt>()[0].for_good);
   run(actors->on_started(plain.id, life, kA, 1, 42, now));

@@ -63,10 +63,10 @@ struct Agent {
     control = head;
     transport->admit({.node = head, .key = key, .door = door});
   }
-  void say(const ToControl& message) { send(wire::Talk::to_control, encode(message)); }
-  void send(wire::Talk talk, const Blob& frame) {
+  void say(const ToControl& message) { send(wire::Protocol::to_control, encode(message)); }
+  void send(wire::Protocol protocol, const Blob& frame) {
     Blob batch;
-    wire::append_frame(batch, talk, frame);
+    wire::append_frame(batch, protocol, frame);
     ASSERT_TRUE(transport->send(control, std::move(batch), steady_now()));
   }
   void poll() {
@@ -74,12 +74,12 @@ struct Agent {
     transport->poll(steady_now(), news);
     for (auto& event : news) {
       if (const auto* message = std::get_if<net::Message>(&event)) {
-        ASSERT_TRUE(
-            wire::split_batch(message->content.payload, [&](wire::Talk talk, BlobView frame) {
-              EXPECT_EQ(talk, wire::Talk::from_control);
-              told.push_back(decode_from_control(frame).value());
-              return true;
-            }).ok());
+        ASSERT_TRUE(wire::split_batch(message->content.payload, [&](wire::Protocol protocol,
+                                                                    BlobView frame) {
+                      EXPECT_EQ(protocol, wire::Protocol::from_control);
+                      told.push_back(decode_from_control(frame).value());
+                      return true;
+                    }).ok());
       }
       events.push_back(std::move(event));
     }
@@ -264,7 +264,7 @@ TEST_F(ServerTest, WhoTalksNonsenseIsDroppedAlone) {
   join(a, head.server->door());
   join(b, head.server->door());
   for (int times = 0; times < 32; ++times)
-    a.send(wire::Talk::to_control, Blob(64, std::byte{0xAB}));
+    a.send(wire::Protocol::to_control, Blob(64, std::byte{0xAB}));
   ASSERT_TRUE(drive({&a, &b}, [&] { return a.seen<net::PeerDown>() != nullptr; }));
   b.say(ListRequest{1, ListRequest::What::jobs});
   ASSERT_TRUE(drive({&b}, [&] { return b.last<ListReply>() != nullptr; }));
@@ -389,7 +389,8 @@ TEST_F(ServerTest, WhoWasDeclaredDeadAndDoesNotKnowItIsRefusedByTheNextControl) 
   again.session = a.session;
   for (int i = 0; i < 100 && a.seen<net::PeerLost>() == nullptr; ++i) {
     a.say(again);
-    drive({&a}, [&] { return a.seen<net::PeerLost>() != nullptr; }, 50ms);
+    drive(
+        {&a}, [&] { return a.seen<net::PeerLost>() != nullptr; }, 50ms);
   }
   ASSERT_NE(a.seen<net::PeerLost>(), nullptr);
   EXPECT_TRUE(a.seen<net::PeerLost>()->fenced);

@@ -315,7 +315,7 @@ TEST(DoorbellTest, WritesTheEventOnlyForASleeper) {
   bell.finish_sleep();
   bell.take(slots);
   ASSERT_TRUE(bell.prepare_sleep());
-  bell.nudge();
+  bell.wake_sleeper();
   EXPECT_TRUE(readable(bell));
   bell.finish_sleep();
   EXPECT_FALSE(bell.pending());
@@ -333,7 +333,7 @@ TEST(DoorbellTest, WakesWhoSleepsOnEdgesAfterTheEventWasFilled) {
   EXPECT_TRUE(is_woken());
   EXPECT_FALSE(is_woken());
   ASSERT_TRUE(bell.prepare_sleep());
-  bell.nudge();
+  bell.wake_sleeper();
   EXPECT_TRUE(is_woken());
 }
 

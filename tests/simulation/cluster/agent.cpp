@@ -263,7 +263,7 @@ void Agent::check_invariants() {
   if (const auto broken = leases_.broken_invariant()) truth().fail("leases: " + *broken);
 }
 
-/// Reads the rings of living processes. The ring of a dead process is read in bury(). Every
+/// Reads the rings of living processes. The ring of a dead process is read in end(). Every
 /// writer wakes this loop, so rings are skipped when nothing may have arrived. Proxy channels
 /// with work are visited in every pass.
 void Agent::drain_rings() {
@@ -496,10 +496,10 @@ void Agent::worker_gone(Proc& proc) {
     leases_.worker_start_failed(env_->now(), proc.dedicated, proc.job_number);
     if (proc.reason.empty()) proc.reason = "it ended before it said hello";
   }
-  bury(proc);
+  end(proc);
 }
 
-void Agent::bury(Proc& proc) {
+void Agent::end(Proc& proc) {
   const ProcessIndex index = proc.index;
   const Time now = env_->now();
   if (cluster_.verbose()) log("process " + index.str() + " is dead: " + proc.reason);

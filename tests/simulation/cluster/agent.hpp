@@ -53,7 +53,7 @@ class Agent final : public sim::Node<Packet>,
   // Faults, called from within world.with(). They return false when there is nothing to strike.
   bool strike_process(sim::Env<Packet>& env, Mark kind);
   bool strike_report(sim::Env<Packet>& env);
-  /// Ends the talk with another node, as an agent does after bytes that it cannot read.
+  /// Ends the connection with another node, as an agent does after bytes that it cannot read.
   bool strike_talk(sim::Env<Packet>& env);
   /// Ends an actor as the command line does.
   void end_actor(sim::Env<Packet>& env, ActorId actor);
@@ -166,7 +166,7 @@ class Agent final : public sim::Node<Packet>,
   void drain_ring(Proc& proc);
   void handle(Proc& from, wire::NodeMessage& message, BlobView payload);
   void reap();
-  void bury(Proc& proc);
+  void end(Proc& proc);
   void worker_gone(Proc& proc);
   void carry_out_leases();
   void start_worker(bool dedicated, JobNumber job);

@@ -399,7 +399,7 @@ void Agent::on_frame(NodeId from, const wire::PeerFrame& frame, BlobView payload
   if (!good || count != frame.refs.size())
     return truth().fail("an honest node's frame cannot be read");
   for (const wire::OwnedRef& ref : frame.refs) take_in(from, ref);
-  // The end of the talk tells the caller that the call is lost.
+  // The end of the connection tells the caller that the call is lost.
   if (actors_.hosts(frame.to) && !network_->may_serve(env_->now()))
     return network_->drop(from, "this node may have been declared dead and serves no calls");
   if (cluster_.canary() && random().chance(0.05)) return;  // the canary: the frame is lost

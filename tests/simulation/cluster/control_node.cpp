@@ -11,7 +11,7 @@ namespace troupe::sim::cluster {
 namespace {
 
 using namespace std::chrono_literals;
-using wire::Talk;
+using wire::Protocol;
 
 constexpr std::uint64_t kTurn = 1, kDisk = 2, kProbe = 1000;
 constexpr std::size_t kBatch = 256 << 10;
@@ -268,7 +268,7 @@ void ControlNode::send(NodeId to, const control::FromControl& message) {
   Outbox& outbox = outboxes_[to];
   if (!outbox.open.empty() && outbox.open.size() + frame.size() > kBatch)
     outbox.closed.push_back(std::exchange(outbox.open, {}));
-  wire::append_frame(outbox.open, Talk::from_control, frame);
+  wire::append_frame(outbox.open, Protocol::from_control, frame);
   waiting_.insert(to);
 }
 
@@ -345,11 +345,12 @@ void ControlNode::take(net::TransportEvent& event) {
   const Time now = env_->now();
   if (auto* message = std::get_if<net::Message>(&event)) {
     const NodeId from = message->from;
-    const auto read = wire::split_batch(message->content.payload, [&](Talk talk, BlobView frame) {
-      env_->check(talk == Talk::to_control, "words for another than control");
-      on_frame(from, frame);
-      return keys_.count(from) != 0;
-    });
+    const auto read =
+        wire::split_batch(message->content.payload, [&](Protocol protocol, BlobView frame) {
+          env_->check(protocol == Protocol::to_control, "words for another than control");
+          on_frame(from, frame);
+          return keys_.count(from) != 0;
+        });
     env_->check(read.ok(), "an agent's batch cannot be read");
   } else if (auto* down = std::get_if<net::PeerDown>(&event)) {
     service_->on_closed(down->node, now);

@@ -528,7 +528,7 @@ ObjectHandle Process::call(ActorId actor, const ObjectHandle& lifetime, const Sp
   ++machine_.truth().started_calls;
   pending->results.push_back(result);
   if (const ErrorInfo* error = failed_argument(pending->call))
-    pending->doomed = std::make_shared<const Error>(*error);
+    pending->argument_error = std::make_shared<const Error>(*error);
   pending->waiting = watch_arguments(pending->call, [this, pending](Entry& entry) {
     if (entry.kind == Kind::error)
       actors_.argument_failed(*pending, Error(*entry.error));
@@ -536,7 +536,7 @@ ObjectHandle Process::call(ActorId actor, const ObjectHandle& lifetime, const Sp
       actors_.argument_ready(*pending);
   });
   const ProcessIndex worker =
-      pending->waiting == 0 && !pending->doomed ? actors_.open_way(actor) : 0;
+      pending->waiting == 0 && !pending->argument_error ? actors_.open_way(actor) : 0;
   if (worker != 0 && send(worker, *pending))
     actors_.sent(std::move(owned));
   else

@@ -54,7 +54,7 @@ bool IoLoop::wait(Guard& guard, const std::function<bool()>& done, Time deadline
     }
     const auto mine = followers.insert(followers.end(), Follower{this, &done});
     guard.unlock();
-    if (host_.has_leftovers()) bell_.nudge();
+    if (host_.has_leftovers()) bell_.wake_sleeper();
     Baton::current()->wait_on(&*mine, deadline, "a value, while another thread reads the rings");
     guard.lock();
     followers.erase(mine);
@@ -107,7 +107,8 @@ void IoLoop::start() {
   Baton* baton = Baton::current();
   io_threads[this] = &baton->start(*Baton::self()->process, "io", [this] {
     Guard guard(lock_);
-    wait(guard, [this] { return stopping_.load(); }, Time::max());
+    wait(
+        guard, [this] { return stopping_.load(); }, Time::max());
   });
 }
 
@@ -118,7 +119,7 @@ void IoLoop::stop() {
     for (const Follower& follower : followers)
       if (follower.loop == this) Baton::current()->wake(&follower, true);
   }
-  bell_.nudge();
+  bell_.wake_sleeper();
   bell_.wake();
   const auto io = io_threads.extract(this);
   while (!io.empty() && !io.mapped()->done)
