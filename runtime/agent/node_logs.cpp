@@ -18,6 +18,9 @@ constexpr std::size_t kAtOnce = 64 * 1024;   ///< bytes of one pipe in one pass
 constexpr int kPipesAtOnce = 16;             ///< in one pass
 constexpr std::size_t kMostAtEnd = 1 << 20;  ///< bytes of a dead process's pipe
 constexpr std::uint64_t kWriter = 0, kPipes = 1;
+/// How long pipes are left alone after a pass that has read some. A line that is written meanwhile
+/// wakes nobody, and 64 KiB of lines are written in more time.
+constexpr Duration kRest = std::chrono::milliseconds(1);
 
 bool watch(const Fd& set, int operation, int fd, std::uint64_t whose) {
   epoll_event event{};
@@ -124,7 +127,7 @@ std::string NodeLogs::ended(ProcessIndex worker, JobNumber number) {
   const std::string last(node ? node.mapped().text() : "");
   if (has_own) return last;
   for (auto& [id, source] : sources_)  // it wrote to those of its zygote
-    if (source.worker == 0 && source.number == number && valve_ == Valve::open &&
+    if (source.worker == 0 && source.number == number && flow_.valve == Valve::open &&
         writer_.has_room())
       (void)read(id, source, kAtOnce);
   return last;
@@ -171,8 +174,8 @@ void NodeLogs::forget_last(const std::function<bool(const Source&)>& which) {
 /// the other end: what it writes later is not read. While the writer has no room, the rest waits.
 void NodeLogs::drain(Sources::iterator at) {
   std::size_t bytes = 0;
-  while (valve_ != Valve::waiting && bytes < kMostAtEnd) {
-    if (!writer_.has_room() && valve_ == Valve::open) return;
+  while (flow_.valve != Valve::waiting && bytes < kMostAtEnd) {
+    if (!writer_.has_room() && flow_.valve == Valve::open) return;
     if (read(at->first, at->second, kAtOnce) != Pipe::more) {
       close(at);
       return;
@@ -217,7 +220,7 @@ void NodeLogs::keep(std::uint64_t id, const Source& source, std::string_view byt
                                                : &last_of_worker_[source.worker];
   const auto take = [&](std::string_view line) {
     ++lines.count;
-    if (valve_ != Valve::dropping) lines.bytes.append(head).append(line).append(1, '\n');
+    if (flow_.valve != Valve::dropping) lines.bytes.append(head).append(line).append(1, '\n');
     if (last != nullptr) last->add(line);
   };
   if (ends)
@@ -225,7 +228,7 @@ void NodeLogs::keep(std::uint64_t id, const Source& source, std::string_view byt
   else
     reader_.feed(id, bytes, take);
   if (lines.count == 0) return;
-  if (valve_ == Valve::dropping) {
+  if (flow_.valve == Valve::dropping) {
     dropped_[source.job] += lines.count;
     return;
   }
@@ -233,11 +236,13 @@ void NodeLogs::keep(std::uint64_t id, const Source& source, std::string_view byt
   writer_.write(std::move(lines));
 }
 
-void NodeLogs::read_pipes() {
+void NodeLogs::read_pipes(Time now) {
+  if (now < flow_.rests_until) return;
   std::array<epoll_event, kPipesAtOnce> events;
   const int ready = epoll_wait(pipes_.get(), events.data(), kPipesAtOnce, 0);
+  flow_.rests_until = ready > 0 ? now + kRest : Time{};
   for (int i = 0; i < ready; ++i) {
-    if (valve_ == Valve::open && !writer_.has_room()) return;
+    if (flow_.valve == Valve::open && !writer_.has_room()) return;
     const auto at = sources_.find(events[static_cast<std::size_t>(i)].data.u64);
     if (at == sources_.end()) continue;
     const Pipe state = read(at->first, at->second, kAtOnce);
@@ -249,34 +254,40 @@ void NodeLogs::read_pipes() {
 /// are counted instead.
 void NodeLogs::set_valve(Time now) {
   if (writer_.has_room()) {
-    if (valve_ == Valve::waiting) (void)watch(events_, EPOLL_CTL_ADD, pipes_.get(), kPipes);
-    valve_ = Valve::open;
-    drops_at_ = Time::max();
+    flow_.valve = Valve::open;
+    flow_.drops_at = Time::max();
     for (const auto& [job, count] : std::exchange(dropped_, {}))
       writer_.lost(job, count, "their file took none for 5 s");
-  } else if (valve_ == Valve::open) {
-    valve_ = Valve::waiting;
-    drops_at_ = now + kPatience;
-    (void)watch(events_, EPOLL_CTL_DEL, pipes_.get(), 0);
-  } else if (valve_ == Valve::waiting && now >= drops_at_) {
-    valve_ = Valve::dropping;
-    drops_at_ = Time::max();
-    (void)watch(events_, EPOLL_CTL_ADD, pipes_.get(), kPipes);
+  } else if (flow_.valve == Valve::open) {
+    flow_.valve = Valve::waiting;
+    flow_.drops_at = now + kPatience;
+  } else if (flow_.valve == Valve::waiting && now >= flow_.drops_at) {
+    flow_.valve = Valve::dropping;
+    flow_.drops_at = Time::max();
   }
+}
+
+/// Lets pipes wake the loop, unless they rest or the writer has no room.
+void NodeLogs::watch_pipes() {
+  const bool wanted = flow_.valve != Valve::waiting && flow_.rests_until == Time{};
+  if (wanted == flow_.watched) return;
+  flow_.watched = wanted;
+  (void)watch(events_, wanted ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, pipes_.get(), kPipes);
 }
 
 void NodeLogs::serve(Time now) {
   looks_again_ = false;
   const std::vector<LogWriter::Read> reads = writer_.take();
   set_valve(now);
-  if (valve_ != Valve::waiting) {
-    read_pipes();
+  if (flow_.valve != Valve::waiting) {
+    read_pipes(now);
     for (auto at = sources_.begin(); at != sources_.end();) {
       const auto one = at++;
       if (one->second.ending) drain(one);
     }
     set_valve(now);
   }
+  watch_pipes();
   for (const LogWriter::Read& read : reads) {
     const auto at = questions_.find(read.request);
     if (at == questions_.end()) continue;
@@ -349,7 +360,9 @@ void NodeLogs::forget(ProcessIndex process) {
 
 Time NodeLogs::next_deadline() const {
   if (looks_again_ && !questions_.empty()) return Time{};
-  Time until = drops_at_;
+  Time until = flow_.drops_at;
+  if (flow_.rests_until != Time{} && flow_.valve != Valve::waiting)
+    until = std::min(until, flow_.rests_until);
   for (const auto& [number, waiting] : questions_)
     if (!waiting.reading) until = std::min(until, waiting.until);
   return until;

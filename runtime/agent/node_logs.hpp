@@ -111,6 +111,14 @@ class NodeLogs {
     Time until{};
     bool reading = false;
   };
+  enum class Valve { open, waiting, dropping };
+  /// What decides whether pipes are read.
+  struct Flow {
+    Valve valve = Valve::open;
+    Time drops_at = Time::max();  ///< of a waiting valve
+    Time rests_until{};           ///< 0: pipes do not rest
+    bool watched = true;          ///< `pipes_` is in `events_`
+  };
   os::OutputEnds add(ProcessIndex worker, JobNumber number, JobId job);
   bool add_source(Fd pipe, Source source);
   enum class Pipe { more, empty, closed };
@@ -118,7 +126,8 @@ class NodeLogs {
   void keep(std::uint64_t id, const Source& source, std::string_view bytes, bool ends);
   void drain(Sources::iterator at);
   Sources::iterator close(Sources::iterator at);
-  void read_pipes();
+  void read_pipes(Time now);
+  void watch_pipes();
   void end_sources(const std::function<bool(const Source&)>& which);
   void forget_last(const std::function<bool(const Source&)>& which);
   void set_valve(Time now);
@@ -129,12 +138,11 @@ class NodeLogs {
   Out& out_;
   LogWriter writer_;
   LogReader reader_;
-  Fd events_, pipes_;  ///< epoll sets; `pipes_` is in `events_` while pipes are read
+  Fd events_, pipes_;  ///< epoll sets; see Flow
   Sources sources_;
   std::uint64_t next_source_ = 1, next_question_ = 1;
   std::map<std::uint64_t, Waiting> questions_;
-  enum class Valve { open, waiting, dropping } valve_ = Valve::open;
-  Time drops_at_ = Time::max();
+  Flow flow_;
   bool looks_again_ = false;
   std::map<std::string, std::uint64_t> dropped_;  ///< lines of each job
   std::map<JobNumber, LastLines> last_of_zygote_;

@@ -4,6 +4,7 @@
 #include "troupe/runtime/base/wait.hpp"
 #include "troupe/runtime/base/words.hpp"
 
+#include <sys/stat.h>
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -23,6 +24,13 @@ constexpr Duration kLook = 100ms;       ///< between two looks whether the print
 constexpr Duration kOwnLine = 50ms;     ///< how long a line that the driver has begun is waited for
 
 constexpr std::size_t kChunk = 4096;  ///< bytes that a pipe with room takes without a wait
+constexpr std::size_t kFileChunk = 64 * 1024;
+
+/// Returns how many bytes are written together.
+std::size_t chunk_for(std::FILE* stream) {
+  struct stat about {};
+  return fstat(fileno(stream), &about) == 0 && S_ISREG(about.st_mode) ? kFileChunk : kChunk;
+}
 
 /// Returns whether the driver has written a part of a line that is still in the stream's buffer.
 /// Precondition: the caller has locked the stream.
@@ -48,7 +56,8 @@ bool await_room(std::FILE* stream, const std::atomic<bool>& over) {
 
 /// Writes whole lines under the stream's lock, between two lines of the driver. Ends early when
 /// `over` is set and there is no room.
-void write_lines(std::FILE* stream, std::string_view lines, const std::atomic<bool>& over) {
+void write_lines(std::FILE* stream, std::string_view lines, std::size_t chunk,
+                 const std::atomic<bool>& over) {
   const Time until = steady_now() + kOwnLine;
   flockfile(stream);
   while (is_in_line(stream) && steady_now() < until && !over) {
@@ -59,7 +68,7 @@ void write_lines(std::FILE* stream, std::string_view lines, const std::atomic<bo
   (void)fflush_unlocked(
       stream);  // the driver's lines, so that a piece below is all that is written
   while (!lines.empty() && await_room(stream, over)) {
-    const std::string_view piece = lines.substr(0, kChunk);
+    const std::string_view piece = lines.substr(0, chunk);
     (void)fwrite_unlocked(piece.data(), 1, piece.size(), stream);
     (void)fflush_unlocked(stream);
     lines.remove_prefix(piece.size());
@@ -171,8 +180,9 @@ bool LogPrinter::ask(Time now, std::vector<wire::NodeMessage>& messages) {
 
 bool LogPrinter::is_done() const {
   if (mode_ == Mode::off && !takes_) return true;
-  return listed_ && std::all_of(feeds_.begin(), feeds_.end(),
-                                [](const auto& one) { return one.second.is_over; });
+  return listed_ && !prints_ && std::all_of(feeds_.begin(), feeds_.end(), [](const auto& one) {
+           return one.second.is_over;
+         });
 }
 
 void LogPrinter::run() {
@@ -197,21 +207,24 @@ void LogPrinter::step(std::unique_lock<std::mutex>& lock) {
   }
   Feed& feed = whole->second;
   const std::string bytes = std::exchange(feed.bytes, {});
+  feed.is_whole = false;
   const auto batch = wire::decode_log_batch(
       BlobView(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()));
-  const std::uint64_t after = feed.after;
-  const std::string name = feed.name;
-  if (batch) {
-    lock.unlock();
-    print(name, *batch, after);
-    lock.lock();
-    feed.after = std::max(feed.after, batch->next());
-    feed.is_over = feed.asked_at_end && batch->complete;
-    if (batch->text.empty()) feed.again = std::max(feed.again, feed.asked + kRetry);
-  } else {
+  if (!batch) {
     feed.again = steady_now() + kRetry;
+    return;
   }
-  feed.is_whole = false;
+  const std::uint64_t after = std::exchange(feed.after, std::max(feed.after, batch->next()));
+  const std::string name = feed.name;
+  feed.is_over = feed.asked_at_end && batch->complete;
+  if (batch->text.empty()) feed.again = std::max(feed.again, feed.asked + kRetry);
+  (void)ask(steady_now(), messages);  // the node reads while this thread prints
+  prints_ = true;
+  lock.unlock();
+  for (const wire::NodeMessage& message : messages) send_(message);
+  print(name, *batch, after);
+  lock.lock();
+  prints_ = false;
   changed_.notify_all();
 }
 
@@ -261,25 +274,28 @@ bool LogPrinter::pass(const LogLine& line) {
 void LogPrinter::print(const LogLine& line) {
   if (takes_ && pass(line)) return;
   if (mode_ == Mode::off) return;
-  std::string text;
+  constexpr std::size_t kMostOfPid = 20;
+  const std::size_t most =
+      line.name.size() + line.node.size() + line.text.size() + kMostOfPid + sizeof "( pid= node=) ";
+  if (line.is_error != chunk_is_error_ || chunk_.size() + most > most_of_chunk_) flush();
+  chunk_is_error_ = line.is_error;
+  if (chunk_.empty()) most_of_chunk_ = chunk_for(chunk_is_error_ ? stderr : stdout);
   if (mode_ == Mode::prefix)
-    text.append(1, '(')
+    chunk_.append(1, '(')
         .append(line.name)
         .append(" pid=")
         .append(std::to_string(line.pid))
         .append(" node=")
         .append(line.node)
         .append(") ");
-  text.append(line.text).append(1, '\n');
-  if (line.is_error != chunk_is_error_ || chunk_.size() + text.size() > kChunk) flush();
-  chunk_is_error_ = line.is_error;
-  chunk_ += text;
+  chunk_.append(line.text).append(1, '\n');
 }
 
 /// Writes the lines of the chunk.
 void LogPrinter::flush() {
   std::FILE* stream = chunk_is_error_ ? stderr : stdout;
-  if (!chunk_.empty() && await_room(stream, over_)) write_lines(stream, chunk_, over_);
+  if (!chunk_.empty() && await_room(stream, over_))
+    write_lines(stream, chunk_, most_of_chunk_, over_);
   chunk_.clear();
 }
 

@@ -88,6 +88,7 @@ class LogPrinter {
   std::uint64_t next_request_;
   Time next_list_{};
   bool finishing_ = false, listed_ = false;
+  bool prints_ = false;  ///< a batch is being printed
   std::atomic<bool> over_{false};
   using Filters = std::vector<LogFilter>;
   std::recursive_mutex taking_;  ///< held while take_ or a filter runs
@@ -96,6 +97,7 @@ class LogPrinter {
   std::atomic<bool> takes_{false};  ///< whether take_ or filters_ is set
   std::string chunk_;               ///< lines of `chunk_is_error_` that are not written
   bool chunk_is_error_ = false;
+  std::size_t most_of_chunk_ = 0;
   SignalMaskedThread thread_;
 };
 
