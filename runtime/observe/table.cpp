@@ -13,6 +13,16 @@ std::string IdPart::of(const std::string& id) const {
   return at_end ? id.substr(id.size() - digits) : id.substr(0, digits);
 }
 
+namespace {
+
+/// Whether one process has counted this id: others of it have the same beginning.
+bool is_counted(const std::string& id) {
+  constexpr std::size_t kHalf = 16, kHigh = 8;  // of the count's digits
+  return id.size() == 2 * kHalf && id.compare(kHalf, kHigh, std::string(kHigh, '0')) == 0;
+}
+
+}  // namespace
+
 IdPart unique_part(std::vector<std::string> ids) {
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
@@ -21,9 +31,10 @@ IdPart unique_part(std::vector<std::string> ids) {
     for (const std::string& id : ids) parts.insert(part.of(id));
     return parts.size() == ids.size();
   };
+  const bool first = std::any_of(ids.begin(), ids.end(), is_counted);
   IdPart part;
   for (; part.digits < 32; ++part.digits)
-    for (const bool at_end : {false, true}) {
+    for (const bool at_end : {first, !first}) {
       part.at_end = at_end;
       if (differ(part)) return part;
     }

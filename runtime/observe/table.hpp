@@ -33,8 +33,8 @@ struct IdPart {
   bool at_end = false;
   std::string of(const std::string& id) const;
 };
-/// Returns the shortest part, of at least eight digits, by which these ids differ. Ids that are
-/// made in one process may all begin with the same digits.
+/// Returns the shortest part, of at least eight digits, by which these ids differ. Ids that one
+/// process has counted begin with the same digits, so their ends are taken, even of a single one.
 IdPart unique_part(std::vector<std::string> ids);
 
 /// Returns the id that a person means: a whole one, or the beginning or end of exactly one, as

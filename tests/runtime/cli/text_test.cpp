@@ -45,6 +45,8 @@ TEST(CliText, IdsAreShownByTheShortestPartInWhichTheyDiffer) {
   EXPECT_EQ(shown({job + "00000001"}), std::vector<std::string>{"aaaaaaaa"});
   EXPECT_EQ(shown({job + "00000001", job + "00000002"}),
             (std::vector<std::string>{"00000001", "00000002"}));
+  const std::string process = "0e9a51f3b402a604";  // one process has counted its tasks
+  EXPECT_EQ(shown({process + "0000000000000009"}), std::vector<std::string>{"00000009"});
   EXPECT_EQ(shown({"1234567800000000", "1234567900000000", "1234567900000000"}),
             (std::vector<std::string>{"12345678", "12345679", "12345679"}));
   EXPECT_EQ(shown({"1234567800000000ffffffff", "1234567810000000ffffffff"}),
