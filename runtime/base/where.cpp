@@ -274,8 +274,19 @@ class WhereParser {
     if (number && (number->unit == Unit::none || field.kind != FieldKind::any))
       node.number = number->value;
     if (!node.none) check_value(field, number);
+    if (!node.none && (node.op == Op::equal || node.op == Op::unequal)) check_text(field);
     node.text = std::move(token_.text);
     advance();
+  }
+  /// Fails if the field has only other texts.
+  void check_text(const WhereField& field) {
+    if (error_ || field.values.empty()) return;
+    if (std::find(field.values.begin(), field.values.end(), token_.text) != field.values.end())
+      return;
+    std::string texts;
+    for (const std::string_view value : field.values)
+      texts += (texts.empty() ? "" : ", ") + std::string(value);
+    fail(quoted(field.name) + " is never " + shown() + "; it is one of " + texts);
   }
   /// Fails if the field cannot have such a value.
   void check_value(const WhereField& field, const std::optional<Number>& number) {

@@ -33,6 +33,8 @@ enum class FieldKind : std::uint8_t { text, number, time, bytes, any };
 struct WhereField {
   std::string name;
   FieldKind kind = FieldKind::text;
+  /// The texts that the field can have, for `=` and `!=`. Empty: every text.
+  std::span<const std::string_view> values{};
 };
 
 /// A field of one row: none, a number, or a text. The text must live until the callback is called
@@ -49,8 +51,8 @@ class Where {
   /// Matches every row.
   Where() = default;
   /// Parses a filter; an empty one matches every row. Errors: invalid_argument that names the
-  /// column and what is expected there, or the fields if one is unknown. A text over kMaxBytes, or
-  /// deeper than kMaxDepth, is refused.
+  /// column and what is expected there, or the fields if one is unknown, or the texts of a field that
+  /// has others. A filter over kMaxBytes, or deeper than kMaxDepth, is refused.
   static Result<Where> parse(std::string_view text, std::span<const WhereField> fields);
 
   /// Asks for the fields that the answer depends on. A missing value fulfils `!=` alone, and so

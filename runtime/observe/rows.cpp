@@ -15,11 +15,23 @@ constexpr auto number = FieldKind::number;
 constexpr auto time = FieldKind::time;
 constexpr auto bytes = FieldKind::bytes;
 
+using Texts = std::string_view[];
+constexpr Texts kTaskStates = {"waits_for_arguments", "waits_for_resources", "at_worker", "running",
+                               "blocked_in_get"};
+constexpr Texts kNodeStates = {"alive",       "slow", "draining", "suspect",
+                               "unreachable", "left", "dead"};
+constexpr Texts kProcessStates = {"runs", "sleeps", "in_kernel", "stopped", "ended", "other"};
+constexpr Texts kActorStates = {"pending", "placing", "alive", "restarting", "dead"};
+constexpr Texts kJobStates = {"running", "finished", "failed", "stopped"};
+constexpr Texts kObjectStates = {"pending", "error",     "inline",    "memory",
+                                 "disk",    "elsewhere", "forwarded", "private"};
+constexpr Texts kSeverities = {"info", "warning", "error"};
+
 // since: how long the row has been in its state.
 constexpr Column kTasks[] = {{"id", "id", text, Show::id, "TASK"},
                              {"function", "function", text, Show::name, "FUNCTION"},
                              {"name", "name", text, Show::hidden, {}},
-                             {"state", "state", text, Show::plain, "STATE"},
+                             {"state", "state", text, Show::plain, "STATE", kTaskStates},
                              {"since_ns", "since", time, Show::age, "SINCE"},
                              {"job", "job", text, Show::id, "JOB"},
                              {"caller", "caller", text, Show::plain, "CALLER"},
@@ -44,10 +56,10 @@ constexpr Column kProcesses[] = {{"kind", "kind", text, Show::plain, "KIND"},
                                  {"cpu_seconds", "cpu_seconds", number, Show::plain, "CPU SECONDS"},
                                  {"anonymous_bytes", "anonymous", bytes, Show::size, "OWN MEMORY"},
                                  {"shared_bytes", "shared", bytes, Show::size, "SHARED"},
-                                 {"state", "state", text, Show::plain, "STATE"}};
+                                 {"state", "state", text, Show::plain, "STATE", kProcessStates}};
 constexpr Column kNodes[] = {{"id", "id", text, Show::id, "ID"},
                              {"name", "name", text, Show::plain, "NODE"},
-                             {"state", "state", text, Show::plain, "STATE"},
+                             {"state", "state", text, Show::plain, "STATE", kNodeStates},
                              {"since_ns", "since", time, Show::age, "SINCE"},
                              {"cpus", "cpus", number, Show::plain, "CPUS"},
                              {"cpus_used", "cpus_used", number, Show::plain, "IN USE"},
@@ -63,7 +75,7 @@ constexpr Column kActors[] = {{"id", "id", text, Show::id, "ACTOR"},
                               {"class", "class", text, Show::name, "CLASS"},
                               {"name", "name", text, Show::plain, "NAME"},
                               {"namespace", "namespace", text, Show::hidden, {}},
-                              {"state", "state", text, Show::plain, "STATE"},
+                              {"state", "state", text, Show::plain, "STATE", kActorStates},
                               {"since_ns", "since", time, Show::age, "SINCE"},
                               {"node", "node", text, Show::plain, "NODE"},
                               {"queue", "queue", number, Show::plain, "QUEUE"},
@@ -73,7 +85,7 @@ constexpr Column kActors[] = {{"id", "id", text, Show::id, "ACTOR"},
                               {"why", "why", text, Show::plain, "WHY"}};
 constexpr Column kJobs[] = {{"id", "id", text, Show::id, "JOB"},
                             {"name", "name", text, Show::plain, "NAME"},
-                            {"state", "state", text, Show::plain, "STATE"},
+                            {"state", "state", text, Show::plain, "STATE", kJobStates},
                             {"user", "user", text, Show::plain, "USER"},
                             {"node", "node", text, Show::plain, "DRIVER ON"},
                             {"pid", "pid", number, Show::plain, "PID"},
@@ -84,7 +96,7 @@ constexpr Column kJobs[] = {{"id", "id", text, Show::id, "JOB"},
                             {"why", "why", text, Show::plain, "WHY"}};
 constexpr Column kObjects[] = {{"id", "id", text, Show::id, "OBJECT"},
                                {"bytes", "bytes", bytes, Show::size, "SIZE"},
-                               {"state", "state", text, Show::plain, "STATE"},
+                               {"state", "state", text, Show::plain, "STATE", kObjectStates},
                                {"node", "node", text, Show::plain, "NODE"},
                                {"owner", "owner", text, Show::plain, "OWNER"},
                                {"maker", "maker", text, Show::plain, "MADE BY"},
@@ -125,7 +137,7 @@ constexpr Column kEvents[] = {{"id", "id", text, Show::plain, "EVENT"},
                               {"since_ns", "since", time, Show::age, "AGO"},
                               {"node", "node", text, Show::plain, "NODE"},
                               {"kind", "kind", text, Show::plain, "KIND"},
-                              {"severity", "severity", text, Show::plain, "SEVERITY"},
+                              {"severity", "severity", text, Show::plain, "SEVERITY", kSeverities},
                               {"job", "job", text, Show::id, "JOB"},
                               {"actor", "actor", text, Show::hidden, {}},
                               {"pid", "pid", number, Show::hidden, {}},
@@ -202,7 +214,7 @@ std::span<const WhereField> fields_of(RowKind kind) {
     std::array<std::vector<WhereField>, kAllRowKinds> all;
     for (std::size_t each = 0; each < kAllRowKinds; ++each)
       for (const Column& column : columns_of(static_cast<RowKind>(each)))
-        all.at(each).push_back({std::string(column.field), column.kind});
+        all.at(each).push_back({std::string(column.field), column.kind, column.values});
     return all;
   }();
   return kFields.at(static_cast<std::size_t>(kind));

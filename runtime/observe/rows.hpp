@@ -56,6 +56,8 @@ struct Column {
   FieldKind kind = FieldKind::text;
   Show show = Show::hidden;
   std::string_view title;  ///< of the table
+  /// The texts that it can have; empty: every text.
+  std::span<const std::string_view> values{};
 };
 std::span<const Column> columns_of(RowKind kind) noexcept;
 /// The same columns as fields of Where and SortBy; the indexes are equal.

@@ -141,6 +141,20 @@ TEST(Where, AProblemNamesItsColumn) {
     EXPECT_EQ(problem(filter).substr(0, std::string(expected).size()), expected) << filter;
 }
 
+TEST(Where, AFieldWithFewTextsTellsThem) {
+  constexpr std::string_view kStates[] = {"alive", "dead"};
+  const WhereField fields[] = {{"state", FieldKind::text, kStates}};
+  const auto problem = [&](std::string_view filter) {
+    const auto where = Where::parse(filter, fields);
+    return where ? std::string() : where.error().message();
+  };
+  EXPECT_EQ(problem("state = alve"),
+            "column 9 of the filter: 'state' is never 'alve'; it is one of alive, dead");
+  EXPECT_NE(problem("not state != 'Dead'"), "");
+  for (const char* good : {"state = alive", "state != 'dead'", "state ~ al", "state = none"})
+    EXPECT_EQ(problem(good), "") << good;
+}
+
 TEST(Where, LongAndDeepFiltersAreRefused) {
   EXPECT_EQ(problem("state = " + std::string(1016, 'x')), "");
   EXPECT_NE(problem("state = " + std::string(1017, 'x')).find("1024 are the most"),

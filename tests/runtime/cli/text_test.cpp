@@ -53,6 +53,25 @@ TEST(CliText, IdsAreShownByTheShortestPartInWhichTheyDiffer) {
             (std::vector<std::string>{"123456780", "123456781"}));
 }
 
+TEST(CliText, FiltersTakeEveryState) {
+  const auto takes = [](observe::RowKind kind, std::string_view state) {
+    const auto where = Where::parse("state = " + std::string(state), observe::fields_of(kind));
+    EXPECT_TRUE(where) << (where ? "" : where.error().message());
+  };
+  using control::ActorState, control::JobState;
+  for (const auto state : {ActorState::pending, ActorState::placing, ActorState::alive,
+                           ActorState::restarting, ActorState::dead})
+    takes(observe::RowKind::actors, name_of(state));
+  for (const auto state :
+       {JobState::running, JobState::finished, JobState::failed, JobState::stopped})
+    takes(observe::RowKind::jobs, name_of(state));
+  using State = wire::MemoryObject::State;
+  for (const auto state : {State::pending, State::error, State::inline_bytes, State::memory,
+                           State::disk, State::elsewhere, State::forwarded})
+    takes(observe::RowKind::objects, name_of(state));
+  EXPECT_FALSE(Where::parse("state = pending", observe::fields_of(observe::RowKind::tasks)));
+}
+
 TEST(CliText, AgesAreShownInTwoUnits) {
   constexpr std::uint64_t kSecond = 1'000'000'000;
   EXPECT_EQ(age_text(kSecond / 2), "0s");
