@@ -37,6 +37,9 @@ constexpr Duration kFilesWithin = std::chrono::milliseconds(500);
 /// How long the last lines of trials may take to arrive from other nodes, and after Ctrl-C.
 constexpr Duration kLastLines = std::chrono::seconds(5);
 constexpr Duration kLinesAtCancel = std::chrono::milliseconds(300);
+/// How often the end of a study looks for them, and how long it waits after each look.
+constexpr int kLastLooks = 100;
+constexpr Duration kLookAgain = std::chrono::milliseconds(10);
 /// A trial is shown as silent from this time on, or from half of Options::silence.
 constexpr Duration kShownSilence = std::chrono::seconds(30);
 constexpr Duration kShownWait = std::chrono::seconds(1);
@@ -398,27 +401,34 @@ class Runner {
     }
   }
 
-  /// Shows what trials have printed: above the live table, or as it is.
-  void show_lines() {
-    if (!lines_) return;
+  /// Shows what trials have printed: above the live table, or as it is. Returns whether that is
+  /// all of those that are over. `last`: shows lines without an end, too.
+  bool show_lines(bool last = false) {
+    if (!lines_) return true;
     lines_due_ = steady_now() + kLinesEvery;
-    for (const auto& [trial, text] : lines_->take()) {
+    const TrialLines::Taken taken = lines_->take(last);
+    for (const auto& [trial, text] : taken.lines) {
       if (options_.show)
         view_.line(trial, text);
       else
         print("t" + std::to_string(trial) + ": " + fit(text, kLineWidth) + "\n");
     }
+    return taken.all;
   }
 
-  /// Shows the last lines. Lines that pipes take come later than what trials say.
+  /// Shows the last lines. Lines that pipes take come later than what trials say, and a process may
+  /// print until it is gone.
   void end_lines(Duration within) {
     if (!lines_) return;
+    const Time until = steady_now() + within;
     try {
-      if (begins_) lines_->finish(steady_now() + within);
+      if (begins_) lines_->finish(until);
     } catch (const Unavailable& error) {
       add_note("the last lines of trials may be missing: " + error.message());
     }
-    show_lines();
+    for (int look = 1; !show_lines() && look < kLastLooks && steady_now() < until; ++look)
+      std::this_thread::sleep_for(kLookAgain);
+    show_lines(true);
   }
 
   void tell_of(const Event& event) {
