@@ -242,6 +242,7 @@ class Runner {
     const int attempt = running_.at(trial).number;
     running_.erase(trial);
     hosts_.end(trial, keeps);
+    if (lines_) lines_->ended(trial);
     experiment_.ended(trial, attempt, error, steady_now());
   }
 
@@ -334,6 +335,7 @@ class Runner {
     if (!heard->death) return true;
     const int attempt = found->second.number;
     running_.erase(found);
+    if (lines_) lines_->ended(trial);
     if (heard->node_lost) {
       experiment_.lost(trial, attempt, heard->death->message(), steady_now());
     } else if (heard->death->code() == Code::infeasible) {

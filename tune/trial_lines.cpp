@@ -55,7 +55,7 @@ TrialLines::TrialLines(Context ctx, const std::string& folder, TrialLogLimits li
       logs_(folder_, limits),
       pipes_(random_id().substr(0, 16)) {
   try {
-    ctx_.on_log(LogFilter{&pipes_, [this](const LogLine& line) { return pipes_.take(line); }, &listens_});
+    ctx_.on_log(LogFilter{&pipes_, [this](LogLine& line) { return pipes_.take(line); }, &listens_});
   } catch (const InvalidArgument&) {
     listens_ = false;  // this is a task or actor
   }

@@ -3,6 +3,7 @@
 ///     TrialLines lines(ctx, folder.logs_path());   // empty: a temporary folder
 ///     setup.output = lines.place_of(setup.number);
 ///     for (const auto& [trial, text] : lines.take().lines) view.line(trial, text);
+///     lines.ended(trial);                          // its attempt
 ///     lines.over(trial, failed);
 ///     lines.finish(until);                         // then take() until it has all
 ///
@@ -48,6 +49,8 @@ class TrialLines {
   /// Returns the whole lines since the last call, at most kMostAtOnce bytes of a file. `last`: also
   /// what stands behind them, without an end.
   Taken take(bool last = false);
+  /// The processes of the trial's attempt have ended, or are killed.
+  void ended(int trial) { pipes_.ended(trial); }
   /// The trial is over. Its last lines come with a later take(), those too that its processes print
   /// within kLateLines from now.
   void over(int trial, bool failed);
