@@ -10,12 +10,18 @@
 #include <unistd.h>
 #include <algorithm>
 #include <array>
-#include <atomic>
+#include <cerrno>
 #include <chrono>
+#include <condition_variable>
+#include <csignal>
 #include <cstdio>
+#include <exception>
 #include <fstream>
+#include <mutex>
 #include <optional>
 #include <sstream>
+#include <stdexcept>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
@@ -40,11 +46,30 @@ void write_lines(int writer, int count, int fd) {
   std::fclose(out);
 }
 
+/// Processes that end with this object.
+struct Writers {
+  std::vector<pid_t> pids;
+  ~Writers() {
+    for (const pid_t pid : pids) kill(pid, SIGKILL);
+    for (const pid_t pid : pids) waitpid(pid, nullptr, 0);
+  }
+};
+
+/// Waits until a pipe has something or is closed.
+void await_any(std::vector<pollfd>& pipes) {
+  constexpr auto kMost = std::chrono::milliseconds(kBound).count();
+  const int ready = poll(pipes.data(), pipes.size(), static_cast<int>(kMost));
+  if (ready == 0)
+    throw std::runtime_error("the writers of lines have written nothing for " +
+                             std::to_string(kBound.count()) + " s");
+  expect(ready > 0 || errno == EINTR, "the pipes of writers cannot be waited for");
+}
+
 /// Copies what comes out of the pipes to the file, until all are closed.
 void copy_pipes(std::vector<pollfd> pipes, int file) {
   static std::array<char, 1 << 16> piece;
   for (std::size_t open = pipes.size(); open > 0;) {
-    expect(poll(pipes.data(), pipes.size(), -1) > 0, "a pipe to read");
+    await_any(pipes);
     for (pollfd& pipe : pipes) {
       if (pipe.revents == 0) continue;
       const ssize_t got = read(pipe.fd, piece.data(), piece.size());
@@ -63,7 +88,7 @@ void copy_pipes(std::vector<pollfd> pipes, int file) {
 double seconds_of_pipes() {
   const ScratchFolder folder;
   std::vector<pollfd> pipes;
-  std::vector<pid_t> writers;
+  Writers writers;
   const Stopwatch watch;
   for (int i = 0; i < kWriters; ++i) {
     std::array<int, 2> ends{-1, -1};
@@ -77,7 +102,7 @@ double seconds_of_pipes() {
       _exit(0);
     }
     close(ends[1]);
-    writers.push_back(writer);
+    writers.pids.push_back(writer);
     pipes.push_back({ends[0], POLLIN, 0});
   }
   const int file = open((folder.path() / "all.log").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
@@ -85,7 +110,6 @@ double seconds_of_pipes() {
   copy_pipes(std::move(pipes), file);
   const double seconds = watch.seconds();
   close(file);
-  for (const pid_t writer : writers) waitpid(writer, nullptr, 0);
   return seconds;
 }
 
@@ -167,6 +191,18 @@ State state_of(bool quick) {
   return state;
 }
 
+/// Asks the cluster for its running tasks once a second.
+void ask_each_second(const std::stop_token& stop) {
+  std::mutex mutex;
+  std::condition_variable_any second;
+  while (!stop.stop_requested()) {
+    const auto begun = std::chrono::steady_clock::now();
+    Command({beside("troupe"), "list", "tasks", "--where", "state = running", "--json"}).finish();
+    std::unique_lock lock(mutex);
+    second.wait_until(lock, stop, begun + std::chrono::seconds(1), [] { return false; });
+  }
+}
+
 /// The rate of submits of a driver that is asked for its tasks once a second, and of one that is not.
 /// The cluster's CPUs are all taken.
 std::pair<double, double> submit_rates(const OneNode&, bool quick) {
@@ -182,27 +218,18 @@ std::pair<double, double> submit_rates(const OneNode&, bool quick) {
   const double first = rate();
   driver.say("submit");
   std::string answer;
+  std::exception_ptr failed;
   {
-    std::atomic<bool> over = false;
-    std::thread asker([&over] {
-      while (!over) {
-        const Stopwatch watch;
-        Command ask({beside("troupe"), "list", "tasks", "--where", "state = running", "--json"});
-        ask.finish();
-        while (!over && watch.seconds() < 1)
-          std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    const std::jthread asker([&failed](const std::stop_token& stop) {
+      try {
+        ask_each_second(stop);
+      } catch (...) {
+        failed = std::current_exception();
       }
     });
-    try {
-      answer = driver.line();
-    } catch (...) {
-      over = true;
-      asker.join();
-      throw;
-    }
-    over = true;
-    asker.join();
+    answer = driver.line();
   }
+  if (failed) std::rethrow_exception(failed);
   const double asked = std::stod(answer);
   const double last = rate();
   std::ofstream(folder.path() / "go") << "go";
