@@ -96,11 +96,12 @@ class Runner {
     events_seen_ = experiment_.board().events_seen;  // those of an earlier run were told there
     study_.start(experiment_, steady_now());
     const bool cancelled = !run_or_cancel(interrupt);
+    if (cancelled) study_.end_soon();
     end_lines(cancelled ? kLinesAtCancel : kLastLines);
     const Board& board = experiment_.board();
     const std::string no_model = why_no_model(board);
     if (!no_model.empty()) add_note(no_model);
-    if (study_.in_folder()) write_files(board, cancelled);
+    if (study_.in_folder() && !disk_hangs_) write_files(board, cancelled);
     if (options_.show) print(view_.finish(board));
     if (cancelled) throw Cancelled(Code::cancelled, cancelled_words(board));
     if (!board.error.empty()) throw InvalidArgument(Code::invalid_argument, "tune: " + board.error);
@@ -124,8 +125,10 @@ class Runner {
   bool run_or_cancel(const InterruptWatch& interrupt) {
     try {
       return run_trials(interrupt);
-    } catch (const Cancelled&) {
+    } catch (const Cancelled& error) {
       if (!interrupt.came()) throw;
+      disk_hangs_ = error.maybe_executed();
+      if (disk_hangs_) complain(error.message());
       return false;
     }
   }
@@ -482,7 +485,8 @@ class Runner {
   std::optional<TrialLines> lines_;
   Time lines_due_{};
   std::map<int, Attempt> running_;
-  bool begins_ = false;  ///< an attempt has begun
+  bool begins_ = false;      ///< an attempt has begun
+  bool disk_hangs_ = false;  ///< a batch was given up
   int room_ = -1;
   const InterruptWatch* interrupt_ = nullptr;  ///< while run() does
 };

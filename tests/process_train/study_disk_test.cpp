@@ -236,18 +236,19 @@ TEST_F(StudyDisks, ThatAreFullDoNotHoldUpCtrlC) {
 TEST_F(StudyDisks, ThatHangDoNotHoldUpCtrlC) {
   if (std::string(paths::chaos_shim()).empty())
     GTEST_SKIP() << "a sanitizer must be loaded before the library that makes disks hang";
-  for (const std::string call : {"write 2", "fsync 1", "rename 1"}) {
+  // Files of checkpoints, and the log of the store, to which each batch goes.
+  for (const std::string call : {"write 2 .safetensors", "fsync 1 .safetensors",
+                                 "rename 1 .safetensors", "write 9 /store/0", "fsync 9 /store/0"}) {
     fs::create_directory(root_);
     const std::string page_path = root_ + "/page";
     chaos::Page* page = chaos::map_page(page_path.c_str(), true);
-    const std::pair<const char*, std::string> variables[] = {
-        {"LD_PRELOAD", paths::chaos_shim()},
-        {chaos::kPageVariable, page_path},
-        {"CHAOS_CALL", "hang=60000 " + call + " .safetensors"}};
+    const std::pair<const char*, std::string> variables[] = {{"LD_PRELOAD", paths::chaos_shim()},
+                                                             {chaos::kPageVariable, page_path},
+                                                             {"CHAOS_CALL", "hang=60000 " + call}};
     for (const auto& [name, value] : variables) ::setenv(name, value.c_str(), 1);
     start("until interrupted");
     for (const auto& [name, value] : variables) ::unsetenv(name);
-    const int number = call.back() - '0';
+    const int number = call[call.find(' ') + 1] - '0';
     EXPECT_TRUE(chaos::within(20s, [&] { return page->calls >= number; })) << call << errors();
     const auto struck = std::chrono::steady_clock::now();
     chaos::hit(driver_.pid, SIGINT);
