@@ -16,12 +16,13 @@ namespace troupe {
 
 struct LogFilter {
   const void* owner = nullptr;  ///< has one filter
-  /// Returns whether it has taken the line. Runs on the thread of on_log()'s function, under the
-  /// same rules. Empty: the owner's filter goes.
-  std::function<bool(const LogLine&)> takes;
+  /// Returns whether it has taken the line. It may take a part: what it leaves in the line's text
+  /// goes on when it returns false. Runs on the thread of on_log()'s function, under the same rules.
+  /// Empty: the owner's filter goes.
+  std::function<bool(LogLine&)> takes;
   /// Becomes true when lines come: in a driver that has joined a cluster. May be null.
   bool* listens = nullptr;
-  void operator()(const LogLine& line) const { (void)takes(line); }
+  void operator()(LogLine line) const { (void)takes(line); }
 };
 
 }  // namespace troupe

@@ -37,6 +37,9 @@ constexpr Duration kFilesWithin = std::chrono::milliseconds(500);
 /// How long the last lines of trials may take to arrive from other nodes, and after Ctrl-C.
 constexpr Duration kLastLines = std::chrono::seconds(5);
 constexpr Duration kLinesAtCancel = std::chrono::milliseconds(300);
+/// How often the end of a study looks for them, and how long it waits after each look.
+constexpr int kLastLooks = 100;
+constexpr Duration kLookAgain = std::chrono::milliseconds(10);
 /// A trial is shown as silent from this time on, or from half of Options::silence.
 constexpr Duration kShownSilence = std::chrono::seconds(30);
 constexpr Duration kShownWait = std::chrono::seconds(1);
@@ -93,11 +96,12 @@ class Runner {
     events_seen_ = experiment_.board().events_seen;  // those of an earlier run were told there
     study_.start(experiment_, steady_now());
     const bool cancelled = !run_or_cancel(interrupt);
+    if (cancelled) study_.end_soon();
     end_lines(cancelled ? kLinesAtCancel : kLastLines);
     const Board& board = experiment_.board();
     const std::string no_model = why_no_model(board);
     if (!no_model.empty()) add_note(no_model);
-    if (study_.in_folder()) write_files(board, cancelled);
+    if (study_.in_folder() && !disk_hangs_) write_files(board, cancelled);
     if (options_.show) print(view_.finish(board));
     if (cancelled) throw Cancelled(Code::cancelled, cancelled_words(board));
     if (!board.error.empty()) throw InvalidArgument(Code::invalid_argument, "tune: " + board.error);
@@ -121,8 +125,10 @@ class Runner {
   bool run_or_cancel(const InterruptWatch& interrupt) {
     try {
       return run_trials(interrupt);
-    } catch (const Cancelled&) {
+    } catch (const Cancelled& error) {
       if (!interrupt.came()) throw;
+      disk_hangs_ = error.maybe_executed();
+      if (disk_hangs_) complain(error.message());
       return false;
     }
   }
@@ -239,6 +245,7 @@ class Runner {
     const int attempt = running_.at(trial).number;
     running_.erase(trial);
     hosts_.end(trial, keeps);
+    if (lines_) lines_->ended(trial);
     experiment_.ended(trial, attempt, error, steady_now());
   }
 
@@ -331,6 +338,7 @@ class Runner {
     if (!heard->death) return true;
     const int attempt = found->second.number;
     running_.erase(found);
+    if (lines_) lines_->ended(trial);
     if (heard->node_lost) {
       experiment_.lost(trial, attempt, heard->death->message(), steady_now());
     } else if (heard->death->code() == Code::infeasible) {
@@ -398,27 +406,34 @@ class Runner {
     }
   }
 
-  /// Shows what trials have printed: above the live table, or as it is.
-  void show_lines() {
-    if (!lines_) return;
+  /// Shows what trials have printed: above the live table, or as it is. Returns whether that is
+  /// all of those that are over. `last`: shows lines without an end, too.
+  bool show_lines(bool last = false) {
+    if (!lines_) return true;
     lines_due_ = steady_now() + kLinesEvery;
-    for (const auto& [trial, text] : lines_->take()) {
+    const TrialLines::Taken taken = lines_->take(last);
+    for (const auto& [trial, text] : taken.lines) {
       if (options_.show)
         view_.line(trial, text);
       else
         print("t" + std::to_string(trial) + ": " + fit(text, kLineWidth) + "\n");
     }
+    return taken.all;
   }
 
-  /// Shows the last lines. Lines that pipes take come later than what trials say.
+  /// Shows the last lines. Lines that pipes take come later than what trials say, and a process may
+  /// print until it is gone.
   void end_lines(Duration within) {
     if (!lines_) return;
+    const Time until = steady_now() + within;
     try {
-      if (begins_) lines_->finish(steady_now() + within);
+      if (begins_) lines_->finish(until);
     } catch (const Unavailable& error) {
       add_note("the last lines of trials may be missing: " + error.message());
     }
-    show_lines();
+    for (int look = 1; !show_lines() && look < kLastLooks && steady_now() < until; ++look)
+      std::this_thread::sleep_for(kLookAgain);
+    show_lines(true);
   }
 
   void tell_of(const Event& event) {
@@ -470,7 +485,8 @@ class Runner {
   std::optional<TrialLines> lines_;
   Time lines_due_{};
   std::map<int, Attempt> running_;
-  bool begins_ = false;  ///< an attempt has begun
+  bool begins_ = false;      ///< an attempt has begun
+  bool disk_hangs_ = false;  ///< a batch was given up
   int room_ = -1;
   const InterruptWatch* interrupt_ = nullptr;  ///< while run() does
 };

@@ -22,7 +22,6 @@ namespace troupe::tune {
 namespace {
 
 constexpr std::size_t kLongestLine = 64 << 10;
-constexpr std::size_t kMostAtOnce = 1 << 20;  ///< bytes of a file in one take()
 
 std::string made(const std::string& folder) {
   std::error_code error;
@@ -56,8 +55,7 @@ TrialLines::TrialLines(Context ctx, const std::string& folder, TrialLogLimits li
       logs_(folder_, limits),
       pipes_(random_id().substr(0, 16)) {
   try {
-    ctx_.on_log(
-        LogFilter{&pipes_, [this](const LogLine& line) { return pipes_.take(line); }, &listens_});
+    ctx_.on_log(LogFilter{&pipes_, [this](LogLine& line) { return pipes_.take(line); }, &listens_});
   } catch (const InvalidArgument&) {
     listens_ = false;  // this is a task or actor
   }
@@ -73,7 +71,7 @@ TrialLines::~TrialLines() {
 loops::OutputPlace TrialLines::place_of(int trial) {
   const auto [at, is_new] = files_.try_emplace(trial);
   File& file = at->second;
-  file.over = false;
+  file.over = Time::max();
   const std::string path = logs_.path_of(trial);
   struct stat info{};
   if (is_new) logs_.live(trial);
@@ -87,17 +85,17 @@ loops::OutputPlace TrialLines::place_of(int trial) {
   return place;
 }
 
-std::vector<std::pair<int, std::string>> TrialLines::take() {
+TrialLines::Taken TrialLines::take(bool last) {
   write_piped();
-  Lines lines = std::exchange(piped_, {});
-  for (auto file = files_.begin(); file != files_.end();) {
-    const bool at_end = file->second.piped || read(file->first, file->second, lines);
-    const bool ends = file->second.over && at_end;
-    if (ends && !file->second.half.empty())
-      lines.emplace_back(file->first, std::move(file->second.half));
-    file = ends ? files_.erase(file) : std::next(file);
+  Taken taken{std::exchange(piped_, {})};
+  for (auto at = files_.begin(); at != files_.end();) {
+    File& file = at->second;
+    const bool ends = file.piped ? file.over != Time::max() : read(at->first, file, taken);
+    if ((ends || last) && !file.half.empty())
+      taken.lines.emplace_back(at->first, std::exchange(file.half, {}));
+    at = ends ? files_.erase(at) : std::next(at);
   }
-  return lines;
+  return taken;
 }
 
 /// Writes the lines that pipes have brought to their files. They may come after the end of their
@@ -112,18 +110,22 @@ void TrialLines::write_piped() {
   }
 }
 
-/// Reads what was appended, up to kMostAtOnce. Returns whether that was all. A file that is too
-/// large begins anew.
-bool TrialLines::read(int trial, File& file, Lines& lines) {
+/// Reads what was appended, up to kMostAtOnce. Returns whether the trial is over and nothing more is
+/// expected. A file that is too large begins anew.
+bool TrialLines::read(int trial, File& file, Taken& taken) {
+  const bool over = file.over != Time::max();
   const std::string path = logs_.path_of(trial);
   const Fd fd = make_fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) return true;
+  if (!fd) return over;
+  // Asked first: what a process has printed before its end is read below.
+  const bool grows = over && loops::has_printer(fd.get());
+  Lines& lines = taken.lines;
   std::array<char, 16 << 10> block{};
-  for (std::size_t taken = 0;;) {
+  for (std::size_t bytes = 0;;) {
     const ssize_t n = ::pread(fd.get(), block.data(), block.size(), static_cast<off_t>(file.read));
     if (n <= 0) break;
     file.read += static_cast<std::uint64_t>(n);
-    taken += static_cast<std::size_t>(n);
+    bytes += static_cast<std::size_t>(n);
     for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
       if (block[i] != '\n' && file.half.size() < kLongestLine) {
         file.half += block[i];
@@ -133,13 +135,17 @@ bool TrialLines::read(int trial, File& file, Lines& lines) {
         if (block[i] != '\n') file.half += block[i];
       }
     }
-    if (taken >= kMostAtOnce) break;
+    if (bytes >= kMostAtOnce) break;
   }
   struct stat info{};
-  if (::fstat(fd.get(), &info) != 0) return true;
-  if (static_cast<std::uint64_t>(info.st_size) <= limits_.per_trial.count)
-    return file.read >= static_cast<std::uint64_t>(info.st_size);
-  if (::truncate(path.c_str(), 0) != 0) return true;
+  if (::fstat(fd.get(), &info) != 0) return over;
+  if (static_cast<std::uint64_t>(info.st_size) <= limits_.per_trial.count) {
+    const bool at_end = file.read >= static_cast<std::uint64_t>(info.st_size);
+    if (!at_end || grows) taken.all = false;
+    return over && at_end && (!grows || steady_now() >= file.over + kLateLines);
+  }
+  taken.all = false;
+  if (::truncate(path.c_str(), 0) != 0) return over;
   file.read = 0;
   const std::string line = "... earlier lines are left out: a trial keeps " +
                            std::to_string(limits_.per_trial.count) + " bytes\n";
@@ -150,7 +156,7 @@ bool TrialLines::read(int trial, File& file, Lines& lines) {
 
 void TrialLines::over(int trial, bool failed) {
   const auto found = files_.find(trial);
-  if (found != files_.end()) found->second.over = true;
+  if (found != files_.end()) found->second.over = steady_now();
   logs_.over(trial, failed);
 }
 

@@ -3,6 +3,7 @@
 #include "troupe/runtime/base/standard_descriptors.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cerrno>
@@ -45,6 +46,12 @@ OutputPlace output_place(std::string path) {
   return place;
 }
 
+bool has_printer(int fd) noexcept {
+  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) return errno == EWOULDBLOCK;
+  (void)::flock(fd, LOCK_UN);
+  return false;
+}
+
 LoopOutput::LoopOutput(const OutputPlace& place) : ends_(place.ends) {
   if (place.path.empty() && ends_.empty()) return;
   const std::array<bool, 2> own{
@@ -58,6 +65,7 @@ LoopOutput::LoopOutput(const OutputPlace& place) : ends_(place.ends) {
   const Fd file =
       make_fd(::open(place.path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!file) return;
+  (void)::flock(file.get(), LOCK_SH | LOCK_NB);  // until the last copy of the descriptor is closed
   for (std::size_t i = 0; i < kStreams.size(); ++i) {
     if (!own[i]) continue;
     before_[i] = make_fd(::fcntl(kStreams[i], F_DUPFD_CLOEXEC, STDERR_FILENO + 1));

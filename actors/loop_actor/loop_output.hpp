@@ -4,8 +4,8 @@
 ///     const loops::LoopOutput output(setup.output);    // in the loop's, while it runs
 ///
 /// In a private cluster a loop writes to the controller's own standard output; those lines go to
-/// the place's file. In another cluster the pipes of the node take them, between two lines that
-/// name the loop.
+/// the place's file, which has a shared lock (flock) meanwhile. In another cluster the pipes of the
+/// node take them, between two lines that name the loop.
 #pragma once
 
 #include "troupe/actors/loop_actor/output_place.hpp"
@@ -19,6 +19,10 @@ namespace troupe::loops {
 
 /// Returns the place for a controller that is this process.
 TROUPE_API OutputPlace output_place(std::string path);
+
+/// Returns whether a process still prints to the open file of a place: a loop, or a child that it
+/// left. False where the file system has no locks. Waits for no lock.
+TROUPE_API bool has_printer(int fd) noexcept;
 
 /// While it lives, what this process prints goes to the place, line by line, standard error too. It
 /// changes the descriptors 1 and 2, so one at a time may live in a process.

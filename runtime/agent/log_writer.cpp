@@ -1,5 +1,6 @@
 #include "troupe/runtime/agent/log_writer.hpp"
 
+#include "troupe/runtime/base/leave_behind.hpp"
 #include "troupe/runtime/base/signal_masked_thread.hpp"
 #include "troupe/runtime/base/standard_descriptors.hpp"
 #include "troupe/runtime/base/wall_clock.hpp"
@@ -171,10 +172,7 @@ LogWriter::~LogWriter() {
     shared_->thread->join();
     return;
   }
-  // The disk hangs. The process is about to end; the thread and what it uses stay until then.
-  static std::vector<std::shared_ptr<Shared>>* const left =
-      new std::vector<std::shared_ptr<Shared>>;  // NOLINT(bugprone-unhandled-exception-at-new)
-  left->push_back(shared_);
+  leave_behind(shared_);  // the disk hangs
 }
 
 bool LogWriter::has_room() const {

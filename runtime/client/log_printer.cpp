@@ -250,7 +250,7 @@ void LogPrinter::print(const std::string& node, const wire::LogBatch& batch, std
 }
 
 /// Passes the line to the filters, then to the function of on_log(). Returns whether one took it.
-bool LogPrinter::pass(const LogLine& line) {
+bool LogPrinter::pass(LogLine& line) {
   const std::lock_guard lock(taking_);
   const std::shared_ptr<const Filters> filters = filters_;
   static const Filters kNone;
@@ -271,7 +271,7 @@ bool LogPrinter::pass(const LogLine& line) {
   return true;
 }
 
-void LogPrinter::print(const LogLine& line) {
+void LogPrinter::print(LogLine& line) {
   if (takes_ && pass(line)) return;
   if (mode_ == Mode::off) return;
   constexpr std::size_t kMostOfPid = 20;

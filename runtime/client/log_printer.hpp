@@ -74,9 +74,9 @@ class LogPrinter {
   bool ask(Time now, std::vector<wire::NodeMessage>& messages);
   bool is_done() const;
   void print(const std::string& node, const wire::LogBatch& batch, std::uint64_t after);
-  void print(const LogLine& line);
+  void print(LogLine& line);
   void set_filter(const LogFilter& filter);
-  bool pass(const LogLine& line);
+  bool pass(LogLine& line);
   void flush();
 
   const Send send_;

@@ -2,6 +2,7 @@
 
 #include "troupe/runtime/base/error.hpp"
 #include "troupe/runtime/base/fd.hpp"
+#include "troupe/runtime/base/leave_behind.hpp"
 #include "troupe/runtime/base/signal_masked_thread.hpp"
 #include "troupe/runtime/base/standard_descriptors.hpp"
 #include "troupe/runtime/os/internal/read_at.hpp"
@@ -116,10 +117,7 @@ ModuleReader::~ModuleReader() {
     shared_->thread->join();
     return;
   }
-  // The disk hangs. The process is about to end; the thread and what it uses stay until then.
-  static std::vector<std::shared_ptr<Shared>>* const left =
-      new std::vector<std::shared_ptr<Shared>>;  // NOLINT(bugprone-unhandled-exception-at-new)
-  left->push_back(shared_);
+  leave_behind(shared_);  // the disk hangs
 }
 
 /// Starts the thread at the first crash: most nodes see none. Returns whether there is one.

@@ -3,8 +3,8 @@
 // clocks. Reads and writes of files without a name fail as CHAOS_DISK says: "write=N" each N-th
 // write, "read=N" only the N-th read, "last=N" all reads but the first N.
 //
-// CHAOS_CALL is "ACT CALL N TEXT". CALL is listen, connect, write, fsync, rename or renamed (after
-// it). Files count whose path has TEXT; listening counts in workers, and connecting to workers. The
+// CHAOS_CALL is "ACT CALL N TEXT". CALL is listen, connect, write, fsync (or fdatasync), rename or
+// renamed (after it). Files count whose path has TEXT; listening counts in workers, and connecting to workers. The
 // processes of a page count together. ACT says what becomes of the N-th call: "stop" stops the
 // process, "hang=MS" delays the call. With "full", the disk has no room from the N-th call on.
 // CHAOS_HIDE is "NODE TEXT": the workers of that node cannot open files whose path has TEXT.
@@ -316,6 +316,11 @@ CHAOS_INSTEAD ssize_t write(int fd, const void* from, std::size_t size) {
 }
 CHAOS_INSTEAD int fsync(int fd) {
   static auto* const real = next<int(int)>("fsync");
+  if (is_planned("fsync") && has_text(fd)) (void)planned();
+  return real(fd);
+}
+CHAOS_INSTEAD int fdatasync(int fd) {
+  static auto* const real = next<int(int)>("fdatasync");
   if (is_planned("fsync") && has_text(fd)) (void)planned();
   return real(fd);
 }

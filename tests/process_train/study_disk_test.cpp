@@ -2,6 +2,7 @@
 // of its own, which may have a small disk of its own.
 #include "tests/chaos/page.hpp"
 #include "tests/chaos/processes.hpp"
+#include "tests/eventually.hpp"
 #include "tests/leeway.hpp"
 #include "tests/paths.hpp"
 #include "troupe/troupe.hpp"
@@ -62,6 +63,21 @@ double seconds_since(std::chrono::steady_clock::time_point begun) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
 }
 
+/// The file that gets the driver's stderr.
+std::string log_of(const std::string& root) {
+  return root + ".log";
+}
+std::string text_of(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+/// Waits until the study has said after these bytes of the log that its disk is full.
+void await_full(const std::string& root, std::size_t after) {
+  if (!eventually(
+          [&] { return text_of(log_of(root)).find(" are free", after) != std::string::npos; }))
+    std::cout << "the study has met no full disk\n";
+}
+
 /// A file that takes all room of a disk while it lives.
 class Filler {
  public:
@@ -92,16 +108,16 @@ void small_disk(const std::string& root) {
   }
   if (::mount("none", root.c_str(), "tmpfs", MS_REMOUNT, "size=112m") != 0)
     std::cout << "no room\n";
-  std::thread room;
+  std::jthread room;
   with.on_event = [&](const tune::Event& event) {
     if (event.kind != tune::Event::Kind::best || event.step < 3 || room.joinable()) return;
-    room = std::thread([filler = std::make_unique<Filler>(root + "/filler")]() mutable {
-      ::usleep(700'000);
+    room = std::jthread([&root, said = text_of(log_of(root)).size(),
+                         filler = std::make_unique<Filler>(root + "/filler")]() mutable {
+      await_full(root, said);
       filler.reset();
     });
   };
   const auto best = run(ctx, with);
-  room.join();
   std::cout << (complete(best, 20) ? "complete" : "not complete") << '\n';
 }
 
@@ -113,13 +129,14 @@ void interrupted_on_a_full_disk(const std::string& root) {
   troupe::Context ctx = session.context();
   tune::Options<> with = options_of(root + "/study", 20);
   std::unique_ptr<Filler> filler;
-  std::thread user;
+  std::jthread user;
   std::atomic<std::chrono::steady_clock::time_point> struck{};
   with.on_event = [&](const tune::Event& event) {
     if (event.kind != tune::Event::Kind::best || event.step < 3 || filler) return;
+    const std::size_t said = text_of(log_of(root)).size();
     filler = std::make_unique<Filler>(root + "/filler");
-    user = std::thread([&struck] {
-      ::usleep(500'000);
+    user = std::jthread([&struck, &root, said] {
+      await_full(root, said);
       struck = std::chrono::steady_clock::now();
       ::kill(::getpid(), SIGINT);
     });
@@ -131,7 +148,7 @@ void interrupted_on_a_full_disk(const std::string& root) {
     std::cout << (seconds_since(struck) < 2.0 * kLeeway ? "in time: " : "late: ") << error.message()
               << '\n';
   }
-  user.join();
+  user = {};  // waits for its end
   filler.reset();
   std::cout << (complete(run(ctx, options_of(root + "/study", 20)), 20) ? "complete" : "no")
             << '\n';
@@ -176,9 +193,8 @@ class StudyDisks : public testing::Test {
     ::setenv("STUDY_DISK_KIND", kind.c_str(), 1);
     driver_ = chaos::start({"/proc/self/exe", "--gtest_also_run_disabled_tests",
                             "--gtest_filter=StudyDiskDriver.DISABLED_Runs"},
-                           {}, log(), false);
+                           {}, log_of(root_), false);
   }
-  std::string log() const { return root_ + ".log"; }
   /// Waits for the driver's end and returns what it has printed.
   std::string output() {
     const std::string text = chaos::read_all(driver_.out, 60s);
@@ -187,10 +203,7 @@ class StudyDisks : public testing::Test {
     driver_ = {};
     return text;
   }
-  std::string errors() const {
-    std::ifstream file(log());
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
+  std::string errors() const { return text_of(log_of(root_)); }
   static bool has(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
   }
@@ -223,18 +236,19 @@ TEST_F(StudyDisks, ThatAreFullDoNotHoldUpCtrlC) {
 TEST_F(StudyDisks, ThatHangDoNotHoldUpCtrlC) {
   if (std::string(paths::chaos_shim()).empty())
     GTEST_SKIP() << "a sanitizer must be loaded before the library that makes disks hang";
-  for (const std::string call : {"write 2", "fsync 1", "rename 1"}) {
+  // Files of checkpoints, and the log of the store, to which each batch goes.
+  for (const std::string call : {"write 2 .safetensors", "fsync 1 .safetensors",
+                                 "rename 1 .safetensors", "write 9 /store/0", "fsync 9 /store/0"}) {
     fs::create_directory(root_);
     const std::string page_path = root_ + "/page";
     chaos::Page* page = chaos::map_page(page_path.c_str(), true);
-    const std::pair<const char*, std::string> variables[] = {
-        {"LD_PRELOAD", paths::chaos_shim()},
-        {chaos::kPageVariable, page_path},
-        {"CHAOS_CALL", "hang=60000 " + call + " .safetensors"}};
+    const std::pair<const char*, std::string> variables[] = {{"LD_PRELOAD", paths::chaos_shim()},
+                                                             {chaos::kPageVariable, page_path},
+                                                             {"CHAOS_CALL", "hang=60000 " + call}};
     for (const auto& [name, value] : variables) ::setenv(name, value.c_str(), 1);
     start("until interrupted");
     for (const auto& [name, value] : variables) ::unsetenv(name);
-    const int number = call.back() - '0';
+    const int number = call[call.find(' ') + 1] - '0';
     EXPECT_TRUE(chaos::within(20s, [&] { return page->calls >= number; })) << call << errors();
     const auto struck = std::chrono::steady_clock::now();
     chaos::hit(driver_.pid, SIGINT);

@@ -61,6 +61,10 @@ class StudySession {
   Time next_files(Time now) const;
   /// Ends the exports: their files have all events then.
   void finish();
+  /// Says that the end of this object must not wait for a disk that hangs.
+  void end_soon() noexcept {
+    if (disk_) disk_->end_soon();
+  }
 
   /// Takes a model that a trial on this node saved, and writes its file in the background.
   void save(const CheckpointSave& checkpoint, const train::SavedModel& model,

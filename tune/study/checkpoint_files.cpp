@@ -1,5 +1,6 @@
 #include "troupe/tune/study/checkpoint_files.hpp"
 
+#include "troupe/runtime/base/leave_behind.hpp"
 #include "troupe/runtime/base/signal_masked_thread.hpp"
 #include "troupe/runtime/storage/disk_space.hpp"
 #include "troupe/train/hash.hpp"
@@ -89,12 +90,7 @@ CheckpointFiles::~CheckpointFiles() {
     for (SignalMaskedThread& thread : work_->threads) thread.join();
     return;
   }
-  // The disk hangs, or a model is still pulled. The threads and what they use stay.
-  static std::mutex mutex;
-  const std::lock_guard guard(mutex);
-  static std::vector<std::shared_ptr<Work>>* const left =
-      new std::vector<std::shared_ptr<Work>>;  // NOLINT(bugprone-unhandled-exception-at-new)
-  left->push_back(work_);
+  leave_behind(work_);  // the disk hangs, or a model is still pulled
 }
 
 void CheckpointFiles::write(CheckpointSave save, Pull pull) {

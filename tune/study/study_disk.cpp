@@ -117,7 +117,7 @@ void StudyDisk::keep_only(const std::function<bool(const std::string&)>& needs) 
 void StudyDisk::write(const StudyBatch& batch) {
   const Time until = steady_now() + options_.wait_for_space;
   for (;;) {
-    const Result<void> done = store_->write(batch);
+    const Result<void> done = store_->write(batch, options_.stops);
     if (done) {
       full_ = false;
       return;

@@ -32,7 +32,8 @@ class TROUPE_API StudyDisk {
     std::function<void(const std::string&)> tell = {};
     /// Called on another thread when take_stored() has something; may be empty.
     std::function<void()> wake = {};
-    /// Asked while a batch waits for room: true gives the batch up. May be empty.
+    /// Asked while a batch waits for room, or for a disk that hangs: true gives the batch up. May be
+    /// empty.
     std::function<bool()> stops = {};
   };
   /// A checkpoint that is on disk, or cannot be.
@@ -61,9 +62,12 @@ class TROUPE_API StudyDisk {
   void keep_only(const std::function<bool(const std::string& key)>& needs);
 
   /// Writes the batch. On a full disk it says so once and blocks until there is room, for
-  /// `wait_for_space` at most; then it throws OutOfDisk. Throws Cancelled, with nothing written,
-  /// when `stops` says so meanwhile. Other errors as StudyStore::write().
+  /// `wait_for_space` at most; then it throws OutOfDisk. Throws Cancelled when `stops` says so
+  /// meanwhile: a full disk has nothing of the batch then, and one that hangs may take it later.
+  /// Other errors as StudyStore::write().
   void write(const StudyBatch& batch);
+  /// Says that the end of this object must not wait for a disk that hangs.
+  void end_soon() noexcept { store_->end_soon(); }
   /// Writes the model to a file, in the background. take_stored() tells the end.
   void save(const CheckpointSave& save, const train::SavedModel& model);
   /// Returns the files that are complete since the last call, and those that failed. A file that

@@ -1,8 +1,10 @@
 #include "troupe/tune/study/study_store.hpp"
 
+#include "troupe/runtime/base/leave_behind.hpp"
 #include "troupe/runtime/base/signal_masked_thread.hpp"
 #include "troupe/runtime/storage/database.hpp"
 #include "troupe/runtime/storage/disk_space.hpp"
+#include "troupe/tune/study/internal/disk_calls.hpp"
 #include "troupe/tune/study/internal/files.hpp"
 #include "troupe/tune/study/internal/store_check.hpp"
 #include "troupe/tune/study/internal/store_keys.hpp"
@@ -54,16 +56,8 @@ struct StudyStore::State {
         disk(folder.path(), options.reserve) {}
   State(const State&) = delete;
   State& operator=(const State&) = delete;
-  ~State() {
-    if (!thread.joinable()) return;
-    {
-      const std::lock_guard guard(mutex);
-      over = true;
-    }
-    wake.notify_all();
-    thread.join();
-    if (sync_now() && free() >= options.floor) (void)db->flush();
-  }
+  ~State() { end(); }
+  void end();
 
   Bytes free() const { return options.free_space ? options.free_space() : disk.free(); }
   Result<void> make_room();
@@ -72,6 +66,7 @@ struct StudyStore::State {
   Result<void> recover(std::uint64_t synced);
   Result<void> sync_now();
   void sync_often();
+  Result<void> fail(Error error);
 
   StudyFolder folder;  // outlives the database: it holds the lock
   StudyStoreOptions options;
@@ -82,12 +77,30 @@ struct StudyStore::State {
   mutable std::mutex mutex;
   std::condition_variable wake;
   // What `mutex` guards.
-  std::uint64_t last = 0, marked = 0;      ///< events written, and named in `synced`
-  std::uint64_t written = 0, durable = 0;  ///< batches
-  std::optional<Error> failure;            ///< what ended the use of the store
+  struct Point {
+    std::uint64_t event = 0;  ///< the last one
+    std::uint64_t batch = 0;  ///< how many
+  };
+  Point written;
+  Point durable;                 ///< its event is named in `synced`
+  std::optional<Error> failure;  ///< what ended the use of the store
   bool over = false;
   SignalMaskedThread thread;
+  internal::DiskCalls calls;
 };
+
+/// Syncs what was written, and closes the database.
+void StudyStore::State::end() {
+  if (!thread.joinable()) return;
+  {
+    const std::lock_guard guard(mutex);
+    over = true;
+  }
+  wake.notify_all();
+  thread.join();
+  if (sync_now() && free() >= options.floor) (void)db->flush();
+  db.reset();
+}
 
 Result<void> StudyStore::State::make_room() {
   if (free() < options.floor) disk.use_reserve(true);
@@ -142,12 +155,12 @@ Result<void> StudyStore::State::recover(std::uint64_t synced) {
     if (!status.ok()) return internal::error_of(status, "open", folder.path());
     const auto found = internal::check_store(*look, folder.path(), synced);
     if (!found) return found.error();
-    last = *found;
+    written.event = *found;
   }
-  marked = synced;
+  durable.event = synced;
   const auto status = (*door)->open(folder.store_path(), internal::database_options(false), db);
   if (!status.ok()) return internal::error_of(status, "open", folder.path());
-  if (last > marked) ++written;
+  if (written.event > durable.event) ++written.batch;
   return {};
 }
 
@@ -156,30 +169,29 @@ Result<void> StudyStore::State::sync_now() {
   const std::lock_guard one_at_a_time(syncing);
   std::unique_lock lock(mutex);
   if (failure) return *failure;
-  if (durable == written) return {};
-  const std::uint64_t event = last, batch = written;
-  const bool is_new = event != marked;
+  if (durable.batch == written.batch) return {};
+  const Point now = written;
+  const bool is_new = now.event != durable.event;
   lock.unlock();
   Result<void> done;
   if (const auto status = db->sync(); !status.ok())
     done = internal::error_of(status, "sync", folder.path());
   else if (is_new)
-    done = internal::write_mark(folder.mark_path(), event);
+    done = internal::write_mark(folder.mark_path(), now.event);
   lock.lock();
   if (!done) {  // a mark that meets a full disk is written later: the old one still holds
     if (done.error().code() != Code::out_of_disk || done.error().maybe_executed())
       failure = done.error();
     return done;
   }
-  durable = batch;
-  marked = event;
+  durable = now;
   return {};
 }
 
 void StudyStore::State::sync_often() {
   std::unique_lock lock(mutex);
   for (;;) {
-    wake.wait(lock, [this] { return over || (durable != written && !failure); });
+    wake.wait(lock, [this] { return over || (durable.batch != written.batch && !failure); });
     if (!over) wake.wait_for(lock, options.sync_after, [this] { return over; });
     if (over) return;
     lock.unlock();
@@ -188,14 +200,33 @@ void StudyStore::State::sync_often() {
   }
 }
 
-StudyStore::StudyStore(std::unique_ptr<State> state) : state_(std::move(state)) {}
-StudyStore::~StudyStore() = default;
+/// Ends the use of the store.
+Result<void> StudyStore::State::fail(Error error) {
+  const std::lock_guard guard(mutex);
+  failure = std::move(error);
+  return *failure;
+}
+
+StudyStore::StudyStore(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+StudyStore::~StudyStore() {
+  internal::DiskCalls& calls = state_->calls;
+  bool ends = !calls.hangs();
+  if (ends && !ends_soon_) return;
+  try {
+    const Time until = steady_now() + kLastWrites;
+    ends = ends && calls.run([state = state_.get()] { state->end(); },
+                             [until] { return steady_now() >= until; });
+  } catch (const Error&) {  // no thread: the disk is waited for
+  }
+  if (!ends) leave_behind(state_);
+}
 
 Result<std::unique_ptr<StudyStore>> StudyStore::open(const std::string& path,
                                                      StudyStoreOptions options) {
   auto folder = StudyFolder::open(path, StudyFolder::Use::own);
   if (!folder) return folder.error();
-  auto state = std::make_unique<State>(std::move(*folder), std::move(options));
+  auto state = std::make_shared<State>(std::move(*folder), std::move(options));
   if (auto room = state->make_room(); !room) return room.error();
   if (auto opened = state->open_database(); !opened) return opened.error();
   state->rows = StudyRows(*state->db, state->folder.path());
@@ -204,28 +235,47 @@ Result<std::unique_ptr<StudyStore>> StudyStore::open(const std::string& path,
   return std::unique_ptr<StudyStore>(new StudyStore(std::move(state)));
 }
 
-Result<void> StudyStore::write(const StudyBatch& batch) {
+Result<void> StudyStore::write(const StudyBatch& batch, const std::function<bool()>& stops) {
   State& s = *state_;
   if (batch.empty()) return {};
   {
     const std::lock_guard guard(s.mutex);
     if (s.failure) return *s.failure;
-    if (!batch.events.empty() && batch.first_event != s.last + 1)
+    if (!batch.events.empty() && batch.first_event != s.written.event + 1)
       return Error(Code::invalid_argument, "tune: event " + std::to_string(batch.first_event) +
-                                               " cannot follow event " + std::to_string(s.last));
+                                               " cannot follow event " +
+                                               std::to_string(s.written.event));
   }
   if (const Bytes free = s.free(); free < s.options.low_water)
     return out_of_disk(s.folder.path(), free, s.options.low_water, "write");
   const bool power = s.options.durability == StudyDurability::power;
-  const auto status = s.db->write(
-      writes_of(batch), power ? storage::Durability::synced : storage::Durability::kernel);
+  struct Written {
+    std::vector<storage::Write> writes;
+    storage::Durability durability;
+    storage::Status status;
+  };
+  const auto written = std::make_shared<Written>(Written{
+      writes_of(batch), power ? storage::Durability::synced : storage::Durability::kernel, {}});
+  const auto write = [db = s.db.get(), written] {
+    written->status = db->write(written->writes, written->durability);
+  };
+  Time until = Time::max();
+  const auto gives_up = [&stops, &until] {
+    if (until == Time::max() && stops()) until = steady_now() + kLastWrites;
+    return steady_now() >= until;
+  };
+  if (!stops)
+    write();
+  else if (!s.calls.run(write, gives_up))
+    return s.fail(Error(Code::cancelled,
+                        "tune: a batch was given up: the disk of " + s.folder.path() +
+                            " has not taken it: look whether that disk hangs",
+                        Outcome::unknown));
+  if (!written->status.ok())
+    return s.fail(internal::error_of(written->status, "write", s.folder.path()));
   const std::lock_guard guard(s.mutex);
-  if (!status.ok()) {
-    s.failure = internal::error_of(status, "write", s.folder.path());
-    return *s.failure;
-  }
-  s.last += batch.events.size();
-  const bool idle = s.durable == s.written++;
+  s.written.event += batch.events.size();
+  const bool idle = s.durable.batch == s.written.batch++;
   if (idle) s.wake.notify_all();
   return {};
 }
@@ -242,11 +292,11 @@ const StudyFolder& StudyStore::folder() const noexcept {
 }
 std::uint64_t StudyStore::last_event() const noexcept {
   const std::lock_guard guard(state_->mutex);
-  return state_->last;
+  return state_->written.event;
 }
 std::uint64_t StudyStore::synced_event() const {
   const std::lock_guard guard(state_->mutex);
-  return state_->marked;
+  return state_->durable.event;
 }
 Bytes StudyStore::free_space() const {
   return state_->free();

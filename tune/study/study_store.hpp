@@ -9,10 +9,12 @@
 /// that ends after it met a power failure, and opens.
 #pragma once
 
+#include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/base/units.hpp"
 #include "troupe/tune/study/study_folder.hpp"
 #include "troupe/tune/study/study_rows.hpp"
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -45,7 +47,11 @@ class TROUPE_API StudyStore {
   /// for one of another schema; OutOfDisk; Unavailable.
   static Result<std::unique_ptr<StudyStore>> open(const std::string& folder,
                                                   StudyStoreOptions options);
-  /// Syncs what was written.
+  /// How long a disk that hangs is waited for once a write is to stop, or after end_soon().
+  static constexpr Duration kLastWrites = std::chrono::milliseconds(300);
+
+  /// Syncs what was written, for kLastWrites at most after end_soon(). A disk that hangs keeps the
+  /// store then: the folder stays this process's until it ends.
   ~StudyStore();
   StudyStore(const StudyStore&) = delete;
   StudyStore& operator=(const StudyStore&) = delete;
@@ -54,9 +60,13 @@ class TROUPE_API StudyStore {
   /// InvalidArgument for events that do not follow the last one; nothing was written then, and a
   /// later call may succeed. After any other error the outcome is unknown, and all later calls
   /// fail: open the store again.
-  Result<void> write(const StudyBatch& batch);
+  /// With `stops`, a thread writes. Once `stops` has returned true for kLastWrites meanwhile, the
+  /// call returns Cancelled, whose outcome is unknown, too.
+  Result<void> write(const StudyBatch& batch, const std::function<bool()>& stops = {});
   /// Blocks until the disk has all that was written.
   Result<void> sync();
+  /// Says that the end of this object must not wait for a disk that hangs.
+  void end_soon() noexcept { ends_soon_ = true; }
 
   const StudyRows& rows() const noexcept;
   const StudyFolder& folder() const noexcept;
@@ -69,8 +79,9 @@ class TROUPE_API StudyStore {
 
  private:
   struct State;
-  explicit StudyStore(std::unique_ptr<State> state);
-  std::unique_ptr<State> state_;
+  explicit StudyStore(std::shared_ptr<State> state);
+  std::shared_ptr<State> state_;  ///< a thread that hangs keeps it
+  bool ends_soon_ = false;
 };
 
 /// Reads a study that no process owns. An owner that starts meanwhile waits 2 s for it and is

@@ -10,11 +10,14 @@
 #include <unistd.h>
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <fstream>
 #include <optional>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,11 +41,30 @@ void write_lines(int writer, int count, int fd) {
   std::fclose(out);
 }
 
+/// Processes that end with this object.
+struct Writers {
+  std::vector<pid_t> pids;
+  ~Writers() {
+    for (const pid_t pid : pids) kill(pid, SIGKILL);
+    for (const pid_t pid : pids) waitpid(pid, nullptr, 0);
+  }
+};
+
+/// Waits until a pipe has something or is closed.
+void await_any(std::vector<pollfd>& pipes) {
+  constexpr auto kMost = std::chrono::milliseconds(kBound).count();
+  const int ready = poll(pipes.data(), pipes.size(), static_cast<int>(kMost));
+  if (ready == 0)
+    throw std::runtime_error("the writers of lines have written nothing for " +
+                             std::to_string(kBound.count()) + " s");
+  expect(ready > 0 || errno == EINTR, "the pipes of writers cannot be waited for");
+}
+
 /// Copies what comes out of the pipes to the file, until all are closed.
 void copy_pipes(std::vector<pollfd> pipes, int file) {
   static std::array<char, 1 << 16> piece;
   for (std::size_t open = pipes.size(); open > 0;) {
-    expect(poll(pipes.data(), pipes.size(), -1) > 0, "a pipe to read");
+    await_any(pipes);
     for (pollfd& pipe : pipes) {
       if (pipe.revents == 0) continue;
       const ssize_t got = read(pipe.fd, piece.data(), piece.size());
@@ -61,7 +83,7 @@ void copy_pipes(std::vector<pollfd> pipes, int file) {
 double seconds_of_pipes() {
   const ScratchFolder folder;
   std::vector<pollfd> pipes;
-  std::vector<pid_t> writers;
+  Writers writers;
   const Stopwatch watch;
   for (int i = 0; i < kWriters; ++i) {
     std::array<int, 2> ends{-1, -1};
@@ -75,7 +97,7 @@ double seconds_of_pipes() {
       _exit(0);
     }
     close(ends[1]);
-    writers.push_back(writer);
+    writers.pids.push_back(writer);
     pipes.push_back({ends[0], POLLIN, 0});
   }
   const int file = open((folder.path() / "all.log").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
@@ -83,7 +105,6 @@ double seconds_of_pipes() {
   copy_pipes(std::move(pipes), file);
   const double seconds = watch.seconds();
   close(file);
-  for (const pid_t writer : writers) waitpid(writer, nullptr, 0);
   return seconds;
 }
 

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,8 +25,17 @@ std::int64_t unix_ns() {
       .count();
 }
 
-void await(const fs::path& file) {
-  while (!fs::exists(file)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+/// The bound of every wait, like that of the suite.
+constexpr std::chrono::seconds kBound{60};
+
+void await(const fs::path& file, std::chrono::seconds bound = kBound) {
+  const auto until = std::chrono::steady_clock::now() + bound;
+  while (!fs::exists(file)) {
+    if (std::chrono::steady_clock::now() > until)
+      throw std::runtime_error("the file " + file.string() + " was not made within " +
+                               std::to_string(bound.count()) + " s");
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 int write_lines(int writer, int count, const std::string& folder) {
@@ -46,14 +56,14 @@ int lines(troupe::Context& ctx, int writers, int count, const std::string& folde
   for (int i = 0; i < writers; ++i) await(here / ("ready-" + std::to_string(i)));
   std::ofstream(here / "begun") << unix_ns();
   std::ofstream(here / "go") << "go";
-  for (auto& one : done) ctx.get(one);
+  ctx.get(done, kBound);  // its error names the task
   return 0;
 }
 
 int until_go(const std::string& folder) {
   const fs::path here(folder);
   std::ofstream(here / "runs") << "yes";
-  await(here / "go");
+  await(here / "go", 5 * kBound);  // behind the waits of the suite
   return 1;
 }
 int nothing(int x) {

@@ -186,6 +186,23 @@ TEST(LogPrinter, FiltersTakeLinesBeforeTheFunctionOfTheProgram) {
   EXPECT_EQ(filtered, (std::vector<std::string>{"one", "two", "two"}));
 }
 
+TEST(LogPrinter, PassesOnWhatAFilterLeavesOfALine) {
+  Agent agent;
+  const int owner = 0;
+  agent.printer->on_log(LogFilter{&owner, [](LogLine& line) {
+                                    if (line.text == "mark") return true;
+                                    line.text = line.text.substr(0, line.text.find("mark"));
+                                    return false;
+                                  }});
+  std::uint64_t after = 0;
+  for (const char* text : {"mark", "halfmark", "whole"}) {
+    const wire::LogBatch batch = batch_of(after, text);
+    after = batch.next();
+    agent.answer(agent.question(), batch);
+  }
+  EXPECT_TRUE(agent.has({"node-7 mix half", "node-7 mix whole"}));
+}
+
 TEST(LogPrinter, ReadsItsModeAndRefusesAnotherWord) {
   const auto mode = [](const char* text) {
     return LogPrinter::mode_of(Environment([text](const char*) { return text; }));
