@@ -163,6 +163,14 @@ TEST_F(WorkersTest, WorkerThatIsToEndIsKilledWhenItsPidIsKnown) {
   EXPECT_TRUE(child_is_killed());
 }
 
+TEST_F(WorkersTest, WorkerThatWasBrokenOffIsKilledWhenItsPidIsKnown) {
+  Process& worker = serving();
+  worker.pid = 0;
+  processes.break_off(worker, "its ring is damaged");
+  workers.forked(job().number, worker.index, child);
+  EXPECT_TRUE(child_is_killed());
+}
+
 TEST_F(WorkersTest, UnknownWorkerIsKilledWhenItsPidIsKnown) {
   serving();
   processes.remove(processes.begin()->first);
