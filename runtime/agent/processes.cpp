@@ -131,7 +131,7 @@ void Processes::close_channel(ProcessIndex process, std::uint32_t slot, std::uin
 // --- ends
 
 void Processes::break_off(Process& process, const std::string& why) {
-  if (process.ending) return;
+  if (process.ending || process.last_read) return;
   if (process.kind == wire::ProcessKind::worker && process.pid > 0)
     os::send_signal(process.pid, SIGKILL);
   process.reason = why;
@@ -168,6 +168,7 @@ std::vector<ProcessIndex> Processes::ending() const {
 }
 
 void Processes::read_to_the_end(Process& process) {
+  process.last_read = true;
   process.ending = false;  // read_ring() reads nothing of an ending process
   if (process.introduced && process.bell) read_ring(process);
   below_.proxies.drain_to_the_end(process.index);

@@ -11,7 +11,7 @@
 ///
 /// Invariants: PROCESS-1 Only a message that Authority lets pass is handled. One that such a
 /// process never says ends its connection. PROCESS-2 An ending process gets nothing and is not
-/// read, but its ring is read once more before it is removed. PROCESS-3 Two processes have at most
+/// read, but before it is removed its ring is read to the end. PROCESS-3 Two processes have at most
 /// one channel. Each gets its end over its socket before a ring message names the other. PROCESS-4
 /// A slot has one owner, and is free when its process or channel is gone. PROCESS-5 No two
 /// processes ever have one index.
@@ -66,6 +66,7 @@ struct Process {
   Time heard{};            ///< when its last message was read
   bool at_limit = false;   ///< it ends since the node or the system has no room for it
   bool ending = false;     ///< it is removed after this pass
+  bool last_read = false;  ///< its last messages are being read: see read_to_the_end()
   bool starting = false;   ///< a worker that does not serve yet
   bool dedicated = false;  ///< a worker that was started for an actor
   bool killed = false;     ///< SIGKILL was sent, or follows once its pid is known
@@ -187,7 +188,8 @@ class Processes final : public Proxies::Rings {
   /// Hold or an Adopt, so nothing may be freed before.
   bool has_unread() const;
   std::vector<ProcessIndex> ending() const;
-  /// Reads the last messages of an ending process, and carries its last frames to other nodes.
+  /// Reads the last messages of an ending process, and carries its last frames to other nodes. An
+  /// answer that does not reach it any more does not stop this.
   void read_to_the_end(Process& process);
   /// Keeps the connection of a driver that has ended open until close().
   void keep_open(JobNumber job, Process& driver) { kept_open_[job] = std::move(driver.socket); }

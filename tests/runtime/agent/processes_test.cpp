@@ -85,6 +85,19 @@ TEST_F(ProcessesTest, EndingProcessGetsNothingAndItsRingIsReadOnceMore) {
   EXPECT_EQ(processes.record(one.index), nullptr);
 }
 
+TEST_F(ProcessesTest, AnswerThatReachesADeadProcessNoMoreDoesNotEndItsLastMessages) {
+  Peer one = worker();
+  ASSERT_TRUE(post(one, wire::Await{kObject, true}));
+  ASSERT_TRUE(post(one, wire::Await{kObject, true}));
+  one.socket = {};
+  processes.break_off(of(one), "its connection closed");
+  answer = [&](Process& from) { processes.send_with(from, wire::PeerDied{}, {}); };
+  processes.read_to_the_end(of(one));
+  EXPECT_EQ(handled_from(one), 2u);
+  EXPECT_TRUE(of(one).ending);
+  EXPECT_EQ(of(one).reason, "its connection closed");
+}
+
 TEST_F(ProcessesTest, TwoProcessesHaveOneChannelWhichComesBeforeAnyMessageAboutTheOther) {
   Peer one = worker(), other = worker();
   processes.connect(one.index, other.index);
