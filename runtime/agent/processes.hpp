@@ -161,7 +161,7 @@ class Processes final : public Proxies::Rings {
   }
   // Proxies::Rings
   void read_ring(ProcessIndex process) override {
-    if (Process* living = find(process)) read_ring(*living);
+    if (Process* living = find(process)) (void)read_ring(*living);
   }
   void break_off(ProcessIndex process, const std::string& why) override {
     if (Process* living = find(process)) break_off(*living, why);
@@ -205,13 +205,15 @@ class Processes final : public Proxies::Rings {
 
   // --- the loop
   ring::Doorbell& bell() noexcept { return bell_; }
-  /// Reads the rings until nothing is ready, or a bound is reached. Returns whether nothing is.
+  /// Reads the rings until nothing is ready, or a bound is reached. Returns whether nothing is. All
+  /// that was published before the call has been read in any case.
   bool read_rings();
   /// Adds the descriptors of all processes, and of their lives.
   void wait_for(PollSet& set);
   /// Reads the sockets that are ready, then breaks off processes whose life is over.
   void serve(const PollSet& set);
-  void read_socket(Process& process);
+  /// Reads the socket until it is empty, or a bound is reached. Returns whether it is empty.
+  bool read_socket(Process& process);
 
  private:
   /// The ring behind a slot of this agent's doorbell: a process's, or that of a proxy channel. No
@@ -230,8 +232,8 @@ class Processes final : public Proxies::Rings {
     const Processes& processes;
   };
   std::uint32_t take_slot(Slot owner);
-  void read_slot(std::uint32_t slot);
-  void read_ring(Process& process);
+  bool read_slot(std::uint32_t slot);
+  bool read_ring(Process& process);
   void handle(Process& from, wire::NodeMessage& message, BlobView payload,
               std::vector<Fd>& descriptors) {
     if (may_say(from, message)) below_.out.handle(from, message, payload, descriptors);
