@@ -1,5 +1,6 @@
 /// Node's handling of messages from the processes of its node.
 #include "troupe/runtime/agent/node.hpp"
+#include "troupe/runtime/agent/node_pieces.hpp"
 #include "troupe/runtime/base/version.hpp"
 #include "troupe/runtime/wire/cases.hpp"
 #include "troupe/runtime/wire/values.hpp"
@@ -192,15 +193,7 @@ void Node::answer_nodes(Process& to, std::uint64_t request) {
     other.suspect = row.suspect;
     other.draining = row.draining;
   }
-  // In pieces, the last rows first: a ring's frame takes some forty rows.
-  constexpr std::size_t kRows = 24;
-  while (answer.rows.size() > kRows) {
-    wire::Nodes piece{request, {}, true};
-    std::move(answer.rows.end() - kRows, answer.rows.end(), std::back_inserter(piece.rows));
-    answer.rows.resize(answer.rows.size() - kRows);
-    processes_.send(to, piece);
-  }
-  processes_.send(to, answer);
+  for (const wire::Nodes& piece : pieces_of(std::move(answer))) processes_.send(to, piece);
 }
 
 control::NodeReport Node::report_of_self() const {
