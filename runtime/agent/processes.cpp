@@ -47,15 +47,18 @@ std::uint32_t Processes::take_slot(Slot owner) {
 
 void Processes::send(Process& to, const wire::NodeMessage& message, BlobView payload) {
   if (to.ending || !to.introduced) return;
-  if (!to.bell) {  // an observer has no ring
-    const BlobView head = writer_.encode(message);
-    Blob packet(head.begin(), head.end());
-    packet.insert(packet.end(), payload.begin(), payload.end());
-    if (!to.socket.send(packet, {})) break_off(to, "its connection closed");
+  const BlobView head = writer_.encode(message);
+  const std::size_t most = to.bell ? ring::kMaxFrame : os::kMaxPacket;
+  if (head.size() + payload.size() > most) [[unlikely]]  // made of what others have sent
+    return break_off(to, "a message for it, " + std::string(agent::name_of(message)) +
+                             ", is larger than its connection takes");
+  if (to.bell) {
+    if (!to.channel.send(head, payload)) break_off(to, "it does not read its ring");
     return;
   }
-  if (!to.channel.send(writer_.encode(message), payload))
-    break_off(to, "it does not read its ring");
+  Blob packet(head.begin(), head.end());  // an observer has no ring
+  packet.insert(packet.end(), payload.begin(), payload.end());
+  if (!to.socket.send(packet, {})) break_off(to, "its connection closed");
 }
 
 void Processes::send_with(Process& to, const wire::NodeMessage& message,

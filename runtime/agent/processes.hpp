@@ -134,7 +134,7 @@ class Processes final : public Proxies::Rings {
 
   // --- sending
   /// Sends over the process's ring, or to an observer over its socket. A process that does not read
-  /// is broken off.
+  /// is broken off, and so is one for which a message is too large.
   void send(Process& to, const wire::NodeMessage& message, BlobView payload = {});
   void send(ProcessIndex to, const wire::NodeMessage& message, BlobView payload) {
     if (Process* process = find(to)) send(*process, message, payload);

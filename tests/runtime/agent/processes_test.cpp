@@ -135,6 +135,20 @@ TEST_F(ProcessesTest, ObserverThatNeverPausesDoesNotKeepTheLoop) {
   EXPECT_EQ(handled_from(one), kFlood);
 }
 
+TEST_F(ProcessesTest, ProcessForWhichAMessageIsTooLargeIsBrokenOff) {
+  Peer one = worker(), observer = connect();
+  of(observer).introduced = true;
+  processes.send(of(one), wire::Ready{}, Blob(ring::kMaxFrame));
+  processes.send(of(observer), wire::Answer{}, Blob(os::kMaxPacket));
+  for (const Peer* peer : {&one, &observer}) {
+    EXPECT_TRUE(of(*peer).ending);
+    EXPECT_NE(of(*peer).reason.find("larger than"), std::string::npos) << of(*peer).reason;
+  }
+  Peer other = worker();
+  processes.send(of(other), wire::Ready{}, Blob(ring::kMaxFrame - 4096));
+  EXPECT_FALSE(of(other).ending);
+}
+
 TEST_F(ProcessesTest, TwoProcessesHaveOneChannelWhichComesBeforeAnyMessageAboutTheOther) {
   Peer one = worker(), other = worker();
   processes.connect(one.index, other.index);
