@@ -338,9 +338,7 @@ void Node::end(Process& process) {
   workers_.process_died(index);
   replica_host_.replicas().process_died(index);
   replica_host_.places().process_died(index);
-  if (logs_) logs_->forget(index);
-  observers_.rows().process_died(index);
-  observers_.stacks().process_died(index, now);
+  observers_.process_died(index, now);
   extents_.forget(index, process.store_index);
   if (process.store_index != 0) host_->process_died(process.store_index);
   processes_.remove(index);

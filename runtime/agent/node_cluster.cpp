@@ -273,10 +273,7 @@ void Node::node_gone(NodeId node, const std::string& why, bool for_ever) {
   extents_.forget_pulls(node);
   replica_host_.places().node_died(node);
   transfers_->node_died(node, for_ever, now);
-  inquiries_.end(node, Error(info.code, info.message, Outcome::unknown));
-  inquiries_.forget(node);
-  observers_.rows().node_died(node, info.message);
-  observers_.stacks().node_died(node, now);
+  observers_.node_died(node, Error(info.code, info.message, Outcome::unknown), now);
   programs_->node_died(node, now);
   remote_.node_died(node, for_ever ? why : os::describe_out_of_reach(why), for_ever);
   // Last: it may ask the node again, under its new index.

@@ -347,6 +347,11 @@ void NodeLogs::forget(ProcessIndex process) {
   });
 }
 
+void NodeLogs::forget(NodeId node) {
+  std::erase_if(questions_,
+                [&](const auto& one) { return one.second.question.asker.node == node; });
+}
+
 Time NodeLogs::next_deadline() const {
   if (looks_again_ && !questions_.empty()) return Time{};
   Time until = drops_at_;

@@ -84,7 +84,9 @@ class NodeLogs {
   void look_again() noexcept { looks_again_ = true; }
 
   void ask(const Question& question, Time now);
+  /// The asker has ended: its questions get no answer.
   void forget(ProcessIndex process);
+  void forget(NodeId node);
 
   int fd() const noexcept { return events_.get(); }
   void serve(Time now);

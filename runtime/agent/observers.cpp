@@ -382,6 +382,22 @@ void Observers::on_peer_inquire(NodeId from, const wire::PeerInquire& message) {
   below_.inquiries.owe(from, message.request, wire::encode(memory_report()));
 }
 
+// --- ends
+
+void Observers::process_died(ProcessIndex process, Time now) {
+  if (below_.logs) below_.logs->forget(process);
+  rows_.process_died(process);
+  stacks_.process_died(process, now);
+}
+
+void Observers::node_died(NodeId node, const Error& why, Time now) {
+  below_.inquiries.end(node, why);
+  if (below_.logs) below_.logs->forget(node);
+  rows_.node_died(node, why.message());
+  stacks_.node_died(node, now);
+  below_.inquiries.forget(node);  // last: no answer for it is left
+}
+
 Time Observers::next_deadline() const {
   return std::min(rows_.next_deadline(), stacks_.next_deadline());
 }

@@ -81,6 +81,12 @@ class Observers final : public NodeLogs::Out,
   /// Returns the report of this node's memory. O(objects of the node).
   wire::MemoryReport memory_report() const;
 
+  // --- ends
+  /// Ends the questions of a process, and what it was asked.
+  void process_died(ProcessIndex process, Time now);
+  /// Ends the questions of a node that is gone, what it was asked, and what it is owed.
+  void node_died(NodeId node, const Error& why, Time now);
+
   // --- the parts that answer later
   ObserveQuestions& rows() noexcept { return rows_; }
   StackAsks& stacks() noexcept { return stacks_; }

@@ -1,6 +1,7 @@
 // Tests Observers with the real parts below it: OBSERVER-1 to OBSERVER-4.
 #include "troupe/runtime/agent/observers.hpp"
 
+#include "tests/runtime/agent/faulty_files.hpp"
 #include "tests/runtime/agent/played_processes.hpp"
 
 #include <gtest/gtest.h>
@@ -242,6 +243,43 @@ TEST_F(ObserversTest, QuestionForControlFailsWithoutControl) {
   ask(observer, About::control, {}, Blob(5));
   EXPECT_EQ(refused(), Code::invalid_argument);
   EXPECT_TRUE(said.empty());
+}
+
+TEST_F(ObserversTest, NodeThatIsGoneIsOwedNothing) {
+  logs = std::make_unique<NodeLogs>(
+      observers,
+      NodeLogs::Options{name, std::make_unique<FaultyFiles>(std::make_shared<Faults>()), {}});
+  join_other();
+  Process& observer = speaker(Talker::observer);
+  ask(observer, About::logs, kOther);
+  wire::PeerInquire question;
+  question.request = 7;
+  question.about_logs = true;
+  question.logs.job = kJob;
+  question.logs.wait_ms = 10'000;
+  observers.on_peer_inquire(kOther, question);
+  to_nodes.clear();
+  observers.node_died(kOther, Error(Code::unavailable, "it is dead"), steady_now());
+  EXPECT_EQ(refused(), Code::unavailable) << "it will not answer";
+  logs->serve(steady_now() + 11s);
+  EXPECT_TRUE(sent_to<wire::PeerAnswer>(kOther).empty());
+  EXPECT_EQ(logs->next_deadline(), Time::max());
+}
+
+TEST_F(ObserversTest, ProcessThatHasEndedGetsNoLog) {
+  logs = std::make_unique<NodeLogs>(
+      observers,
+      NodeLogs::Options{name, std::make_unique<FaultyFiles>(std::make_shared<Faults>()), {}});
+  Process& observer = speaker(Talker::observer);
+  wire::Inquire question;
+  question.about = About::logs;
+  question.logs.job = kJob;
+  question.logs.wait_ms = 10'000;
+  observers.on_inquire(observer, question, {});
+  EXPECT_NE(logs->next_deadline(), Time::max());
+  observers.process_died(observer.index, steady_now());
+  EXPECT_EQ(logs->next_deadline(), Time::max());
+  EXPECT_TRUE(to_processes.empty());
 }
 
 TEST_F(ObserversTest, JobMayWriteWhileAProcessOfItLives) {
