@@ -161,6 +161,16 @@ TEST_F(ObjectsTest, PlaceThatTheStoreDoesNotHaveIsNotAdopted) {
   EXPECT_EQ(memory.site_of(message.location), nullptr);
 }
 
+TEST_F(ObjectsTest, FloodOfPlacesThatTheStoreDoesNotHaveLeavesFewEvents) {
+  Process& one = process();
+  wire::Adopt message;
+  message.location = place(3);
+  message.location.segment = 77;
+  for (int i = 0; i < 1000; ++i) say(one, message);
+  EXPECT_EQ(one.objections, 1000u);
+  EXPECT_EQ(events.log().size(), 10u) << "of the 1st, 2nd, 4th … 512th";
+}
+
 TEST_F(ObjectsTest, ValueGoesToTheProcessOrNodeThatAwaitsIt) {
   Process& one = process();
   wire::Value value;
