@@ -71,6 +71,10 @@ wire::MemoryObject::State state_of(const ReferenceTable::Seen& seen) {
   return State::pending;
 }
 
+Error too_many_open() {
+  return Error(Code::overloaded, "too many questions wait for an answer at this node: ask again");
+}
+
 }  // namespace
 
 // --- memory
@@ -232,6 +236,8 @@ void Observers::pass_on(Process& from, const wire::Inquire& message, wire::PeerI
   if (!below_.cluster.knows(message.node))
     return below_.inquiries.refuse(from.index, message.request,
                                    Error(Code::unavailable, "the node is not in the cluster"));
+  if (below_.inquiries.is_full())
+    return below_.inquiries.refuse(from.index, message.request, too_many_open());
   question.request = below_.inquiries.note(from.index, message.request, message.node, steady_now());
   below_.out.send(message.node, question, {});
 }
@@ -440,6 +446,8 @@ void Observers::on_inquire(Process& from, const wire::Inquire& message, BlobView
   if (!asks) return refuse(Code::invalid_argument, "only agents say this to control");
   if (!below_.control.hears_control())
     return refuse(Code::unavailable, "control does not answer at the moment: try again");
+  if (below_.inquiries.is_full())
+    return below_.inquiries.refuse(from.index, message.request, too_many_open());
   below_.inquiries.note(from.index, message.request, {}, steady_now());
   below_.control.say_to_control(*decoded);
 }

@@ -245,6 +245,22 @@ TEST_F(ObserversTest, QuestionForControlFailsWithoutControl) {
   EXPECT_TRUE(said.empty());
 }
 
+TEST_F(ObserversTest, QuestionBeyondTheBoundIsRefusedUntilAnotherIsAnswered) {
+  join_other();
+  Process& observer = speaker(Talker::observer);
+  while (!inquiries.is_full()) ask(observer, About::memory, kOther);
+  EXPECT_TRUE(to_processes.empty());
+  ask(observer, About::memory, kOther);
+  EXPECT_EQ(refused(), Code::overloaded);
+  ask_control(observer, control::ListRequest{});
+  EXPECT_EQ(refused(), Code::overloaded);
+  EXPECT_TRUE(said.empty());
+  inquiries.on_reply(inquiries.next_number() - 1, control::ListReply{});
+  to_processes.clear();
+  ask(observer, About::memory, kOther);
+  EXPECT_TRUE(to_processes.empty());
+}
+
 TEST_F(ObserversTest, NodeThatIsGoneIsOwedNothing) {
   logs = std::make_unique<NodeLogs>(
       observers,
