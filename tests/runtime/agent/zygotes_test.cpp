@@ -168,6 +168,18 @@ TEST_F(ZygotesTest, ProgramThatFailsBeforeItIsReadyIsGone) {
   EXPECT_EQ(ends, std::vector<bool>{false});
 }
 
+TEST_F(ZygotesTest, ZygoteThatWasLeftInThisPassIsNotGoneOnceMore) {
+  start("exit 3");
+  PollSet set;
+  zygotes.wait_for(set);
+  ASSERT_GT(set.wait(20s), 0) << "it has ended";
+  zygotes.leave(kJob, {kWorker}, "a test leaves it");
+  zygotes.serve(set);
+  EXPECT_TRUE(ends.empty());
+  ASSERT_TRUE(passes_until([&] { return !lost.empty(); }));
+  EXPECT_EQ(lost[kWorker], std::vector<std::string>{"a test leaves it"});
+}
+
 TEST_F(ZygotesTest, NothingIsLeftAtTheEndOfTheNode) {
   start("order");
   const pid_t last = pid();
