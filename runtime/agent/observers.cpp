@@ -242,7 +242,17 @@ void Observers::pass_on(Process& from, const wire::Inquire& message, wire::PeerI
   below_.out.send(message.node, question, {});
 }
 
+/// Returns whether the process is an observer. Refuses the question if it is not: it `said` what
+/// only an observer may ask.
+bool Observers::is_observer(Process& from, const wire::Inquire& message, const char* said) {
+  if (from.speaks_as == Talker::observer) return true;
+  below_.inquiries.refuse(from.index, message.request,
+                          Error(Code::invalid_argument, below_.processes.account_of(from, said)));
+  return false;
+}
+
 void Observers::on_inquire_memory(Process& from, const wire::Inquire& message) {
+  if (!is_observer(from, message, "for what the memory of a node is used for")) return;
   if (!message.node || message.node == below_.self)
     return below_.inquiries.answer(from.index, message.request, wire::encode(memory_report()));
   pass_on(from, message, {});
@@ -267,11 +277,8 @@ void Observers::on_inquire_logs(Process& from, const wire::Inquire& message) {
 
 /// Answers a question about rows of all nodes, which only an observer may ask.
 void Observers::on_inquire_rows(Process& from, const wire::Inquire& message) {
-  if (from.speaks_as == Talker::observer)
-    return rows_.ask({from.index, {}, message.request}, message.rows, steady_now());
-  below_.inquiries.refuse(from.index, message.request,
-                          Error(Code::invalid_argument,
-                                below_.processes.account_of(from, "for a list of the cluster")));
+  if (is_observer(from, message, "for a list of the cluster"))
+    rows_.ask({from.index, {}, message.request}, message.rows, steady_now());
 }
 
 void Observers::ask_logs(const NodeLogs::Asker& asker, const wire::LogQuestion& question) {
@@ -302,11 +309,7 @@ bool Observers::may_write(JobId id) {
 
 /// Answers an observer's question for the stacks of processes of this node, or asks another one.
 void Observers::on_inquire_stacks(Process& from, const wire::Inquire& message) {
-  if (from.speaks_as != Talker::observer)
-    return below_.inquiries.refuse(
-        from.index, message.request,
-        Error(Code::invalid_argument,
-              below_.processes.account_of(from, "for the stacks of processes")));
+  if (!is_observer(from, message, "for the stacks of processes")) return;
   if (!message.node || message.node == below_.self)
     return ask_stacks({from.index, {}, message.request}, message.stacks);
   pass_on(from, message, {.about_stacks = true, .stacks = message.stacks});
@@ -353,10 +356,7 @@ void Observers::answer_stacks(const StackAsks::Asker& asker, const std::string& 
 
 /// Stops a job for an observer, if its driver is at this node; else asks the node where it is.
 void Observers::on_inquire_stop(Process& from, const wire::Inquire& message) {
-  if (from.speaks_as != Talker::observer)
-    return below_.inquiries.refuse(
-        from.index, message.request,
-        Error(Code::invalid_argument, below_.processes.account_of(from, "that a job is to stop")));
+  if (!is_observer(from, message, "that a job is to stop")) return;
   if (!message.node || message.node == below_.self)
     return stop_job({from.index, {}, message.request}, message.stop);
   pass_on(from, message, {.stop = message.stop});

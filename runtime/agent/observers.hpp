@@ -125,6 +125,7 @@ class Observers final : public NodeLogs::Out,
   void describe_place(const wire::Location& location, wire::MemoryObject& row, Time now) const;
 
   // questions (observers.cpp)
+  bool is_observer(Process& from, const wire::Inquire& message, const char* said);
   void on_inquire_memory(Process& from, const wire::Inquire& message);
   void on_inquire_logs(Process& from, const wire::Inquire& message);
   void on_inquire_rows(Process& from, const wire::Inquire& message);

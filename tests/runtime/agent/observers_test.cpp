@@ -126,8 +126,7 @@ struct ObserversTest : testing::Test,
 };
 
 TEST_F(ObserversTest, MemoryOfThisNodeIsAnsweredAtOnce) {
-  Process& driver = speaker(Talker::driver);
-  ask(driver, About::memory);
+  ask(speaker(Talker::observer), About::memory);
   ASSERT_FALSE(to_processes.empty());
   const auto report = wire::decode_memory(to_processes[0].payload);
   ASSERT_TRUE(report.ok());
@@ -158,11 +157,13 @@ TEST_F(ObserversTest, ReportNamesHolderAndMakerOfAnObject) {
   EXPECT_EQ(report.rows[0].holders[0].refs, 2);
 }
 
-TEST_F(ObserversTest, RowsAndStacksAreForObserversAlone) {
+TEST_F(ObserversTest, MemoryRowsStacksAndStopsAreForObserversAlone) {
   for (const Talker who : {Talker::driver, Talker::worker})
-    for (const About about : {About::rows, About::stacks}) {
-      ask(speaker(who), about);
+    for (const About about : {About::memory, About::rows, About::stacks, About::stop}) {
+      Process& process = speaker(who);
+      ask(process, about);
       EXPECT_EQ(refused(), Code::invalid_argument);
+      EXPECT_EQ(process.objections, 1u);
     }
   EXPECT_TRUE(to_nodes.empty());
 }
