@@ -11,6 +11,7 @@
 /// one node; further ones are answered with overloaded.
 #pragma once
 
+#include "troupe/runtime/agent/asker.hpp"
 #include "troupe/runtime/agent/outgoing.hpp"
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/control/messages.hpp"
@@ -46,6 +47,10 @@ class Inquiries {
   void expire(Time now);
   /// Returns when to call expire() at the latest.
   Time next_deadline() const noexcept { return due_; }
+
+  // --- answers to whoever asked this node
+  void answer(const Asker& to, Blob bytes);
+  void refuse(const Asker& to, const Error& why);
 
   // --- answers to processes of this node
   /// Sends a whole answer, in pieces that fit a packet.

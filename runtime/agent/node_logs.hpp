@@ -11,6 +11,7 @@
 /// lines are read and counted instead, until the writer has room again.
 #pragma once
 
+#include "troupe/runtime/agent/asker.hpp"
 #include "troupe/runtime/agent/last_lines.hpp"
 #include "troupe/runtime/agent/log_reader.hpp"
 #include "troupe/runtime/agent/log_writer.hpp"
@@ -34,12 +35,6 @@ class NodeLogs {
   static constexpr Duration kPatience = std::chrono::seconds(5);
   static constexpr std::size_t kMostQuestions = 4096;
 
-  /// Who gets an answer: a process of this node, or another node.
-  struct Asker {
-    ProcessIndex process;
-    NodeId node;  ///< zero: `process`
-    std::uint64_t request = 0;
-  };
   struct Question {
     Asker asker;
     JobId job;

@@ -74,18 +74,6 @@ void Observers::ask_node(NodeId to, const wire::PeerInquire& question) {
   below_.out.send(to, question, {});
 }
 
-void Observers::answer(const ObserveQuestions::Asker& asker, Blob bytes) {
-  if (asker.node) return below_.inquiries.owe(asker.node, asker.request, std::move(bytes));
-  below_.inquiries.answer(asker.process, asker.request, bytes);
-}
-
-void Observers::refuse(const ObserveQuestions::Asker& asker, const Error& why) {
-  if (asker.node)
-    return below_.out.send(asker.node, wire::PeerAnswer{asker.request, 0, 0, why.shared_info()},
-                           {});
-  below_.inquiries.refuse(asker.process, asker.request, why);
-}
-
 observe::Surroundings Observers::surroundings_of(const Process& process) const {
   observe::Surroundings around;
   around.self = name_of(process);

@@ -45,16 +45,14 @@ struct Agent final : ObserveQuestions::Out {
     return !own.empty();
   }
   std::vector<std::string> own;  // a row a pass
-  void answer(const ObserveQuestions::Asker& asker, Blob bytes) override {
+  void answer(const Asker& asker, Blob bytes) override {
     asked_by = asker;
     answered = observe::decode_answer(bytes).value();
   }
-  void refuse(const ObserveQuestions::Asker&, const Error& why) override {
-    refused = why.message();
-  }
+  void refuse(const Asker&, const Error& why) override { refused = why.message(); }
   std::vector<std::pair<ProcessIndex, std::uint64_t>> asked;
   std::vector<std::uint64_t> asked_nodes;
-  ObserveQuestions::Asker asked_by;
+  Asker asked_by;
   std::optional<Answer> answered;
   std::string refused;
 };

@@ -48,7 +48,7 @@ struct WorkersTest : testing::Test, PlayedProcesses, Workers::Out, StackAsks::Ou
   }
   void go_down(const std::string& why) override { over = why; }
   bool is_over() const override { return !over.empty(); }
-  void answer_stacks(const StackAsks::Asker&, const std::string&) override {}
+  void answer_stacks(const Asker&, const std::string&) override {}
 
   /// Asks the table for a worker and returns how many starts it asks for.
   std::size_t request() {

@@ -37,7 +37,7 @@ struct ZygotesTest : testing::Test, Zygotes::Out, StackAsks::Out {
     ends.push_back(was_ready);
     zygotes.leave(job, {kWorker, kOther}, "its zygote is gone");
   }
-  void answer_stacks(const StackAsks::Asker&, const std::string&) override {}
+  void answer_stacks(const Asker&, const std::string&) override {}
 
   /// Starts a zygote that runs this script. In it, `say KIND TOKEN PID STATUS` sends an event, and
   /// `order` takes one.
