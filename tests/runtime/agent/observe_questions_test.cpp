@@ -38,9 +38,7 @@ struct Agent final : ObserveQuestions::Out {
                ObserveQuestions::Place& place) override {
     if (own.empty()) return false;
     place.begun = true;
-    Row row = observe::make_row(RowKind::tasks, own.front());
-    const auto read = [&row](std::size_t column) { return observe::value_of(row.cells[column]); };
-    if (selection.wants([&row] { return row.id; }, read)) selection.keep(std::move(row));
+    selection.offer(observe::make_row(RowKind::tasks, own.front()));
     own.erase(own.begin());
     return !own.empty();
   }
