@@ -1,25 +1,23 @@
 /// Node's loop, its processes' ends, and run_agent().
 #include "troupe/runtime/agent/node.hpp"
+#include "troupe/runtime/agent/agent.hpp"
 #include "troupe/runtime/agent/process_limit.hpp"
 #include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/base/machine.hpp"
-#include "troupe/runtime/base/memory_file.hpp"
 #include "troupe/runtime/base/usable_cpus.hpp"
 #include "troupe/runtime/base/wait.hpp"
 #include "troupe/runtime/os/child.hpp"
 #include "troupe/runtime/os/orphans.hpp"
-
-#include "troupe/runtime/agent/agent.hpp"
 #include "troupe/runtime/os/process_title.hpp"
 #include "troupe/runtime/os/role.hpp"
-#include "troupe/runtime/wire/values.hpp"
 
 #include <sys/prctl.h>
 #include <unistd.h>
 #include <algorithm>
-#include <cerrno>
+#include <array>
 #include <csignal>
 #include <cstdio>
+#include <set>
 
 namespace troupe::agent {
 namespace {

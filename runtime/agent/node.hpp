@@ -49,10 +49,8 @@
 #include "troupe/runtime/wire/messages.hpp"
 #include "troupe/runtime/wire/peer.hpp"
 
-#include <array>
-#include <map>
 #include <memory>
-#include <set>
+#include <optional>
 #include <string>
 #include <vector>
 

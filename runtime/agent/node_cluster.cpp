@@ -5,13 +5,13 @@
 #include "troupe/runtime/base/wait.hpp"
 #include "troupe/runtime/os/child.hpp"
 #include "troupe/runtime/wire/cases.hpp"
-#include "troupe/runtime/wire/values.hpp"
 
 #include <unistd.h>
 #include <algorithm>
-#include <csignal>
-#include <cstdio>
+#include <array>
 #include <cstdlib>
+#include <set>
+#include <string>
 #include <utility>
 
 namespace troupe::agent {

@@ -3,11 +3,9 @@
 #include "troupe/runtime/agent/node_pieces.hpp"
 #include "troupe/runtime/base/version.hpp"
 #include "troupe/runtime/wire/cases.hpp"
-#include "troupe/runtime/wire/values.hpp"
 
-#include <unistd.h>
 #include <algorithm>
-#include <csignal>
+#include <utility>
 
 namespace troupe::agent {
 
