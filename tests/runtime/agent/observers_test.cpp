@@ -2,7 +2,7 @@
 #include "troupe/runtime/agent/observers.hpp"
 
 #include "tests/runtime/agent/faulty_files.hpp"
-#include "tests/runtime/agent/played_processes.hpp"
+#include "tests/runtime/agent/played_objects.hpp"
 
 #include <gtest/gtest.h>
 
@@ -17,26 +17,10 @@ namespace {
 
 using namespace std::chrono_literals;
 using About = wire::Inquire::About;
-constexpr NodeId kHere{0, 1}, kOther{0, 2};
+constexpr NodeId kHere = PlayedProcesses::kSelfNode, kOther{0, 2};
 constexpr JobId kJob{0, 9};
 
-struct ObserversTest : testing::Test,
-                       PlayedProcesses,
-                       Extents::Out,
-                       Workers::Out,
-                       Observers::Control {
-  struct NoStore : ReplicaHost::Store {
-    void pull_copy(NodeId, ObjectId, std::uint64_t) override {}
-    bool look_in_folders(ProcessIndex, ObjectId, std::optional<std::uint64_t>) override {
-      return false;
-    }
-    bool is_on_disk(const wire::Location&) const override { return false; }
-  };
-  // Extents::Out
-  void send_with(ProcessIndex, const wire::NodeMessage&, std::vector<int>) override {}
-  void press() override {}
-  void memory_answer(const std::optional<Error>&) override {}
-  void restored(NodeId, const wire::PullRequest&) override {}
+struct ObserversTest : testing::Test, PlayedObjects, Workers::Out, Observers::Control {
   // Workers::Out
   void end(Process&) override {}
   void job_failed(Job&, const std::string&) override {}
@@ -102,19 +86,7 @@ struct ObserversTest : testing::Test,
   std::uint64_t request = 100;
   bool is_private = false, control_answers = true;
   std::vector<control::ToControl> said;
-  AgentOptions options;
-  std::unique_ptr<objectstore::Host> host =
-      objectstore::Host::create({.arena = Bytes{4 << 20}, .extent = Bytes{1 << 20}}).value();
-  NoStore no_store;
   Jobs jobs{quiet_actors, {}};
-  ClusterLink cluster{kHere, table};
-  Inquiries inquiries{*this};
-  ReplicaHost replica_host{kHere,
-                           {references, owners, cluster, inquiries, quiet_actors, *this, no_store}};
-  MemoryWatch memory{{name, events, options, *host, table, actors, processes}};
-  Extents extents{{name, options, *host, references, memory.accounting(), memory.prefault(), copies,
-                   replica_host, *this, *this}};
-  FolderCopies copies{{name, *host, references, owners, extents}};
   JobStops job_stops;
   std::unique_ptr<Programs> programs;
   std::unique_ptr<NodeLogs> logs;
@@ -166,6 +138,48 @@ TEST_F(ObserversTest, MemoryRowsStacksAndStopsAreForObserversAlone) {
       EXPECT_EQ(process.objections, 1u);
     }
   EXPECT_TRUE(to_nodes.empty());
+}
+
+TEST_F(ObserversTest, ObserverGetsTheRowsOfThisNodesProcesses) {
+  Process& observer = speaker(Talker::observer);
+  speaker(Talker::worker).told_pid = 4243;
+  wire::Inquire question;
+  question.request = ++request;
+  question.about = About::rows;
+  question.rows.kind = static_cast<std::uint8_t>(observe::RowKind::processes);
+  question.rows.limit = 10;
+  observers.on_inquire(observer, question, {});
+  EXPECT_TRUE(to_processes.empty()) << "the agent looks at them in its next pass";
+  EXPECT_EQ(observers.next_deadline(), Time{});
+  observers.rows().on_timer(steady_now());
+  ASSERT_FALSE(to_processes.empty());
+  const auto answer = observe::decode_answer(to_processes[0].payload);
+  ASSERT_TRUE(answer.ok());
+  EXPECT_EQ(answer.value().rows.size(), 3u) << "the agent, the observer and the worker";
+  EXPECT_EQ(refused(), std::nullopt);
+}
+
+TEST_F(ObserversTest, DriverOfAStoppedJobIsToldAndKilledWhenItIsLate) {
+  Process& observer = speaker(Talker::observer);
+  Peer driver = connect();
+  of(driver).speaks_as = Talker::driver;
+  of(driver).introduced = true;
+  wire::Inquire question;
+  question.request = ++request;
+  question.about = About::stop;
+  question.stop.job = kJob;
+  question.stop.user = "alice";
+  observers.on_inquire(observer, question, {});
+  EXPECT_EQ(refused(), Code::invalid_argument) << "its driver is not here";
+  jobs.of(kJob).driver = driver.index;
+  observers.on_inquire(observer, question, {});
+  EXPECT_EQ(refused(), std::nullopt);
+  const auto told = driver.read<wire::Shutdown>();
+  ASSERT_TRUE(told);
+  EXPECT_NE(told->why.find("alice"), std::string::npos) << told->why;
+  EXPECT_LE(job_stops.next_deadline(), steady_now() + JobStops::kGrace);
+  ASSERT_EQ(events.log().size(), 1u);
+  events.log().each([](const Event& event) { EXPECT_EQ(event.kind, EventKind::job_stopped); });
 }
 
 TEST_F(ObserversTest, DriverGetsTheLogOfItsOwnJobAlone) {
