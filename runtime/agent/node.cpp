@@ -160,7 +160,7 @@ void Node::serve(Fd driver) {
 }
 
 std::string Node::serve_cluster(Fd launcher) {
-  launcher_ = os::LocalSocket(std::move(launcher));
+  doors_.set_launcher(std::move(launcher));
   loop();
   workers_.end_all();
   if (logs_) logs_->end();
@@ -236,8 +236,7 @@ Time Node::next_deadline() const {
   until = std::min(until, folder_copies_.next_deadline());
   until = std::min(
       {until, replica_host_.replicas().next_deadline(), replica_host_.places().next_deadline()});
-  if (local_listener_ && local_listener_->opens_at() > steady_now())
-    until = std::min(until, local_listener_->opens_at());
+  until = std::min(until, doors_.next_deadline(steady_now()));
   if (logs_) until = std::min(until, logs_->next_deadline());
   until = std::min(until, observers_.next_deadline());
   if (network_) {
@@ -257,9 +256,7 @@ void Node::poll_once(Time until) {
   set.add(programs_ ? programs_->fd() : -1);
   const std::size_t spill = set.add(extents_.fd());
   const std::size_t copies = set.add(folder_copies_.fd());
-  const bool is_open = local_listener_ && local_listener_->opens_at() <= steady_now();
-  const std::size_t door = set.add(is_open ? local_listener_->fd() : -1);
-  const std::size_t launcher = set.add(launcher_ ? launcher_.fd() : -1);
+  doors_.wait_for(set, steady_now());
   const std::size_t logs = set.add(logs_ ? logs_->fd() : -1);
   set.add(observers_.stacks().fd());
   workers_.zygotes().wait_for(set);
@@ -267,8 +264,7 @@ void Node::poll_once(Time until) {
   const Duration left = std::clamp<Duration>(until - steady_now(), Duration(0), Duration(10s));
   const int ready = set.wait(left);
   memory_.touch_ahead(ready == 0 && left > Duration(0));
-  if (network_)
-    serve_network(set.ready(network), set.ready(transfers), set.ready(door), set.ready(launcher));
+  if (network_) serve_network(set.ready(network), set.ready(transfers));
   extents_.note_ready(set.ready(spill));
   folder_copies_.note_ready(set.ready(copies));
   if (logs_ && (set.ready(logs) || logs_->next_deadline() <= steady_now()))
