@@ -107,12 +107,14 @@ void Node::welcome(Process& from, std::vector<Fd> descriptors) {
     return processes_.refuse(from, "its job has ended");
   auto bell = ring::Doorbell::attach(std::move(descriptors[0]), std::move(descriptors[1]));
   auto memory = ring::ChannelMemory::create();
-  auto membership = host_->register_process();
-  if (!bell || !memory || !membership) {
-    const std::string why = (!bell     ? bell.error()
-                             : !memory ? memory.error()
-                                       : membership.error())
-                                .message();
+  const auto join_store = [&]() -> Result<objectstore::Membership> {
+    if (!bell) return bell.error();
+    if (!memory) return memory.error();
+    return host_->register_process();  // last: nothing but the process's end takes it back
+  };
+  auto membership = join_store();
+  if (!membership) {
+    const std::string why = membership.error().message();
     from.at_limit = is_worker;
     from.sentence = why;
     return processes_.refuse(from, why);
