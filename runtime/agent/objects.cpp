@@ -151,6 +151,7 @@ bool Objects::give_reader(Process& to, const wire::NeedReader& request, bool las
 void Objects::send_notices() {
   for (const objectstore::Notice& notice : below_.host.take_notices()) {
     for (const auto& [index, process] : below_.processes) {
+      if (process->store_index == 0) continue;  // an observer maps nothing
       switch (notice.kind) {
         case objectstore::Notice::Kind::recycle:
           if (process->introduced && process->store_index == notice.process)

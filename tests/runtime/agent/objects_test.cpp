@@ -121,6 +121,24 @@ TEST_F(ObjectsTest, ReaderGetsTheMemoryWithItsDescriptor) {
   EXPECT_EQ(descriptors.size(), 1u);
 }
 
+TEST_F(ObjectsTest, ProcessesOfTheStoreAloneForgetAnExtent) {
+  Process& maker = process();
+  Process& reader = process();
+  Process& observer = process();
+  observer.store_index = 0;
+  auto grant = host->grant(maker.store_index, 1000);
+  ASSERT_TRUE(grant.ok());
+  ASSERT_TRUE(host->confirm_extent(maker.store_index, grant.value().id).ok());
+  wire::GiveBack back;
+  back.extent = grant.value().id.value;
+  say(maker, back);
+  objects.send_notices();
+  const auto told = read<wire::Forget>(reader);
+  ASSERT_TRUE(told);
+  EXPECT_EQ(told->id, back.extent);
+  EXPECT_FALSE(read<wire::Forget>(observer));
+}
+
 TEST_F(ObjectsTest, ReaderThatHasEndedIsForgotten) {
   Process& one = process();
   say(one, wire::NeedReader{});
