@@ -47,9 +47,8 @@ void ActorEffects::hold(const wire::Call& creation, std::int32_t delta) {
 // --- ActorHost::Out
 
 void ActorEffects::need_worker(std::uint64_t life, const scheduling::ResourceDemand& demand,
-                               JobId id) {
-  const JobNumber job = id ? below_.jobs.of(id).number : below_.jobs.all().begin()->first;
-  below_.leases.need_worker(life, demand, job, steady_now());
+                               JobId job) {
+  below_.leases.need_worker(life, demand, below_.jobs.of(job).number, steady_now());
 }
 
 void ActorEffects::start_actor(ProcessIndex worker, const wire::StartActor& start, BlobView payload,

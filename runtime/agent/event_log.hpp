@@ -42,7 +42,7 @@ enum class EventKind : std::uint8_t {
   disk_failed,
   refused,  ///< a message that its sender may not send, or that no link takes
 };
-inline constexpr std::size_t kEventKinds = 20;
+inline constexpr std::size_t kEventKinds = 1 + static_cast<std::size_t>(EventKind::refused);
 std::string_view name_of(EventKind kind) noexcept;
 
 /// error: a failure, which `troupe status` counts.

@@ -68,6 +68,16 @@ void Inquiries::expire(Time now) {
 
 // --- answers
 
+void Inquiries::answer(const Asker& to, Blob bytes) {
+  if (to.node) return owe(to.node, to.request, std::move(bytes));
+  answer(to.process, to.request, bytes);
+}
+
+void Inquiries::refuse(const Asker& to, const Error& why) {
+  if (to.node) return out_.send(to.node, wire::PeerAnswer{to.request, 0, 0, why.shared_info()}, {});
+  refuse(to.process, to.request, why);
+}
+
 void Inquiries::refuse(ProcessIndex to, std::uint64_t request, const Error& why) {
   wire::Answer answer;
   answer.request = request;
@@ -87,7 +97,7 @@ void Inquiries::owe(NodeId to, std::uint64_t request, Blob bytes) {
   std::deque<Owed>& owed = owed_[to];
   if (owed.size() >= kMaxOwed) {
     const Error busy(Code::overloaded, "the node has sent too many reports that were not taken");
-    return out_.send(to, wire::PeerAnswer{request, 0, 0, busy.shared_info()}, {});
+    return refuse({{}, to, request}, busy);
   }
   owed.push_back({request, std::move(bytes)});
   send_owed(to);

@@ -6,15 +6,17 @@
 ///     inquiries.owe(node, request, bytes);          // sent as the network takes it
 ///
 /// Invariants: INQUIRY-1 Each noted question ends once: with the last piece of its answer, with an
-/// error, or with timed_out after 20 s. INQUIRY-2 Only the node that was asked may answer.
-/// INQUIRY-3 A node gets its answers whole and in order. At most eight wait for one node; further
-/// ones are answered with overloaded.
+/// error, or with timed_out after 20 s. At most kMostOpen are open. INQUIRY-2 Only the node that was
+/// asked may answer. INQUIRY-3 A node gets its answers whole and in order. At most eight wait for
+/// one node; further ones are answered with overloaded.
 #pragma once
 
+#include "troupe/runtime/agent/asker.hpp"
 #include "troupe/runtime/agent/outgoing.hpp"
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/control/messages.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -23,6 +25,9 @@ namespace troupe::agent {
 
 class Inquiries {
  public:
+  /// Most questions that wait for their answers.
+  static constexpr std::size_t kMostOpen = 65536;
+
   explicit Inquiries(Outgoing& out) : out_(out) {}
 
   // --- questions that were passed on
@@ -30,6 +35,8 @@ class Inquiries {
   std::uint64_t next_number() const noexcept { return next_; }
   /// Takes a number for a question of the agent itself: no process waits for its answer.
   std::uint64_t take_number() noexcept { return next_++; }
+  /// Returns whether kMostOpen questions wait. A further one is to be refused.
+  bool is_full() const noexcept { return inquiries_.size() >= kMostOpen; }
   /// Notes a question of the process that `node` (zero: control) is asked. Returns its number.
   std::uint64_t note(ProcessIndex from, std::uint64_t request, NodeId node, Time now);
   /// Handles control's answer to the question `number`. Others' answers change nothing.
@@ -40,6 +47,10 @@ class Inquiries {
   void expire(Time now);
   /// Returns when to call expire() at the latest.
   Time next_deadline() const noexcept { return due_; }
+
+  // --- answers to whoever asked this node
+  void answer(const Asker& to, Blob bytes);
+  void refuse(const Asker& to, const Error& why);
 
   // --- answers to processes of this node
   /// Sends a whole answer, in pieces that fit a packet.

@@ -11,7 +11,9 @@ LogStore::LogStore(Limits limits) : limits_(limits) {
 
 LogStore::Plan LogStore::plan(const std::string& name, std::uint64_t bytes) {
   Plan plan;
+  if (jobs_.count(name) == 0) forget_one_of_many();
   Job& job = jobs_[name];
+  job.used = ++uses_;
   const bool is_full = job.files.empty() || (job.files.back().bytes != 0 &&
                                              job.files.back().bytes + bytes > limits_.file);
   if (is_full) {
@@ -24,6 +26,17 @@ LogStore::Plan LogStore::plan(const std::string& name, std::uint64_t bytes) {
   plan.file = {name, file.number};
   plan.at = file.bytes;
   return plan;
+}
+
+/// Forgets the job without files that was written longest ago, if there are too many.
+void LogStore::forget_one_of_many() {
+  if (jobs_.size() < 2 * limits_.files) return;
+  auto oldest = jobs_.end();
+  for (auto at = jobs_.begin(); at != jobs_.end(); ++at)
+    if (at->second.files.empty() &&
+        (oldest == jobs_.end() || at->second.used < oldest->second.used))
+      oldest = at;
+  if (oldest != jobs_.end()) jobs_.erase(oldest);
 }
 
 /// Removes the files that were written longest ago, until the bytes fit. The file that is to be

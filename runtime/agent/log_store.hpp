@@ -8,7 +8,7 @@
 ///     store.find(job, offset, most);                     // where later bytes can be read
 ///
 /// An offset counts all bytes of a job on this node since its first one, also those of files that
-/// are gone.
+/// are gone. Of jobs without files only the last Limits::files are remembered.
 #pragma once
 
 #include <cstddef>
@@ -58,6 +58,7 @@ class LogStore {
   /// Returns the offset after the job's last byte.
   std::uint64_t end(const std::string& job) const;
   std::uint64_t total() const noexcept { return total_; }
+  std::size_t jobs() const noexcept { return jobs_.size(); }
 
  private:
   struct Kept {
@@ -70,7 +71,9 @@ class LogStore {
     std::deque<Kept> files;
     std::uint32_t last = 0;  ///< number of the newest file
     std::uint64_t end = 0;
+    std::uint64_t used = 0;  ///< when it was planned last: a count
   };
+  void forget_one_of_many();
   void remove_first(const std::string& job, Plan& plan);
   void make_room(const std::string& job, std::uint64_t bytes, Plan& plan);
 

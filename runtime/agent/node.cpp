@@ -1,25 +1,23 @@
 /// Node's loop, its processes' ends, and run_agent().
 #include "troupe/runtime/agent/node.hpp"
+#include "troupe/runtime/agent/agent.hpp"
 #include "troupe/runtime/agent/process_limit.hpp"
 #include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/base/machine.hpp"
-#include "troupe/runtime/base/memory_file.hpp"
 #include "troupe/runtime/base/usable_cpus.hpp"
 #include "troupe/runtime/base/wait.hpp"
 #include "troupe/runtime/os/child.hpp"
 #include "troupe/runtime/os/orphans.hpp"
-
-#include "troupe/runtime/agent/agent.hpp"
 #include "troupe/runtime/os/process_title.hpp"
 #include "troupe/runtime/os/role.hpp"
-#include "troupe/runtime/wire/values.hpp"
 
 #include <sys/prctl.h>
 #include <unistd.h>
 #include <algorithm>
-#include <cerrno>
+#include <array>
 #include <csignal>
 #include <cstdio>
+#include <set>
 
 namespace troupe::agent {
 namespace {
@@ -162,7 +160,7 @@ void Node::serve(Fd driver) {
 }
 
 std::string Node::serve_cluster(Fd launcher) {
-  launcher_ = os::LocalSocket(std::move(launcher));
+  doors_.set_launcher(std::move(launcher));
   loop();
   workers_.end_all();
   if (logs_) logs_->end();
@@ -238,8 +236,7 @@ Time Node::next_deadline() const {
   until = std::min(until, folder_copies_.next_deadline());
   until = std::min(
       {until, replica_host_.replicas().next_deadline(), replica_host_.places().next_deadline()});
-  if (local_listener_ && local_listener_->opens_at() > steady_now())
-    until = std::min(until, local_listener_->opens_at());
+  until = std::min(until, doors_.next_deadline(steady_now()));
   if (logs_) until = std::min(until, logs_->next_deadline());
   until = std::min(until, observers_.next_deadline());
   if (network_) {
@@ -259,9 +256,7 @@ void Node::poll_once(Time until) {
   set.add(programs_ ? programs_->fd() : -1);
   const std::size_t spill = set.add(extents_.fd());
   const std::size_t copies = set.add(folder_copies_.fd());
-  const bool is_open = local_listener_ && local_listener_->opens_at() <= steady_now();
-  const std::size_t door = set.add(is_open ? local_listener_->fd() : -1);
-  const std::size_t launcher = set.add(launcher_ ? launcher_.fd() : -1);
+  doors_.wait_for(set, steady_now());
   const std::size_t logs = set.add(logs_ ? logs_->fd() : -1);
   set.add(observers_.stacks().fd());
   workers_.zygotes().wait_for(set);
@@ -269,8 +264,7 @@ void Node::poll_once(Time until) {
   const Duration left = std::clamp<Duration>(until - steady_now(), Duration(0), Duration(10s));
   const int ready = set.wait(left);
   memory_.touch_ahead(ready == 0 && left > Duration(0));
-  if (network_)
-    serve_network(set.ready(network), set.ready(transfers), set.ready(door), set.ready(launcher));
+  if (network_) serve_network(set.ready(network), set.ready(transfers));
   extents_.note_ready(set.ready(spill));
   folder_copies_.note_ready(set.ready(copies));
   if (logs_ && (set.ready(logs) || logs_->next_deadline() <= steady_now()))
@@ -338,9 +332,7 @@ void Node::end(Process& process) {
   workers_.process_died(index);
   replica_host_.replicas().process_died(index);
   replica_host_.places().process_died(index);
-  if (logs_) logs_->forget(index);
-  observers_.rows().process_died(index);
-  observers_.stacks().process_died(index, now);
+  observers_.process_died(index, now);
   extents_.forget(index, process.store_index);
   if (process.store_index != 0) host_->process_died(process.store_index);
   processes_.remove(index);

@@ -13,6 +13,7 @@
 #include "troupe/runtime/agent/actor_effects.hpp"
 #include "troupe/runtime/agent/actors.hpp"
 #include "troupe/runtime/agent/cluster_link.hpp"
+#include "troupe/runtime/agent/doors.hpp"
 #include "troupe/runtime/agent/draining.hpp"
 #include "troupe/runtime/agent/extents.hpp"
 #include "troupe/runtime/agent/folder_copies.hpp"
@@ -42,17 +43,12 @@
 #include "troupe/runtime/agent/workers.hpp"
 #include "troupe/runtime/base/sleep_clock.hpp"
 #include "troupe/runtime/os/launch.hpp"
-#include "troupe/runtime/os/local_listener.hpp"
-#include "troupe/runtime/os/local_socket.hpp"
 #include "troupe/runtime/os/role.hpp"
 #include "troupe/runtime/scheduling/lease_table.hpp"
 #include "troupe/runtime/wire/messages.hpp"
 #include "troupe/runtime/wire/peer.hpp"
 
-#include <array>
-#include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -147,7 +143,7 @@ class Node final : private Network::Handler,
   void on_can_send(NodeId node) override;
   void exit_now(const std::string& why) override;
   void halt_actors();
-  void serve_network(bool network, bool transfers, bool at_door, bool from_launcher);
+  void serve_network(bool network, bool transfers);
   void tell_pace(Time now);
 
   NodeOptions options_;
@@ -187,9 +183,7 @@ class Node final : private Network::Handler,
 
   // In a cluster.
   os::AgentConfig config_;
-  os::LocalSocket launcher_;
-  bool told_launcher_ = false;  ///< that this node serves
-  std::optional<os::LocalListener> local_listener_;
+  Doors doors_;
   std::unique_ptr<Network> network_;
   std::unique_ptr<Transfers> transfers_;
   std::unique_ptr<Programs> programs_;

@@ -5,13 +5,12 @@
 #include "troupe/runtime/base/wait.hpp"
 #include "troupe/runtime/os/child.hpp"
 #include "troupe/runtime/wire/cases.hpp"
-#include "troupe/runtime/wire/values.hpp"
 
 #include <unistd.h>
 #include <algorithm>
-#include <csignal>
-#include <cstdio>
 #include <cstdlib>
+#include <set>
+#include <string>
 #include <utility>
 
 namespace troupe::agent {
@@ -58,7 +57,7 @@ void Node::join(os::AgentConfig config) {
   ProgramsOptions programs;
   programs.cache = cache_folder();
   programs_.reset(new Programs(*this, id_, programs));
-  local_listener_ = os::LocalListener::listen(config.socket_name).value();
+  doors_.open(config.socket_name, config.together).value();
   if (!config.log_folder.empty()) {
     NodeLogs::Options logs;
     logs.node = config.name;
@@ -72,7 +71,7 @@ void Node::join(os::AgentConfig config) {
   open_copies();
 }
 
-void Node::serve_network(bool network, bool transfers, bool at_door, bool from_launcher) {
+void Node::serve_network(bool network, bool transfers) {
   const Duration up = up_time();
   const Time now = steady_now();
   if (sleep_.slept(up, now)) network_->on_slept(now);
@@ -81,20 +80,11 @@ void Node::serve_network(bool network, bool transfers, bool at_door, bool from_l
   programs_->poll(now);
   halt_actors();
   proxies_.release_answers();
-  while (at_door) {
-    auto visitor = local_listener_->accept();
-    if (!visitor) break;
-    Fd life = os::life_of_peer(visitor->socket.get());
-    processes_.add(os::LocalSocket(std::move(visitor->socket))).life = std::move(life);
+  for (Fd& visitor : doors_.visitors(poll_set_)) {
+    Fd life = os::life_of_peer(visitor.get());
+    processes_.add(os::LocalSocket(std::move(visitor))).life = std::move(life);
   }
-  if (!from_launcher) return;
-  std::array<std::byte, os::kMaxPacket> packet;
-  while (!over_) {
-    const os::Received received = launcher_.receive(packet);
-    if (received.kind == os::Received::Kind::empty) return;
-    if (received.kind != os::Received::Kind::closed) continue;
-    end_with_cluster("the cluster was ended");
-  }
+  if (!over_ && doors_.is_over(poll_set_)) end_with_cluster("the cluster was ended");
 }
 
 /// Ends the node, which cannot serve any more. Drivers and observers get Shutdown with the reason,
@@ -207,9 +197,7 @@ void Node::on_nodes(const control::ClusterNodes& nodes) {
   events_.nodes(nodes.rows);
   replica_host_.replicas().nodes_changed();
   // The launcher lets drivers in from now on: they find all nodes that started together.
-  if (told_launcher_ || cluster_.rows().size() < config_.together) return;
-  told_launcher_ = true;
-  (void)os::send_ready(launcher_.fd(), {door(), ""});
+  doors_.tell_launcher(cluster_.rows().size(), door());
 }
 
 // --- other nodes
@@ -273,10 +261,7 @@ void Node::node_gone(NodeId node, const std::string& why, bool for_ever) {
   extents_.forget_pulls(node);
   replica_host_.places().node_died(node);
   transfers_->node_died(node, for_ever, now);
-  inquiries_.end(node, Error(info.code, info.message, Outcome::unknown));
-  inquiries_.forget(node);
-  observers_.rows().node_died(node, info.message);
-  observers_.stacks().node_died(node, now);
+  observers_.node_died(node, Error(info.code, info.message, Outcome::unknown), now);
   programs_->node_died(node, now);
   remote_.node_died(node, for_ever ? why : os::describe_out_of_reach(why), for_ever);
   // Last: it may ask the node again, under its new index.

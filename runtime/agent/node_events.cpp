@@ -113,11 +113,7 @@ observe::Row NodeEvents::row_of(const Event& event, std::int64_t as_of) const {
 
 void NodeEvents::offer(const observe::Query& query, observe::Selection& selection) const {
   const std::int64_t as_of = query.as_of(unix_nanoseconds());
-  log_.each([&](const Event& event) {
-    observe::Row row = row_of(event, as_of);
-    const auto read = [&row](std::size_t column) { return observe::value_of(row.cells[column]); };
-    if (selection.wants([&row] { return row.id; }, read)) selection.keep(std::move(row));
-  });
+  log_.each([&](const Event& event) { selection.offer(row_of(event, as_of)); });
 }
 
 }  // namespace troupe::agent

@@ -4,7 +4,6 @@
 #include "troupe/runtime/base/wall_clock.hpp"
 #include "troupe/runtime/os/user_name.hpp"
 
-#include <cstdio>
 #include <utility>
 
 namespace troupe::agent {

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <ctime>
 #include <utility>
 
 namespace troupe::agent {
@@ -352,10 +351,11 @@ void NodeLogs::look(std::uint64_t number, Time now) {
 }
 
 void NodeLogs::forget(ProcessIndex process) {
-  std::erase_if(questions_, [&](const auto& one) {
-    const Asker& asker = one.second.question.asker;
-    return !asker.node && asker.process == process;
-  });
+  std::erase_if(questions_, [&](const auto& one) { return one.second.question.asker.is(process); });
+}
+
+void NodeLogs::forget(NodeId node) {
+  std::erase_if(questions_, [&](const auto& one) { return one.second.question.asker.is(node); });
 }
 
 Time NodeLogs::next_deadline() const {

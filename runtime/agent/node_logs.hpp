@@ -11,6 +11,7 @@
 /// lines are read and counted instead, until the writer has room again.
 #pragma once
 
+#include "troupe/runtime/agent/asker.hpp"
 #include "troupe/runtime/agent/last_lines.hpp"
 #include "troupe/runtime/agent/log_reader.hpp"
 #include "troupe/runtime/agent/log_writer.hpp"
@@ -34,12 +35,6 @@ class NodeLogs {
   static constexpr Duration kPatience = std::chrono::seconds(5);
   static constexpr std::size_t kMostQuestions = 4096;
 
-  /// Who gets an answer: a process of this node, or another node.
-  struct Asker {
-    ProcessIndex process;
-    NodeId node;  ///< zero: `process`
-    std::uint64_t request = 0;
-  };
   struct Question {
     Asker asker;
     JobId job;
@@ -84,7 +79,9 @@ class NodeLogs {
   void look_again() noexcept { looks_again_ = true; }
 
   void ask(const Question& question, Time now);
+  /// The asker has ended: its questions get no answer.
   void forget(ProcessIndex process);
+  void forget(NodeId node);
 
   int fd() const noexcept { return events_.get(); }
   void serve(Time now);

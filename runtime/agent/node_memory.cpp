@@ -1,6 +1,5 @@
 /// The folders in which a node has objects on disk.
 #include "troupe/runtime/agent/node.hpp"
-#include "troupe/runtime/wire/values.hpp"
 
 #include <utility>
 #include <vector>

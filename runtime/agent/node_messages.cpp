@@ -1,12 +1,11 @@
 /// Node's handling of messages from the processes of its node.
 #include "troupe/runtime/agent/node.hpp"
+#include "troupe/runtime/agent/node_pieces.hpp"
 #include "troupe/runtime/base/version.hpp"
 #include "troupe/runtime/wire/cases.hpp"
-#include "troupe/runtime/wire/values.hpp"
 
-#include <unistd.h>
 #include <algorithm>
-#include <csignal>
+#include <utility>
 
 namespace troupe::agent {
 
@@ -108,12 +107,14 @@ void Node::welcome(Process& from, std::vector<Fd> descriptors) {
     return processes_.refuse(from, "its job has ended");
   auto bell = ring::Doorbell::attach(std::move(descriptors[0]), std::move(descriptors[1]));
   auto memory = ring::ChannelMemory::create();
-  auto membership = host_->register_process();
-  if (!bell || !memory || !membership) {
-    const std::string why = (!bell     ? bell.error()
-                             : !memory ? memory.error()
-                                       : membership.error())
-                                .message();
+  const auto join_store = [&]() -> Result<objectstore::Membership> {
+    if (!bell) return bell.error();
+    if (!memory) return memory.error();
+    return host_->register_process();  // last: nothing but the process's end takes it back
+  };
+  auto membership = join_store();
+  if (!membership) {
+    const std::string why = membership.error().message();
     from.at_limit = is_worker;
     from.sentence = why;
     return processes_.refuse(from, why);
@@ -192,15 +193,7 @@ void Node::answer_nodes(Process& to, std::uint64_t request) {
     other.suspect = row.suspect;
     other.draining = row.draining;
   }
-  // In pieces, the last rows first: a ring's frame takes some forty rows.
-  constexpr std::size_t kRows = 24;
-  while (answer.rows.size() > kRows) {
-    wire::Nodes piece{request, {}, true};
-    std::move(answer.rows.end() - kRows, answer.rows.end(), std::back_inserter(piece.rows));
-    answer.rows.resize(answer.rows.size() - kRows);
-    processes_.send(to, piece);
-  }
-  processes_.send(to, answer);
+  for (const wire::Nodes& piece : pieces_of(std::move(answer))) processes_.send(to, piece);
 }
 
 control::NodeReport Node::report_of_self() const {

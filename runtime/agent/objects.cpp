@@ -37,13 +37,11 @@ void Objects::on_store(Process& from, wire::NodeMessage& message) {
 
 /// Records an object that is now in the store: which process it is in flight to, and for accounting
 /// which job and call site made it.
-void Objects::on_adopt(const Process& from, const wire::Adopt& message) {
+void Objects::on_adopt(Process& from, const wire::Adopt& message) {
   const wire::Location& at = message.location;
   if (const auto done = below_.host.adopt(from.store_index, wire::store_location(at)); !done) {
-    below_.events.tell({EventKind::refused, Severity::warning,
-                        "process " + std::to_string(from.told_pid) +
-                            " names an object that it does not have: " + done.error().message(),
-                        from.job, ActorId{}, from.told_pid});
+    (void)below_.processes.account_of(
+        from, "Adopt of an object that it does not have: " + done.error().message());
     return;
   }
   if (in_flight_refs_.adopted(from.index, message.process != 0 ? message.process : from.index,
@@ -153,6 +151,7 @@ bool Objects::give_reader(Process& to, const wire::NeedReader& request, bool las
 void Objects::send_notices() {
   for (const objectstore::Notice& notice : below_.host.take_notices()) {
     for (const auto& [index, process] : below_.processes) {
+      if (process->store_index == 0) continue;  // an observer maps nothing
       switch (notice.kind) {
         case objectstore::Notice::Kind::recycle:
           if (process->introduced && process->store_index == notice.process)

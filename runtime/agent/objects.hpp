@@ -160,7 +160,7 @@ class Objects final : public ReferenceTable::Out,
     wire::NeedReader request;
     int tries = 0;
   };
-  void on_adopt(const Process& from, const wire::Adopt& message);
+  void on_adopt(Process& from, const wire::Adopt& message);
   void undo(ProcessIndex process, const InFlightRefs::Undone& undone);
   bool give_reader(Process& to, const wire::NeedReader& request, bool last_try);
 

@@ -120,8 +120,7 @@ bool ObserveQuestions::node_answered(NodeId from, const wire::PeerAnswer& messag
 void ObserveQuestions::process_died(ProcessIndex process) {
   for (auto at = open_.begin(); at != open_.end();) {
     const auto one = at++;
-    const Asker& asker = one->second->asker;
-    if (!asker.node && asker.process == process) {
+    if (one->second->asker.is(process)) {
       open_.erase(one);
     } else if (one->second->processes.erase(process) != 0) {
       finish(one);
@@ -133,7 +132,7 @@ void ObserveQuestions::node_died(NodeId node, const std::string& why) {
   for (auto at = open_.begin(); at != open_.end();) {
     const auto one = at++;
     Open& open = *one->second;
-    if (open.asker.node == node) {
+    if (open.asker.is(node)) {
       open_.erase(one);
       continue;
     }

@@ -7,6 +7,7 @@
 ///     questions.on_timer(now);                                // late sources: → out.answer()
 #pragma once
 
+#include "troupe/runtime/agent/asker.hpp"
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/observe/answer.hpp"
 #include "troupe/runtime/wire/messages.hpp"
@@ -26,12 +27,6 @@ class ObserveQuestions {
   static constexpr Duration kProcessAnswers = std::chrono::seconds(1);
   static constexpr Duration kNodeAnswers = std::chrono::milliseconds(1500);
   static constexpr std::size_t kMostOpen = 64;
-  /// Who wants the answer: an observer of this node, or the agent of another.
-  struct Asker {
-    ProcessIndex process;
-    NodeId node;  ///< zero: `process`
-    std::uint64_t request = 0;
-  };
   struct ProcessSource {
     ProcessIndex process;
     std::int64_t pid = 0;

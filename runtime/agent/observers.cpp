@@ -71,6 +71,10 @@ wire::MemoryObject::State state_of(const ReferenceTable::Seen& seen) {
   return State::pending;
 }
 
+Error too_many_open() {
+  return Error(Code::overloaded, "too many questions wait for an answer at this node: ask again");
+}
+
 }  // namespace
 
 // --- memory
@@ -229,14 +233,25 @@ wire::MemoryReport Observers::memory_report() const {
 
 /// Asks the node that the question is about. Its answer goes to the process.
 void Observers::pass_on(Process& from, const wire::Inquire& message, wire::PeerInquire question) {
+  const Asker asker{from.index, {}, message.request};
   if (!below_.cluster.knows(message.node))
-    return below_.inquiries.refuse(from.index, message.request,
-                                   Error(Code::unavailable, "the node is not in the cluster"));
+    return refuse(asker, Error(Code::unavailable, "the node is not in the cluster"));
+  if (below_.inquiries.is_full()) return refuse(asker, too_many_open());
   question.request = below_.inquiries.note(from.index, message.request, message.node, steady_now());
   below_.out.send(message.node, question, {});
 }
 
+/// Returns whether the process is an observer. Refuses the question if it is not: it `said` what
+/// only an observer may ask.
+bool Observers::is_observer(Process& from, const wire::Inquire& message, const char* said) {
+  if (from.speaks_as == Talker::observer) return true;
+  below_.inquiries.refuse(from.index, message.request,
+                          Error(Code::invalid_argument, below_.processes.account_of(from, said)));
+  return false;
+}
+
 void Observers::on_inquire_memory(Process& from, const wire::Inquire& message) {
+  if (!is_observer(from, message, "for what the memory of a node is used for")) return;
   if (!message.node || message.node == below_.self)
     return below_.inquiries.answer(from.index, message.request, wire::encode(memory_report()));
   pass_on(from, message, {});
@@ -261,14 +276,11 @@ void Observers::on_inquire_logs(Process& from, const wire::Inquire& message) {
 
 /// Answers a question about rows of all nodes, which only an observer may ask.
 void Observers::on_inquire_rows(Process& from, const wire::Inquire& message) {
-  if (from.speaks_as == Talker::observer)
-    return rows_.ask({from.index, {}, message.request}, message.rows, steady_now());
-  below_.inquiries.refuse(from.index, message.request,
-                          Error(Code::invalid_argument,
-                                below_.processes.account_of(from, "for a list of the cluster")));
+  if (is_observer(from, message, "for a list of the cluster"))
+    rows_.ask({from.index, {}, message.request}, message.rows, steady_now());
 }
 
-void Observers::ask_logs(const NodeLogs::Asker& asker, const wire::LogQuestion& question) {
+void Observers::ask_logs(const Asker& asker, const wire::LogQuestion& question) {
   if (!below_.logs)
     return answer_logs(asker, {.begin = question.after, .complete = true, .text = {}});
   below_.logs->ask({asker, question.job, question.after, question.most,
@@ -276,9 +288,8 @@ void Observers::ask_logs(const NodeLogs::Asker& asker, const wire::LogQuestion& 
                    steady_now());
 }
 
-void Observers::answer_logs(const NodeLogs::Asker& asker, const wire::LogBatch& batch) {
-  if (asker.node) return below_.inquiries.owe(asker.node, asker.request, wire::encode(batch));
-  below_.inquiries.answer(asker.process, asker.request, wire::encode(batch));
+void Observers::answer_logs(const Asker& asker, const wire::LogBatch& batch) {
+  answer(asker, wire::encode(batch));
 }
 
 bool Observers::may_write(JobId id) {
@@ -296,23 +307,13 @@ bool Observers::may_write(JobId id) {
 
 /// Answers an observer's question for the stacks of processes of this node, or asks another one.
 void Observers::on_inquire_stacks(Process& from, const wire::Inquire& message) {
-  if (from.speaks_as != Talker::observer)
-    return below_.inquiries.refuse(
-        from.index, message.request,
-        Error(Code::invalid_argument,
-              below_.processes.account_of(from, "for the stacks of processes")));
+  if (!is_observer(from, message, "for the stacks of processes")) return;
   if (!message.node || message.node == below_.self)
     return ask_stacks({from.index, {}, message.request}, message.stacks);
   pass_on(from, message, {.about_stacks = true, .stacks = message.stacks});
 }
 
-void Observers::ask_stacks(const StackAsks::Asker& asker, const wire::StackQuestion& question) {
-  const auto refuse = [&](const Error& why) {
-    if (asker.node)
-      return below_.out.send(asker.node, wire::PeerAnswer{asker.request, 0, 0, why.shared_info()},
-                             {});
-    below_.inquiries.refuse(asker.process, asker.request, why);
-  };
+void Observers::ask_stacks(const Asker& asker, const wire::StackQuestion& question) {
   std::vector<StackAsks::Target> targets;
   for (const auto& [index, process] : below_.processes) {
     const pid_t pid = process->pid > 0 ? process->pid : static_cast<pid_t>(process->told_pid);
@@ -330,33 +331,30 @@ void Observers::ask_stacks(const StackAsks::Asker& asker, const wire::StackQuest
   if (targets.empty() && question.job)
     return answer_stacks(asker, below_.node + " runs no process of the job now\n");
   if (targets.empty())
-    return refuse(Error(Code::unavailable,
+    return refuse(asker,
+                  Error(Code::unavailable,
                         "the node has no such process now: it has ended, so see 'troupe logs'"));
   if (!stacks_.ask(asker, std::move(targets), steady_now()))
-    refuse(Error(Code::overloaded, "too many questions for stacks wait at the node: ask again"));
+    refuse(asker,
+           Error(Code::overloaded, "too many questions for stacks wait at the node: ask again"));
 }
 
-void Observers::answer_stacks(const StackAsks::Asker& asker, const std::string& text) {
+void Observers::answer_text(const Asker& asker, const std::string& text) {
   const auto bytes = std::as_bytes(std::span(text));
-  if (asker.node)
-    return below_.inquiries.owe(asker.node, asker.request, Blob(bytes.begin(), bytes.end()));
-  below_.inquiries.answer(asker.process, asker.request, bytes);
+  answer(asker, Blob(bytes.begin(), bytes.end()));
 }
 
 // --- stops of jobs
 
 /// Stops a job for an observer, if its driver is at this node; else asks the node where it is.
 void Observers::on_inquire_stop(Process& from, const wire::Inquire& message) {
-  if (from.speaks_as != Talker::observer)
-    return below_.inquiries.refuse(
-        from.index, message.request,
-        Error(Code::invalid_argument, below_.processes.account_of(from, "that a job is to stop")));
+  if (!is_observer(from, message, "that a job is to stop")) return;
   if (!message.node || message.node == below_.self)
     return stop_job({from.index, {}, message.request}, message.stop);
   pass_on(from, message, {.stop = message.stop});
 }
 
-void Observers::stop_job(const ObserveQuestions::Asker& asker, const wire::StopQuestion& question) {
+void Observers::stop_job(const Asker& asker, const wire::StopQuestion& question) {
   const auto index = below_.jobs.stop(question.job, question.user);
   if (!index) return refuse(asker, index.error());
   const std::string why = below_.jobs.find(question.job)->stopped_why;
@@ -370,8 +368,7 @@ void Observers::stop_job(const ObserveQuestions::Asker& asker, const wire::StopQ
     else
       below_.processes.refuse(*driver, "the job was " + why);
   }
-  const auto bytes = std::as_bytes(std::span(why));
-  answer(asker, Blob(bytes.begin(), bytes.end()));
+  answer_text(asker, why);
 }
 
 void Observers::on_peer_inquire(NodeId from, const wire::PeerInquire& message) {
@@ -380,6 +377,22 @@ void Observers::on_peer_inquire(NodeId from, const wire::PeerInquire& message) {
   if (message.stop) return stop_job({{}, from, message.request}, *message.stop);
   if (message.about_stacks) return ask_stacks({{}, from, message.request}, message.stacks);
   below_.inquiries.owe(from, message.request, wire::encode(memory_report()));
+}
+
+// --- ends
+
+void Observers::process_died(ProcessIndex process, Time now) {
+  if (below_.logs) below_.logs->forget(process);
+  rows_.process_died(process);
+  stacks_.process_died(process, now);
+}
+
+void Observers::node_died(NodeId node, const Error& why, Time now) {
+  below_.inquiries.end(node, why);
+  if (below_.logs) below_.logs->forget(node);
+  rows_.node_died(node, why.message());
+  stacks_.node_died(node, now);
+  below_.inquiries.forget(node);  // last: no answer for it is left
 }
 
 Time Observers::next_deadline() const {
@@ -394,22 +407,20 @@ void Observers::on_explain(Process& from, const wire::Explain& message) {
 }
 
 void Observers::on_inquire(Process& from, const wire::Inquire& message, BlobView payload) {
-  const auto refuse = [&](Code code, const std::string& why) {
-    below_.inquiries.refuse(from.index, message.request, Error(code, why));
-  };
+  const Asker asker{from.index, {}, message.request};
   if (message.about == wire::Inquire::About::memory) return on_inquire_memory(from, message);
   if (message.about == wire::Inquire::About::logs) return on_inquire_logs(from, message);
   if (message.about == wire::Inquire::About::rows) return on_inquire_rows(from, message);
   if (message.about == wire::Inquire::About::stacks) return on_inquire_stacks(from, message);
   if (message.about == wire::Inquire::About::stop) return on_inquire_stop(from, message);
   if (!below_.control.has_control())
-    return refuse(Code::unavailable, "a private node has no control to ask");
+    return refuse(asker, Error(Code::unavailable, "a private node has no control to ask"));
   auto decoded = control::decode_to_control(payload);
-  if (!decoded) return refuse(Code::invalid_argument, decoded.error().message());
+  if (!decoded) return refuse(asker, Error(Code::invalid_argument, decoded.error().message()));
   if (!Authority::may_ask(from.speaks_as, *decoded))
-    return refuse(
-        Code::invalid_argument,
-        below_.processes.account_of(from, "to control what such a process may not ask of it"));
+    return refuse(asker, Error(Code::invalid_argument,
+                               below_.processes.account_of(
+                                   from, "to control what such a process may not ask of it")));
   const std::uint64_t number = below_.inquiries.next_number();
   const bool asks =
       std::visit(Cases{[&](control::ListRequest& m) { return m.request = number, true; },
@@ -421,9 +432,11 @@ void Observers::on_inquire(Process& from, const wire::Inquire& message, BlobView
                        },
                        [&](auto&) { return false; }},
                  *decoded);
-  if (!asks) return refuse(Code::invalid_argument, "only agents say this to control");
+  if (!asks) return refuse(asker, Error(Code::invalid_argument, "only agents say this to control"));
   if (!below_.control.hears_control())
-    return refuse(Code::unavailable, "control does not answer at the moment: try again");
+    return refuse(asker,
+                  Error(Code::unavailable, "control does not answer at the moment: try again"));
+  if (below_.inquiries.is_full()) return refuse(asker, too_many_open());
   below_.inquiries.note(from.index, message.request, {}, steady_now());
   below_.control.say_to_control(*decoded);
 }

@@ -28,6 +28,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace troupe::agent {
@@ -81,19 +82,27 @@ class Observers final : public NodeLogs::Out,
   /// Returns the report of this node's memory. O(objects of the node).
   wire::MemoryReport memory_report() const;
 
+  // --- ends
+  /// Ends the questions of a process, and what it was asked.
+  void process_died(ProcessIndex process, Time now);
+  /// Ends the questions of a node that is gone, what it was asked, and what it is owed.
+  void node_died(NodeId node, const Error& why, Time now);
+
   // --- the parts that answer later
   ObserveQuestions& rows() noexcept { return rows_; }
   StackAsks& stacks() noexcept { return stacks_; }
   Time next_deadline() const;
 
   // --- NodeLogs::Out
-  void answer_logs(const NodeLogs::Asker& asker, const wire::LogBatch& batch) override;
+  void answer_logs(const Asker& asker, const wire::LogBatch& batch) override;
   bool may_write(JobId job) override;
   std::string name_of(ProcessIndex worker) override { return below_.workers.pages().name(worker); }
 
  private:
   // StackAsks::Out
-  void answer_stacks(const StackAsks::Asker& asker, const std::string& text) override;
+  void answer_stacks(const Asker& asker, const std::string& text) override {
+    answer_text(asker, text);
+  }
   // ObserveQuestions::Out (observers_rows.cpp)
   std::string node_name() override;
   std::vector<ObserveQuestions::ProcessSource> processes() override;
@@ -102,8 +111,12 @@ class Observers final : public NodeLogs::Out,
   void ask_node(NodeId node, const wire::PeerInquire& question) override;
   bool add_own(const observe::Query& query, observe::Selection& selection,
                ObserveQuestions::Place& place) override;
-  void answer(const ObserveQuestions::Asker& asker, Blob bytes) override;
-  void refuse(const ObserveQuestions::Asker& asker, const Error& why) override;
+  void answer(const Asker& asker, Blob bytes) override {
+    below_.inquiries.answer(asker, std::move(bytes));
+  }
+  void refuse(const Asker& asker, const Error& why) override {
+    below_.inquiries.refuse(asker, why);
+  }
   std::string name_of(const Process& process) const;
   observe::Surroundings surroundings_of(const Process& process) const;
   bool add_processes(observe::Selection& selection, ObserveQuestions::Place& place) const;
@@ -119,14 +132,16 @@ class Observers final : public NodeLogs::Out,
   void describe_place(const wire::Location& location, wire::MemoryObject& row, Time now) const;
 
   // questions (observers.cpp)
+  void answer_text(const Asker& asker, const std::string& text);
+  bool is_observer(Process& from, const wire::Inquire& message, const char* said);
   void on_inquire_memory(Process& from, const wire::Inquire& message);
   void on_inquire_logs(Process& from, const wire::Inquire& message);
   void on_inquire_rows(Process& from, const wire::Inquire& message);
   void on_inquire_stacks(Process& from, const wire::Inquire& message);
-  void ask_logs(const NodeLogs::Asker& asker, const wire::LogQuestion& question);
-  void ask_stacks(const StackAsks::Asker& asker, const wire::StackQuestion& question);
+  void ask_logs(const Asker& asker, const wire::LogQuestion& question);
+  void ask_stacks(const Asker& asker, const wire::StackQuestion& question);
   void on_inquire_stop(Process& from, const wire::Inquire& message);
-  void stop_job(const ObserveQuestions::Asker& asker, const wire::StopQuestion& question);
+  void stop_job(const Asker& asker, const wire::StopQuestion& question);
   void pass_on(Process& from, const wire::Inquire& message, wire::PeerInquire question);
 
   const Below below_;

@@ -12,17 +12,11 @@ namespace troupe::agent {
 namespace {
 
 using observe::Fact;
-using observe::Row;
 using observe::RowKind;
 using observe::Thing;
 
 /// Processes of one pass: the kernel may take tens of microseconds to tell of one.
 constexpr std::size_t kProcessesOfPass = 64;
-
-void offer(observe::Selection& selection, Row row) {
-  const auto read = [&row](std::size_t column) { return observe::value_of(row.cells[column]); };
-  if (selection.wants([&row] { return row.id; }, read)) selection.keep(std::move(row));
-}
 
 /// The name of a process of another node that stands on a list of this one.
 std::string alias(const std::string& node, ProcessIndex index) {
@@ -74,18 +68,6 @@ void Observers::ask_node(NodeId to, const wire::PeerInquire& question) {
   below_.out.send(to, question, {});
 }
 
-void Observers::answer(const ObserveQuestions::Asker& asker, Blob bytes) {
-  if (asker.node) return below_.inquiries.owe(asker.node, asker.request, std::move(bytes));
-  below_.inquiries.answer(asker.process, asker.request, bytes);
-}
-
-void Observers::refuse(const ObserveQuestions::Asker& asker, const Error& why) {
-  if (asker.node)
-    return below_.out.send(asker.node, wire::PeerAnswer{asker.request, 0, 0, why.shared_info()},
-                           {});
-  below_.inquiries.refuse(asker.process, asker.request, why);
-}
-
 observe::Surroundings Observers::surroundings_of(const Process& process) const {
   observe::Surroundings around;
   around.self = name_of(process);
@@ -116,10 +98,10 @@ bool Observers::add_own(const observe::Query& query, observe::Selection& selecti
 
 bool Observers::add_processes(observe::Selection& selection, ObserveQuestions::Place& place) const {
   if (!std::exchange(place.begun, true)) {
-    offer(selection, process_row("agent", getpid(), below_.node, {}, {}));
+    selection.offer(process_row("agent", getpid(), below_.node, {}, {}));
     for (const auto& [number, zygote] : below_.workers.zygotes().all())
       if (const Job* job = below_.jobs.find(number); zygote.pid > 0 && job != nullptr)
-        offer(selection, process_row("zygote", zygote.pid, below_.node, job->id.str(), {}));
+        selection.offer(process_row("zygote", zygote.pid, below_.node, job->id.str(), {}));
     return below_.processes.begin() != below_.processes.end();
   }
   std::size_t left = kProcessesOfPass;
@@ -134,8 +116,8 @@ bool Observers::add_processes(observe::Selection& selection, ObserveQuestions::P
                              : process->speaks_as == Talker::driver ? "driver"
                                                                     : "observer";
     const std::string runs = is_worker ? below_.workers.pages().name(index) : "";
-    offer(selection, process_row(kind, static_cast<pid_t>(process->told_pid), below_.node,
-                                 process->job ? process->job.str() : "", runs));
+    selection.offer(process_row(kind, static_cast<pid_t>(process->told_pid), below_.node,
+                                process->job ? process->job.str() : "", runs));
   }
   return false;
 }
@@ -158,7 +140,7 @@ void Observers::add_requests(ProcessIndex owner, const std::string& name,
         fact.waits_for.push_back({Thing::Kind::worker, name_of(*worker), here});
     fact.any = true;
     if (fact.state == Fact::State::impossible) fact.waits_for.clear();
-    offer(selection, observe::wait_row(fact));
+    selection.offer(observe::wait_row(fact));
   }
 }
 
@@ -176,7 +158,7 @@ void Observers::add_passed_on(const Process& process, observe::Selection& select
     fact.waits_for.push_back(request_of(alias(here, process.index), key, name_of(to)));
     fact.any = true;
   });
-  for (const auto& [key, fact] : facts) offer(selection, observe::wait_row(fact));
+  for (const auto& [key, fact] : facts) selection.offer(observe::wait_row(fact));
 }
 
 /// Tells of this node's requests for leases, of its workers and of its actors.
@@ -198,7 +180,7 @@ void Observers::add_waits(observe::Selection& selection) const {
       fact.state = Fact::State::blocked;
       fact.waits_for.push_back({Thing::Kind::thread, name_of(*process), name_of(*process)});
     }
-    offer(selection, observe::wait_row(fact));
+    selection.offer(observe::wait_row(fact));
     const ActorId actor = below_.actors.actor_on(index);
     if (!actor) continue;
     fact.thing = {Thing::Kind::actor, actor.str(), here};
@@ -207,7 +189,7 @@ void Observers::add_waits(observe::Selection& selection) const {
       fact.waits_for = {{Thing::Kind::worker, name_of(*process), here}};
     else if (fact.state == Fact::State::runs && !below_.actors.beginning_of(actor))
       fact.state = Fact::State::ready;
-    offer(selection, observe::wait_row(fact));
+    selection.offer(observe::wait_row(fact));
   }
 }
 

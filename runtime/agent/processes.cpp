@@ -47,15 +47,18 @@ std::uint32_t Processes::take_slot(Slot owner) {
 
 void Processes::send(Process& to, const wire::NodeMessage& message, BlobView payload) {
   if (to.ending || !to.introduced) return;
-  if (!to.bell) {  // an observer has no ring
-    const BlobView head = writer_.encode(message);
-    Blob packet(head.begin(), head.end());
-    packet.insert(packet.end(), payload.begin(), payload.end());
-    if (!to.socket.send(packet, {})) break_off(to, "its connection closed");
+  const BlobView head = writer_.encode(message);
+  const std::size_t most = to.bell ? ring::kMaxFrame : os::kMaxPacket;
+  if (head.size() + payload.size() > most) [[unlikely]]  // made of what others have sent
+    return break_off(to, "a message for it, " + std::string(agent::name_of(message)) +
+                             ", is larger than its connection takes");
+  if (to.bell) {
+    if (!to.channel.send(head, payload)) break_off(to, "it does not read its ring");
     return;
   }
-  if (!to.channel.send(writer_.encode(message), payload))
-    break_off(to, "it does not read its ring");
+  Blob packet(head.begin(), head.end());  // an observer has no ring
+  packet.insert(packet.end(), payload.begin(), payload.end());
+  if (!to.socket.send(packet, {})) break_off(to, "its connection closed");
 }
 
 void Processes::send_with(Process& to, const wire::NodeMessage& message,
@@ -131,7 +134,7 @@ void Processes::close_channel(ProcessIndex process, std::uint32_t slot, std::uin
 // --- ends
 
 void Processes::break_off(Process& process, const std::string& why) {
-  if (process.ending) return;
+  if (process.ending || process.last_read) return;
   if (process.kind == wire::ProcessKind::worker && process.pid > 0)
     os::send_signal(process.pid, SIGKILL);
   process.reason = why;
@@ -168,8 +171,9 @@ std::vector<ProcessIndex> Processes::ending() const {
 }
 
 void Processes::read_to_the_end(Process& process) {
+  process.last_read = true;
   process.ending = false;  // read_ring() reads nothing of an ending process
-  if (process.introduced && process.bell) read_ring(process);
+  if (process.introduced && process.bell) (void)read_ring(process);
   below_.proxies.drain_to_the_end(process.index);
   process.ending = true;
   below_.proxies.finish_ending(process.index);
@@ -199,57 +203,81 @@ void Processes::remove(ProcessIndex index) {
 
 bool Processes::read_rings() {
   // Until nothing is ready: ReferenceTable::settle() relies on all that was published before having
-  // been read. The bound keeps writers that never pause from starving the rest of the loop. At the
+  // been read. The bounds keep writers that never pause from starving the rest of the loop. At a
   // bound, all that was published before the first look has been read.
-  constexpr int kMostLooks = 1000;
-  int looks = 0;
-  for (; looks < kMostLooks && bell_.take(ready_slots_); ++looks) {
+  constexpr int kMostLooks = 1000, kMostCut = 8;
+  int looks = 0, cut = 0;
+  for (; looks < kMostLooks && cut < kMostCut && bell_.take(ready_slots_); ++looks) {
     for (const std::uint32_t slot : ready_slots_)
-      each_slot_of_mark(slot, slots_.size(), [this](std::uint32_t at) { read_slot(at); });
+      each_slot_of_mark(slot, slots_.size(),
+                        [&](std::uint32_t at) { cut += read_slot(at) ? 0 : 1; });
   }
-  return looks < kMostLooks;
+  return looks < kMostLooks && cut < kMostCut;
 }
 
-void Processes::read_slot(std::uint32_t slot) {
+/// Returns false if the slot's ring may have more.
+bool Processes::read_slot(std::uint32_t slot) {
   const Slot whose = slots_[slot];
-  if (whose.process == 0) return;
+  if (whose.process == 0) return true;
   if (whose.proxy_process != 0) {
     below_.proxies.drain({whose.process, whose.proxy_process});
   } else if (Process* process = find(whose.process)) {
-    read_ring(*process);
+    return read_ring(*process);
   }
+  return true;
 }
 
-void Processes::read_ring(Process& process) {
-  std::size_t size = 0;
+/// Reads the ring until it is empty, or as many bytes have been read as it holds. In the second
+/// case its slot stays ready, and the result is false.
+bool Processes::read_ring(Process& process) {
+  std::size_t size = 0, sum = 0;
   std::vector<Fd> none;
   process.channel.flush();
   while (!process.ending) {
+    if (sum >= ring::kRingBytes) {
+      bell_.ring(process.slot);
+      return false;
+    }
     const ring::Pop pop = process.channel.receive(frame_.data(), size);
-    if (pop == ring::Pop::empty) return;
-    if (pop == ring::Pop::corrupt) return break_off(process, "its ring is damaged");
+    if (pop == ring::Pop::empty) break;
+    if (pop == ring::Pop::corrupt) {
+      break_off(process, "its ring is damaged");
+      break;
+    }
     auto decoded = wire::decode_node(BlobView(frame_.data(), size));
-    if (!decoded) return break_off(process, "it sent a bad message: " + decoded.error().message());
+    if (!decoded) {
+      break_off(process, "it sent a bad message: " + decoded.error().message());
+      break;
+    }
+    sum += size;
     handle(process, decoded->message, decoded->payload, none);
   }
+  return true;
 }
 
-void Processes::read_socket(Process& process) {
-  if (!process.socket.flush()) return break_off(process, "its connection closed");
-  while (!process.ending) {
+bool Processes::read_socket(Process& process) {
+  constexpr int kMostPackets = 1024;
+  const auto end = [&](const std::string& why) {
+    break_off(process, why);
+    return true;
+  };
+  if (!process.socket.flush()) return end("its connection closed");
+  for (int packets = 0; !process.ending; ++packets) {
+    if (packets == kMostPackets) return false;
     os::Received received = process.socket.receive(packet_);
-    if (received.kind == os::Received::Kind::empty) return;
+    if (received.kind == os::Received::Kind::empty) break;
     if (received.kind == os::Received::Kind::closed) {
       process.hung_up = true;
-      return break_off(process, "its connection closed");
+      return end("its connection closed");
     }
     if (received.kind == os::Received::Kind::starved)
-      return break_off(process, std::string("the node's agent has as many open files as it may: ") +
-                                    memory_remedy(EMFILE));
+      return end(std::string("the node's agent has as many open files as it may: ") +
+                 memory_remedy(EMFILE));
     auto decoded = wire::decode_node(BlobView(packet_.data(), received.size));
-    if (!decoded) return break_off(process, "it sent a bad message: " + decoded.error().message());
+    if (!decoded) return end("it sent a bad message: " + decoded.error().message());
     handle(process, decoded->message, decoded->payload, received.descriptors);
   }
+  return true;
 }
 
 void Processes::wait_for(PollSet& set) {
@@ -263,12 +291,16 @@ void Processes::wait_for(PollSet& set) {
 }
 
 void Processes::serve(const PollSet& set) {
+  std::set<ProcessIndex> unread;
   for (std::size_t i = first_socket_; i < set.size(); ++i)
     if (set.ready(i))
-      if (Process* process = find(ProcessIndex::of(set.whose(i)))) read_socket(*process);
+      if (Process* process = find(ProcessIndex::of(set.whose(i)));
+          process && !read_socket(*process))
+        unread.insert(process->index);
   for (std::size_t i = first_life_; i < first_socket_; ++i)  // after the last messages were read
     if (set.ready(i))
-      if (Process* process = find(ProcessIndex::of(set.whose(i))))
+      if (Process* process = find(ProcessIndex::of(set.whose(i)));
+          process && unread.count(process->index) == 0)
         break_off(*process, "its process ended");
 }
 

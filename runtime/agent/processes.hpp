@@ -11,7 +11,7 @@
 ///
 /// Invariants: PROCESS-1 Only a message that Authority lets pass is handled. One that such a
 /// process never says ends its connection. PROCESS-2 An ending process gets nothing and is not
-/// read, but its ring is read once more before it is removed. PROCESS-3 Two processes have at most
+/// read, but before it is removed its ring is read to the end. PROCESS-3 Two processes have at most
 /// one channel. Each gets its end over its socket before a ring message names the other. PROCESS-4
 /// A slot has one owner, and is free when its process or channel is gone. PROCESS-5 No two
 /// processes ever have one index.
@@ -66,6 +66,7 @@ struct Process {
   Time heard{};            ///< when its last message was read
   bool at_limit = false;   ///< it ends since the node or the system has no room for it
   bool ending = false;     ///< it is removed after this pass
+  bool last_read = false;  ///< its last messages are being read: see read_to_the_end()
   bool starting = false;   ///< a worker that does not serve yet
   bool dedicated = false;  ///< a worker that was started for an actor
   bool killed = false;     ///< SIGKILL was sent, or follows once its pid is known
@@ -133,7 +134,7 @@ class Processes final : public Proxies::Rings {
 
   // --- sending
   /// Sends over the process's ring, or to an observer over its socket. A process that does not read
-  /// is broken off.
+  /// is broken off, and so is one for which a message is too large.
   void send(Process& to, const wire::NodeMessage& message, BlobView payload = {});
   void send(ProcessIndex to, const wire::NodeMessage& message, BlobView payload) {
     if (Process* process = find(to)) send(*process, message, payload);
@@ -160,7 +161,7 @@ class Processes final : public Proxies::Rings {
   }
   // Proxies::Rings
   void read_ring(ProcessIndex process) override {
-    if (Process* living = find(process)) read_ring(*living);
+    if (Process* living = find(process)) (void)read_ring(*living);
   }
   void break_off(ProcessIndex process, const std::string& why) override {
     if (Process* living = find(process)) break_off(*living, why);
@@ -187,7 +188,8 @@ class Processes final : public Proxies::Rings {
   /// Hold or an Adopt, so nothing may be freed before.
   bool has_unread() const;
   std::vector<ProcessIndex> ending() const;
-  /// Reads the last messages of an ending process, and carries its last frames to other nodes.
+  /// Reads the last messages of an ending process, and carries its last frames to other nodes. An
+  /// answer that does not reach it any more does not stop this.
   void read_to_the_end(Process& process);
   /// Keeps the connection of a driver that has ended open until close().
   void keep_open(JobNumber job, Process& driver) { kept_open_[job] = std::move(driver.socket); }
@@ -203,13 +205,15 @@ class Processes final : public Proxies::Rings {
 
   // --- the loop
   ring::Doorbell& bell() noexcept { return bell_; }
-  /// Reads the rings until nothing is ready, or a bound is reached. Returns whether nothing is.
+  /// Reads the rings until nothing is ready, or a bound is reached. Returns whether nothing is. All
+  /// that was published before the call has been read in any case.
   bool read_rings();
   /// Adds the descriptors of all processes, and of their lives.
   void wait_for(PollSet& set);
   /// Reads the sockets that are ready, then breaks off processes whose life is over.
   void serve(const PollSet& set);
-  void read_socket(Process& process);
+  /// Reads the socket until it is empty, or a bound is reached. Returns whether it is empty.
+  bool read_socket(Process& process);
 
  private:
   /// The ring behind a slot of this agent's doorbell: a process's, or that of a proxy channel. No
@@ -228,8 +232,8 @@ class Processes final : public Proxies::Rings {
     const Processes& processes;
   };
   std::uint32_t take_slot(Slot owner);
-  void read_slot(std::uint32_t slot);
-  void read_ring(Process& process);
+  bool read_slot(std::uint32_t slot);
+  bool read_ring(Process& process);
   void handle(Process& from, wire::NodeMessage& message, BlobView payload,
               std::vector<Fd>& descriptors) {
     if (may_say(from, message)) below_.out.handle(from, message, payload, descriptors);

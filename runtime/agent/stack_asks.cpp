@@ -54,11 +54,11 @@ void StackAsks::drop(const Died& has_died, Time now) {
 }
 
 void StackAsks::process_died(ProcessIndex process, Time now) {
-  drop([&](const Asker& one) { return !one.node && one.process == process; }, now);
+  drop([&](const Asker& one) { return one.is(process); }, now);
 }
 
 void StackAsks::node_died(NodeId node, Time now) {
-  drop([&](const Asker& one) { return one.node == node; }, now);
+  drop([&](const Asker& one) { return one.is(node); }, now);
 }
 
 void StackAsks::serve(Time now) {

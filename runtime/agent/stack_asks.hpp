@@ -8,7 +8,8 @@
 /// in /proc.
 #pragma once
 
-#include "troupe/runtime/agent/node_logs.hpp"
+#include "troupe/runtime/agent/asker.hpp"
+#include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/os/live_stack.hpp"
 
 #include <sys/types.h>
@@ -26,7 +27,6 @@ class StackAsks {
   static constexpr std::size_t kMostWaiting = 16;
   static constexpr std::size_t kMostProcesses = 16;  ///< of one question
 
-  using Asker = NodeLogs::Asker;
   class Out {
    public:
     virtual ~Out() = default;

@@ -125,7 +125,7 @@ void Workers::forked(JobNumber number, ProcessIndex index, pid_t pid) {
   Process* const worker = below_.processes.record(index);
   if (worker != nullptr) worker->pid = pid;
   if (below_.logs) below_.logs->forked(index, pid);
-  if (worker == nullptr || worker->killed ||
+  if (worker == nullptr || worker->killed || worker->ending ||
       (job != nullptr && job->ended && !below_.processes.has_purpose(*worker)))
     os::send_signal(pid, SIGKILL);
 }

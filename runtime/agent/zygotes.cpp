@@ -169,7 +169,7 @@ void Zygotes::serve(const PollSet& set) {
   for (std::size_t i = first_link_; i < end_; ++i) {
     if (!set.ready(i)) continue;
     const auto at = zygotes_.find(JobNumber::of(set.whose(i)));
-    if (at == zygotes_.end()) continue;
+    if (at == zygotes_.end() || !at->second.link) continue;  // it was left after wait_for()
     if (i < first_life_)
       read(at->second);
     else

@@ -196,11 +196,6 @@ Row row_of(const wire::MemoryObject& object, const std::string& node, std::size_
   return row.take();
 }
 
-void offer(observe::Selection& selection, Row row) {
-  const auto read = [&row](std::size_t column) { return observe::value_of(row.cells[column]); };
-  if (selection.wants([&row] { return row.id; }, read)) selection.keep(std::move(row));
-}
-
 NodeNames names_in(const control::ListReply& reply) {
   NodeNames names;
   for (const auto& node : reply.nodes) names[node.description.id] = node.description.name;
@@ -229,13 +224,13 @@ class ControlRows {
     for (const auto& node : nodes.nodes) living_[node.description.id] = node.description.name;
     observe::Selection selection(query_);
     if (query_.kind() == RowKind::nodes) {
-      for (const auto& node : nodes.nodes) offer(selection, row_of(node));
-      for (const auto& node : nodes.dead_nodes) offer(selection, row_of(node, query_.as_of(now)));
+      for (const auto& node : nodes.nodes) selection.offer(row_of(node));
+      for (const auto& node : nodes.dead_nodes) selection.offer(row_of(node, query_.as_of(now)));
     }
     if (query_.kind() == RowKind::actors) add_actors(selection);
     if (query_.kind() == RowKind::jobs)
       for (const auto& job : of_control(What::jobs).jobs)
-        offer(selection, row_of(job, names_, query_.as_of(now)));
+        selection.offer(row_of(job, names_, query_.as_of(now)));
     if (query_.kind() == RowKind::objects) add_objects(selection);
     merge_.add(selection.take());
     return merge_.take(now);
@@ -282,7 +277,7 @@ class ControlRows {
             if (const auto* count = std::get_if<std::int64_t>(&row.cells[kCalls]))
               queues.calls[row.id] = static_cast<std::uint64_t>(std::max<std::int64_t>(*count, 0));
     }
-    for (const auto& actor : actors) offer(selection, row_of(actor, names_, queues));
+    for (const auto& actor : actors) selection.offer(row_of(actor, names_, queues));
   }
   /// Adds the objects of all nodes that control knows; without control, those of the node that is
   /// asked.
@@ -312,7 +307,7 @@ class ControlRows {
       }
       std::size_t place = 0;
       for (const wire::MemoryObject& object : report->rows)
-        offer(selection, row_of(object, name, ++place, facts));
+        selection.offer(row_of(object, name, ++place, facts));
       if (report->rows_in_all > report->rows.size())
         merge_.add_unanswered(name, 0,
                               "it tells of its " + std::to_string(report->rows.size()) +

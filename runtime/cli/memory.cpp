@@ -37,14 +37,6 @@ Reports reports_of(Asked& asked) {
   return all;
 }
 
-std::string known_name(const std::map<NodeId, std::string>& names, NodeId id) {
-  const auto found = names.find(id);
-  return found != names.end() ? found->second : id ? id.str().substr(0, 8) + " (gone)" : "-";
-}
-std::string node_text(const Reports& all, NodeId id) {
-  return known_name(all.names, id);
-}
-
 std::string pid_text(std::uint32_t pid) {
   return pid != 0 ? std::to_string(pid) : "-";
 }
@@ -52,7 +44,7 @@ std::string pid_text(std::uint32_t pid) {
 std::string user_text(const std::map<NodeId, std::string>& names,
                       const wire::MemoryHolder& holder) {
   std::string text(wire::name_of(holder.kind));
-  if (holder.kind == MemoryUser::node) text = known_name(names, holder.node);
+  if (holder.kind == MemoryUser::node) text = node_text(names, holder.node);
   if (holder.kind == MemoryUser::agent) text = "a value";
   if (holder.pid != 0) text += " " + std::to_string(holder.pid);
   return holder.refs == 1 ? text : text + " ×" + std::to_string(holder.refs);
@@ -71,7 +63,7 @@ Json json_of(const Reports& all, const wire::MemoryReport& report, const MemoryO
   for (const auto& holder : object.holders)
     holders.push_back({{"kind", wire::name_of(holder.kind)},
                        {"pid", holder.pid},
-                       {"node", holder.node ? node_text(all, holder.node) : ""},
+                       {"node", holder.node ? node_text(all.names, holder.node) : ""},
                        {"refs", holder.refs},
                        {"silent_ns", holder.silent_ns}});
   const auto name = all.name_of.find(object.id);
@@ -81,7 +73,7 @@ Json json_of(const Reports& all, const wire::MemoryReport& report, const MemoryO
           {"node", report.name},
           {"state", wire::name_of(object.state)},
           {"bytes", object.bytes},
-          {"owner", node_text(all, object.owner)},
+          {"owner", node_text(all.names, object.owner)},
           {"maker_pid", object.maker_pid},
           {"made_at", object.site},
           {"job", object.job ? object.job.str() : ""},
@@ -229,7 +221,7 @@ std::string text_of_suspects(const Reports& all, const std::vector<Listed>& obje
     const bool aged = object->age_ns != 0;
     rows.push_back({object->id ? object->id.str() : "-", size_text(object->bytes),
                     std::string(wire::name_of(object->state)), report->name,
-                    node_text(all, object->owner), pid_text(object->maker_pid),
+                    node_text(all.names, object->owner), pid_text(object->maker_pid),
                     object->site.empty() ? "-" : object->site,
                     object->id ? std::to_string(object->held) : "-", std::to_string(object->pins),
                     aged ? age_text(object->age_ns) : "-", aged ? age_text(object->unused_ns) : "-",

@@ -165,12 +165,6 @@ Names names_of(const std::vector<control::ClusterRow>& nodes) {
   return names;
 }
 
-std::string node_text(const Names& names, NodeId id) {
-  if (!id) return "-";
-  const auto found = names.find(id);
-  return found != names.end() ? found->second : id.str().substr(0, 8) + " (gone)";
-}
-
 std::string text_of(const std::vector<control::ClusterRow>& nodes) {
   std::vector<std::vector<std::string>> rows{
       {"NODE", "STATE", "CPUS", "GPUS", "STORE", "WORKERS", "ID"}};
@@ -291,6 +285,12 @@ Observer open_observer(const Target& target, Duration limit) {
 }
 
 }  // namespace
+
+std::string node_text(const Names& names, NodeId id) {
+  if (!id) return "-";
+  const auto found = names.find(id);
+  return found != names.end() ? found->second : id.str().substr(0, 8) + " (gone)";
+}
 
 std::string text_of_names(const std::vector<control::ObjectName>& objects, const Names& nodes) {
   std::vector<std::vector<std::string>> rows{{"NAME", "SIZE", "TYPE", "NODE", "JOB", "OBJECT"}};

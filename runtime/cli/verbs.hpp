@@ -271,6 +271,8 @@ std::string suspicion(const wire::MemoryObject& object, std::uint64_t after);
 std::string waiting_text(const observe::Answer& reasons);
 Json waiting_rows(const observe::Answer& reasons);
 
+/// Returns the node's name. One that is not among `names` gets the begin of its id; no node is "-".
+std::string node_text(const std::map<NodeId, std::string>& names, NodeId id);
 /// Returns a table of the named objects.
 std::string text_of_names(const std::vector<control::ObjectName>& objects,
                           const std::map<NodeId, std::string>& nodes);

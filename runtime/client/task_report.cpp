@@ -261,10 +261,7 @@ void TaskReport::look_at(const Task& task, Time now) {
 }
 
 void TaskReport::add(const Row& row) {
-  const RowFields read = [&row](std::size_t column) {
-    return observe::value_of(row.cells[column]);
-  };
-  if (open_->selection.wants([&row] { return row.id; }, read)) open_->selection.keep(row);
+  open_->selection.offer(row);
 }
 
 void TaskReport::add_sums(const Task& task, TaskFields& fields) {

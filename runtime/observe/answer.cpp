@@ -68,6 +68,10 @@ void Selection::keep(Row row) {
   std::push_heap(kept_.begin(), kept_.end(), before);
 }
 
+void Selection::offer(Row row) {
+  if (wants([&row] { return row.id; }, fields_in(row))) keep(std::move(row));
+}
+
 Answer Selection::take() {
   std::sort_heap(kept_.begin(), kept_.end(), [this](const KeptRow& a, const KeptRow& b) {
     return query_.is_before(a.key, b.key);
@@ -141,9 +145,7 @@ void Merge::cut() {
 
 void Merge::filter_sums() {
   Selection selection(query_, Selection::Of::sums);
-  for (auto& [id, row] : sums_)
-    if (selection.wants([&row = row] { return row.id; }, fields_in(row)))
-      selection.keep(std::move(row));
+  for (auto& [id, row] : sums_) selection.offer(std::move(row));
   Answer found = selection.take();
   answer_.total = found.total;
   answer_.matched = found.matched;

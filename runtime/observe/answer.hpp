@@ -61,6 +61,8 @@ class Selection {
   /// row that the filter finds, so that a walk over a million rows makes few texts.
   bool wants(const std::function<std::string()>& id, const RowFields& fields);
   void keep(Row row);
+  /// Counts a row that is there already, and keeps it if it is wanted.
+  void offer(Row row);
   /// Counts a row of which the caller knows that the filter does not find it.
   void pass_over() noexcept { ++answer_.total; }
   /// Returns the answer. The selection is then empty.

@@ -118,6 +118,15 @@ TEST_F(ActorEffectsTest, SpawnOfAProcessThatHasEndedIsDropped) {
   EXPECT_EQ(held(kSelf), before);
 }
 
+TEST_F(ActorEffectsTest, ActorOfAJobThatThisNodeDoesNotKnowNeedsAWorkerOfThatJob) {
+  for (const JobId job : {JobId{0, 9}, JobId{}}) {
+    const std::uint64_t life = 70 + job.low;
+    effects.need_worker(life, {}, job);
+    ASSERT_NE(jobs.find(job), nullptr);
+    EXPECT_EQ(leases.waiting_lives(jobs.find(job)->number), std::vector<std::uint64_t>{life});
+  }
+}
+
 TEST_F(ActorEffectsTest, WorkerThatIsNeededNoMoreIsToldOnce) {
   Peer one = worker();
   effects.end_worker(one.index);

@@ -49,6 +49,19 @@ struct Disk {
   }
 };
 
+TEST(LogStore, FewJobsWithoutFilesAreRemembered) {
+  Disk disk({.file = 100, .files_of_job = 4, .total = 10'000, .files = 10});
+  for (int i = 0; i < 1000; ++i) {
+    disk.add(std::to_string(i), "x\n");
+    EXPECT_LE(disk.store.jobs(), 20U);
+  }
+  EXPECT_EQ(disk.files.size(), 10U);
+  EXPECT_EQ(disk.store.end("985"), 2U) << "its file is gone";
+  EXPECT_EQ(disk.store.end("900"), 0U) << "it is forgotten";
+  disk.add("985", "y\n");
+  EXPECT_EQ(disk.store.end("985"), 4U);
+}
+
 TEST(LogStore, FillsFilesInTurnAndReadsByOffset) {
   Disk disk({.file = 100, .files_of_job = 4, .total = 10'000, .files = 100});
   for (int i = 0; i < 40; ++i) disk.add("a", std::string(10, static_cast<char>('a' + i % 26)));

@@ -1,14 +1,11 @@
 // Tests MemoryWatch on a real store and a real child: WATCH-1 to WATCH-4.
 #include "troupe/runtime/agent/memory_watch.hpp"
 
-#include "tests/eventually.hpp"
+#include "tests/runtime/agent/played_child.hpp"
 #include "tests/runtime/agent/played_processes.hpp"
 
 #include <gtest/gtest.h>
 
-#include <sys/wait.h>
-#include <unistd.h>
-#include <csignal>
 #include <memory>
 #include <string>
 
@@ -18,38 +15,22 @@ namespace {
 using namespace std::chrono_literals;
 constexpr JobNumber kJob = 7;
 
-scheduling::LeaseOptions one_cpu() {
-  scheduling::LeaseOptions options;
-  options.total.cpus = scheduling::amount_of(1);
-  options.max_workers = 1;
-  return options;
-}
-
 struct MemoryWatchTest : testing::Test, PlayedProcesses {
   MemoryWatchTest() : PlayedProcesses(one_cpu()) {}
-  ~MemoryWatchTest() override {
-    if (child <= 0) return;
-    ::kill(child, SIGKILL);
-    waitpid(child, nullptr, 0);
-  }
   /// Returns a worker whose process is a child that does nothing.
   Process& worker() {
-    child = fork();
-    while (child == 0) pause();
     Process& process = processes.add({});
     process.kind = wire::ProcessKind::worker;
     process.job_number = kJob;
-    process.pid = child;
-    process.told_pid = static_cast<std::uint32_t>(child);
+    process.pid = child.start();
+    process.told_pid = static_cast<std::uint32_t>(process.pid);
     return process;
   }
   void lease(const Process& worker) {
     scheduling::RequestKind kind;
     kind.job = kJob;
-    scheduling::ResourceDemand demand;
-    demand.need.cpus = scheduling::amount_of(1);
     table.worker_started(worker.index, now, false, kJob);
-    table.request(1, LeaseKey::of(9), demand, 1, now, kind);
+    table.request(1, LeaseKey::of(9), one_cpu_wanted(), 1, now, kind);
     (void)table.take_events();
     EXPECT_EQ(table.lease_count(), 1u);
   }
@@ -62,10 +43,10 @@ struct MemoryWatchTest : testing::Test, PlayedProcesses {
   }
 
   Time now{100s};
-  pid_t child = -1;
+  PlayedChild child;
   AgentOptions options;
   std::unique_ptr<objectstore::Host> host =
-      objectstore::Host::create({.arena = Bytes{4 << 20}, .extent = Bytes{1 << 20}}).value();
+      objectstore::Host::create({.arena = Bytes{16 << 20}, .extent = Bytes{1 << 20}}).value();
   MemoryWatch memory{{name, events, options, *host, table, actors, processes}};
 };
 
@@ -79,10 +60,7 @@ TEST_F(MemoryWatchTest, WorkerEndsAtTheNodesLimitOnlyWhileLeasesAreOut) {
   EXPECT_TRUE(one.killed);
   EXPECT_NE(one.sentence.find("the node's limit"), std::string::npos) << one.sentence;
   EXPECT_NE(one.sentence.find("(on node)"), std::string::npos) << one.sentence;
-  int status = 0;
-  ASSERT_TRUE(eventually([&] { return waitpid(child, &status, WNOHANG) == child; }));
-  child = -1;
-  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_TRUE(child.is_killed());
 }
 
 TEST_F(MemoryWatchTest, WorkersBelowTheLimitLiveOn) {
@@ -112,6 +90,10 @@ TEST_F(MemoryWatchTest, MemoryIsTouchedAheadOnlyInAPassWithoutEvents) {
   for (int pass = 0; pass < 20; ++pass) memory.touch_ahead(false);
   EXPECT_EQ(host->stats().prefaulted, 0u);
   EXPECT_NE(memory.next_deadline(), Time::max()) << "there is memory to touch";
+  EXPECT_TRUE(eventually([&] {
+    memory.touch_ahead(true);
+    return host->stats().prefaulted != 0;
+  }));
 }
 
 TEST_F(MemoryWatchTest, ObjectCountsOnceForItsFirstMakerUntilItIsFreed) {

@@ -33,9 +33,7 @@ struct World final : NodeLogs::Out {
   World() : logs(*this, {"node-7", std::make_unique<FaultyFiles>(faults), {}}) {
     running.insert(job);
   }
-  void answer_logs(const NodeLogs::Asker&, const wire::LogBatch& batch) override {
-    answers.push_back(batch);
-  }
+  void answer_logs(const Asker&, const wire::LogBatch& batch) override { answers.push_back(batch); }
   bool may_write(JobId id) override { return running.count(id) != 0; }
   std::string name_of(ProcessIndex) override { return name; }
 

@@ -2,6 +2,7 @@
 #include "troupe/runtime/agent/objects.hpp"
 
 #include "tests/runtime/agent/played_objects.hpp"
+#include "troupe/runtime/wire/values.hpp"
 
 #include <gtest/gtest.h>
 
@@ -21,9 +22,8 @@ constexpr ObjectId kObject{0, 16}, kWithCopies{1, 5 | wire::kHasCopies};
 struct ObjectsTest : testing::Test, PlayedObjects {
   /// Returns a process with tables in the store and a socket.
   Process& process() {
-    auto ends = os::LocalSocket::pair().value();
-    Process& one = processes.add(os::LocalSocket(std::move(ends.first)));
-    peers.emplace_back(std::move(ends.second));
+    peers.push_back(connect());
+    Process& one = of(peers.back());
     one.speaks_as = Talker::worker;
     one.kind = wire::ProcessKind::worker;
     one.introduced = true;  // without a ring: it gets messages over its socket
@@ -39,18 +39,14 @@ struct ObjectsTest : testing::Test, PlayedObjects {
   }
   /// Returns the next message of this kind on the process's socket; nullopt: none.
   template <class Message>
-  std::optional<Message> read(const Process& at, std::size_t* descriptors = nullptr) {
-    std::vector<std::byte> packet(os::kMaxPacket);
-    for (;;) {
-      os::Received received = peers.at(at.index.value - 1).receive(packet);
-      if (received.kind != os::Received::Kind::packet) return std::nullopt;
-      auto decoded = wire::decode_node(BlobView(packet.data(), received.size));
-      if (!decoded) return std::nullopt;
-      if (const auto* message = std::get_if<Message>(&decoded->message)) {
-        if (descriptors != nullptr) *descriptors = received.descriptors.size();
-        return *message;
-      }
-    }
+  std::optional<Message> read(const Process& at, std::vector<Fd>* descriptors = nullptr) {
+    return peers.at(at.index.value - 1).read<Message>(descriptors);
+  }
+  /// Returns the place of a sealed object in the store.
+  wire::Location sealed(std::uint64_t bytes) {
+    auto memory = host->create_local(bytes, false);
+    EXPECT_TRUE(memory.ok());
+    return wire::wire_location(host->local().seal(*std::move(memory), 0, bytes));
   }
   static wire::Location place(std::uint32_t slot) {
     wire::Location at;
@@ -67,7 +63,7 @@ struct ObjectsTest : testing::Test, PlayedObjects {
     return nodes;
   }
 
-  std::vector<os::LocalSocket> peers;
+  std::vector<Peer> peers;
 };
 
 TEST_F(ObjectsTest, FreeWaitsUntilAllThatWasReadyHasBeenRead) {
@@ -118,16 +114,35 @@ TEST_F(ObjectsTest, ReaderGetsTheMemoryWithItsDescriptor) {
   request.id = grant.value().id.value;
   say(reader, request);
   pass();
-  std::size_t descriptors = 0;
+  std::vector<Fd> descriptors;
   const auto answer = read<wire::GiveReader>(reader, &descriptors);
   ASSERT_TRUE(answer);
   EXPECT_FALSE(answer->error);
-  EXPECT_EQ(descriptors, 1u);
+  EXPECT_EQ(descriptors.size(), 1u);
+}
+
+TEST_F(ObjectsTest, ProcessesOfTheStoreAloneForgetAnExtent) {
+  Process& maker = process();
+  Process& reader = process();
+  Process& observer = process();
+  observer.store_index = 0;
+  auto grant = host->grant(maker.store_index, 1000);
+  ASSERT_TRUE(grant.ok());
+  ASSERT_TRUE(host->confirm_extent(maker.store_index, grant.value().id).ok());
+  wire::GiveBack back;
+  back.extent = grant.value().id.value;
+  say(maker, back);
+  objects.send_notices();
+  const auto told = read<wire::Forget>(reader);
+  ASSERT_TRUE(told);
+  EXPECT_EQ(told->id, back.extent);
+  EXPECT_FALSE(read<wire::Forget>(observer));
 }
 
 TEST_F(ObjectsTest, ReaderThatHasEndedIsForgotten) {
   Process& one = process();
   say(one, wire::NeedReader{});
+  EXPECT_TRUE(objects.has_readers());
   processes.remove(one.index);
   pass();
   EXPECT_FALSE(objects.has_readers());
@@ -151,6 +166,26 @@ TEST_F(ObjectsTest, ObjectOfADeadProcessIsFreedOnceUnlessTheTableOwnsIt) {
   EXPECT_EQ(in_flight.objects(), 0u);
 }
 
+TEST_F(ObjectsTest, AdoptedObjectCountsForItsMakerAndItsMemoryIsFreed) {
+  options.job_bytes = Bytes{1 << 20};  // else nobody asks who made it
+  Process& maker = process();
+  maker.store_index = 0;  // as the agent's own objects, which a test can make
+  maker.job_number = 7;
+  wire::Adopt message;
+  message.location = sealed(1000);
+  say(maker, message);
+  EXPECT_EQ(objects.in_flight_refs().objects(), 1u);
+  EXPECT_EQ(host->stats().objects, 1u);
+  EXPECT_EQ(memory.accounting().bytes_of(7), message.location.length);
+  EXPECT_EQ(maker.objections, 0u);
+  objects.process_died(maker.index, {});
+  EXPECT_EQ(host->stats().objects, 1u) << "an Adopt may still be unread";
+  pass();
+  EXPECT_EQ(host->stats().objects, 0u);
+  EXPECT_EQ(objects.in_flight_refs().objects(), 0u);
+  EXPECT_EQ(memory.accounting().bytes_of(7), 0u);
+}
+
 TEST_F(ObjectsTest, PlaceThatTheStoreDoesNotHaveIsNotAdopted) {
   Process& one = process();
   wire::Adopt message;
@@ -159,6 +194,16 @@ TEST_F(ObjectsTest, PlaceThatTheStoreDoesNotHaveIsNotAdopted) {
   say(one, message);
   EXPECT_EQ(objects.in_flight_refs().objects(), 0u);
   EXPECT_EQ(memory.site_of(message.location), nullptr);
+}
+
+TEST_F(ObjectsTest, FloodOfPlacesThatTheStoreDoesNotHaveLeavesFewEvents) {
+  Process& one = process();
+  wire::Adopt message;
+  message.location = place(3);
+  message.location.segment = 77;
+  for (int i = 0; i < 1000; ++i) say(one, message);
+  EXPECT_EQ(one.objections, 1000u);
+  EXPECT_EQ(events.log().size(), 10u) << "of the 1st, 2nd, 4th … 512th";
 }
 
 TEST_F(ObjectsTest, ValueGoesToTheProcessOrNodeThatAwaitsIt) {

@@ -38,23 +38,19 @@ struct Agent final : ObserveQuestions::Out {
                ObserveQuestions::Place& place) override {
     if (own.empty()) return false;
     place.begun = true;
-    Row row = observe::make_row(RowKind::tasks, own.front());
-    const auto read = [&row](std::size_t column) { return observe::value_of(row.cells[column]); };
-    if (selection.wants([&row] { return row.id; }, read)) selection.keep(std::move(row));
+    selection.offer(observe::make_row(RowKind::tasks, own.front()));
     own.erase(own.begin());
     return !own.empty();
   }
   std::vector<std::string> own;  // a row a pass
-  void answer(const ObserveQuestions::Asker& asker, Blob bytes) override {
+  void answer(const Asker& asker, Blob bytes) override {
     asked_by = asker;
     answered = observe::decode_answer(bytes).value();
   }
-  void refuse(const ObserveQuestions::Asker&, const Error& why) override {
-    refused = why.message();
-  }
+  void refuse(const Asker&, const Error& why) override { refused = why.message(); }
   std::vector<std::pair<ProcessIndex, std::uint64_t>> asked;
   std::vector<std::uint64_t> asked_nodes;
-  ObserveQuestions::Asker asked_by;
+  Asker asked_by;
   std::optional<Answer> answered;
   std::string refused;
 };

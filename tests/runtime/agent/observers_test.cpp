@@ -1,7 +1,8 @@
 // Tests Observers with the real parts below it: OBSERVER-1 to OBSERVER-4.
 #include "troupe/runtime/agent/observers.hpp"
 
-#include "tests/runtime/agent/played_processes.hpp"
+#include "tests/runtime/agent/faulty_files.hpp"
+#include "tests/runtime/agent/played_objects.hpp"
 
 #include <gtest/gtest.h>
 
@@ -16,26 +17,10 @@ namespace {
 
 using namespace std::chrono_literals;
 using About = wire::Inquire::About;
-constexpr NodeId kHere{0, 1}, kOther{0, 2};
+constexpr NodeId kHere = PlayedProcesses::kSelfNode, kOther{0, 2};
 constexpr JobId kJob{0, 9};
 
-struct ObserversTest : testing::Test,
-                       PlayedProcesses,
-                       Extents::Out,
-                       Workers::Out,
-                       Observers::Control {
-  struct NoStore : ReplicaHost::Store {
-    void pull_copy(NodeId, ObjectId, std::uint64_t) override {}
-    bool look_in_folders(ProcessIndex, ObjectId, std::optional<std::uint64_t>) override {
-      return false;
-    }
-    bool is_on_disk(const wire::Location&) const override { return false; }
-  };
-  // Extents::Out
-  void send_with(ProcessIndex, const wire::NodeMessage&, std::vector<int>) override {}
-  void press() override {}
-  void memory_answer(const std::optional<Error>&) override {}
-  void restored(NodeId, const wire::PullRequest&) override {}
+struct ObserversTest : testing::Test, PlayedObjects, Workers::Out, Observers::Control {
   // Workers::Out
   void end(Process&) override {}
   void job_failed(Job&, const std::string&) override {}
@@ -101,19 +86,7 @@ struct ObserversTest : testing::Test,
   std::uint64_t request = 100;
   bool is_private = false, control_answers = true;
   std::vector<control::ToControl> said;
-  AgentOptions options;
-  std::unique_ptr<objectstore::Host> host =
-      objectstore::Host::create({.arena = Bytes{4 << 20}, .extent = Bytes{1 << 20}}).value();
-  NoStore no_store;
   Jobs jobs{quiet_actors, {}};
-  ClusterLink cluster{kHere, table};
-  Inquiries inquiries{*this};
-  ReplicaHost replica_host{kHere,
-                           {references, owners, cluster, inquiries, quiet_actors, *this, no_store}};
-  MemoryWatch memory{{name, events, options, *host, table, actors, processes}};
-  Extents extents{{name, options, *host, references, memory.accounting(), memory.prefault(), copies,
-                   replica_host, *this, *this}};
-  FolderCopies copies{{name, *host, references, owners, extents}};
   JobStops job_stops;
   std::unique_ptr<Programs> programs;
   std::unique_ptr<NodeLogs> logs;
@@ -125,8 +98,7 @@ struct ObserversTest : testing::Test,
 };
 
 TEST_F(ObserversTest, MemoryOfThisNodeIsAnsweredAtOnce) {
-  Process& driver = speaker(Talker::driver);
-  ask(driver, About::memory);
+  ask(speaker(Talker::observer), About::memory);
   ASSERT_FALSE(to_processes.empty());
   const auto report = wire::decode_memory(to_processes[0].payload);
   ASSERT_TRUE(report.ok());
@@ -157,13 +129,57 @@ TEST_F(ObserversTest, ReportNamesHolderAndMakerOfAnObject) {
   EXPECT_EQ(report.rows[0].holders[0].refs, 2);
 }
 
-TEST_F(ObserversTest, RowsAndStacksAreForObserversAlone) {
+TEST_F(ObserversTest, MemoryRowsStacksAndStopsAreForObserversAlone) {
   for (const Talker who : {Talker::driver, Talker::worker})
-    for (const About about : {About::rows, About::stacks}) {
-      ask(speaker(who), about);
+    for (const About about : {About::memory, About::rows, About::stacks, About::stop}) {
+      Process& process = speaker(who);
+      ask(process, about);
       EXPECT_EQ(refused(), Code::invalid_argument);
+      EXPECT_EQ(process.objections, 1u);
     }
   EXPECT_TRUE(to_nodes.empty());
+}
+
+TEST_F(ObserversTest, ObserverGetsTheRowsOfThisNodesProcesses) {
+  Process& observer = speaker(Talker::observer);
+  speaker(Talker::worker).told_pid = 4243;
+  wire::Inquire question;
+  question.request = ++request;
+  question.about = About::rows;
+  question.rows.kind = static_cast<std::uint8_t>(observe::RowKind::processes);
+  question.rows.limit = 10;
+  observers.on_inquire(observer, question, {});
+  EXPECT_TRUE(to_processes.empty()) << "the agent looks at them in its next pass";
+  EXPECT_EQ(observers.next_deadline(), Time{});
+  observers.rows().on_timer(steady_now());
+  ASSERT_FALSE(to_processes.empty());
+  const auto answer = observe::decode_answer(to_processes[0].payload);
+  ASSERT_TRUE(answer.ok());
+  EXPECT_EQ(answer.value().rows.size(), 3u) << "the agent, the observer and the worker";
+  EXPECT_EQ(refused(), std::nullopt);
+}
+
+TEST_F(ObserversTest, DriverOfAStoppedJobIsToldAndKilledWhenItIsLate) {
+  Process& observer = speaker(Talker::observer);
+  Peer driver = connect();
+  of(driver).speaks_as = Talker::driver;
+  of(driver).introduced = true;
+  wire::Inquire question;
+  question.request = ++request;
+  question.about = About::stop;
+  question.stop.job = kJob;
+  question.stop.user = "alice";
+  observers.on_inquire(observer, question, {});
+  EXPECT_EQ(refused(), Code::invalid_argument) << "its driver is not here";
+  jobs.of(kJob).driver = driver.index;
+  observers.on_inquire(observer, question, {});
+  EXPECT_EQ(refused(), std::nullopt);
+  const auto told = driver.read<wire::Shutdown>();
+  ASSERT_TRUE(told);
+  EXPECT_NE(told->why.find("alice"), std::string::npos) << told->why;
+  EXPECT_LE(job_stops.next_deadline(), steady_now() + JobStops::kGrace);
+  ASSERT_EQ(events.log().size(), 1u);
+  events.log().each([](const Event& event) { EXPECT_EQ(event.kind, EventKind::job_stopped); });
 }
 
 TEST_F(ObserversTest, DriverGetsTheLogOfItsOwnJobAlone) {
@@ -242,6 +258,59 @@ TEST_F(ObserversTest, QuestionForControlFailsWithoutControl) {
   ask(observer, About::control, {}, Blob(5));
   EXPECT_EQ(refused(), Code::invalid_argument);
   EXPECT_TRUE(said.empty());
+}
+
+TEST_F(ObserversTest, QuestionBeyondTheBoundIsRefusedUntilAnotherIsAnswered) {
+  join_other();
+  Process& observer = speaker(Talker::observer);
+  while (!inquiries.is_full()) ask(observer, About::memory, kOther);
+  EXPECT_TRUE(to_processes.empty());
+  ask(observer, About::memory, kOther);
+  EXPECT_EQ(refused(), Code::overloaded);
+  ask_control(observer, control::ListRequest{});
+  EXPECT_EQ(refused(), Code::overloaded);
+  EXPECT_TRUE(said.empty());
+  inquiries.on_reply(inquiries.next_number() - 1, control::ListReply{});
+  to_processes.clear();
+  ask(observer, About::memory, kOther);
+  EXPECT_TRUE(to_processes.empty());
+}
+
+TEST_F(ObserversTest, NodeThatIsGoneIsOwedNothing) {
+  logs = std::make_unique<NodeLogs>(
+      observers,
+      NodeLogs::Options{name, std::make_unique<FaultyFiles>(std::make_shared<Faults>()), {}});
+  join_other();
+  Process& observer = speaker(Talker::observer);
+  ask(observer, About::logs, kOther);
+  wire::PeerInquire question;
+  question.request = 7;
+  question.about_logs = true;
+  question.logs.job = kJob;
+  question.logs.wait_ms = 10'000;
+  observers.on_peer_inquire(kOther, question);
+  to_nodes.clear();
+  observers.node_died(kOther, Error(Code::unavailable, "it is dead"), steady_now());
+  EXPECT_EQ(refused(), Code::unavailable) << "it will not answer";
+  logs->serve(steady_now() + 11s);
+  EXPECT_TRUE(sent_to<wire::PeerAnswer>(kOther).empty());
+  EXPECT_EQ(logs->next_deadline(), Time::max());
+}
+
+TEST_F(ObserversTest, ProcessThatHasEndedGetsNoLog) {
+  logs = std::make_unique<NodeLogs>(
+      observers,
+      NodeLogs::Options{name, std::make_unique<FaultyFiles>(std::make_shared<Faults>()), {}});
+  Process& observer = speaker(Talker::observer);
+  wire::Inquire question;
+  question.about = About::logs;
+  question.logs.job = kJob;
+  question.logs.wait_ms = 10'000;
+  observers.on_inquire(observer, question, {});
+  EXPECT_NE(logs->next_deadline(), Time::max());
+  observers.process_died(observer.index, steady_now());
+  EXPECT_EQ(logs->next_deadline(), Time::max());
+  EXPECT_TRUE(to_processes.empty());
 }
 
 TEST_F(ObserversTest, JobMayWriteWhileAProcessOfItLives) {

@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -70,6 +71,7 @@ struct PlayedProcesses : PlayedOutgoing, Processes::Out, Proxies::Nodes {
   // Processes::Out
   void handle(Process& from, wire::NodeMessage& message, BlobView, std::vector<Fd>&) override {
     handled.emplace_back(from.index, message.index());
+    if (answer) answer(from);
   }
   // Proxies::Nodes
   bool may_serve() override { return true; }
@@ -108,6 +110,7 @@ struct PlayedProcesses : PlayedOutgoing, Processes::Out, Proxies::Nodes {
   static constexpr NodeId kSelfNode{0, 1};
   const std::string name = "node";
   std::vector<std::pair<ProcessIndex, std::size_t>> handled;  ///< sender, kind
+  std::function<void(Process& from)> answer;                  ///< what follows each of them
   QuietReferences quiet;
   QuietActors quiet_actors;
   NoProcesses none;

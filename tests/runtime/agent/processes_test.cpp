@@ -85,6 +85,70 @@ TEST_F(ProcessesTest, EndingProcessGetsNothingAndItsRingIsReadOnceMore) {
   EXPECT_EQ(processes.record(one.index), nullptr);
 }
 
+TEST_F(ProcessesTest, AnswerThatReachesADeadProcessNoMoreDoesNotEndItsLastMessages) {
+  Peer one = worker();
+  ASSERT_TRUE(post(one, wire::Await{kObject, true}));
+  ASSERT_TRUE(post(one, wire::Await{kObject, true}));
+  one.socket = {};
+  processes.break_off(of(one), "its connection closed");
+  answer = [&](Process& from) { processes.send_with(from, wire::PeerDied{}, {}); };
+  processes.read_to_the_end(of(one));
+  EXPECT_EQ(handled_from(one), 2u);
+  EXPECT_TRUE(of(one).ending);
+  EXPECT_EQ(of(one).reason, "its connection closed");
+}
+
+TEST_F(ProcessesTest, WriterThatNeverPausesDoesNotKeepTheLoop) {
+  constexpr std::size_t kFlood = 200'000;
+  Peer one = worker(), other = worker();
+  std::size_t posted = 0;
+  answer = [&](Process& from) {  // the ring never gets empty
+    if (from.index == one.index && ++posted < kFlood) (void)post(one, wire::Await{kObject, true});
+  };
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(post(one, wire::Await{kObject, true}));
+  ASSERT_TRUE(post(other, wire::Await{kObject, true}));
+  EXPECT_FALSE(processes.read_rings());
+  EXPECT_LT(handled_from(one), kFlood / 2);
+  EXPECT_GE(handled_from(one), 100u) << "what was there before has been read";
+  EXPECT_EQ(handled_from(other), 1u);
+  EXPECT_TRUE(processes.bell().pending()) << "the rest is read in the next pass";
+  const std::size_t before = handled_from(one);
+  EXPECT_FALSE(processes.read_rings());
+  EXPECT_GT(handled_from(one), before);
+  processes.break_off(of(one), "a test ends it");
+  processes.read_to_the_end(of(one));
+  EXPECT_LT(handled_from(one), kFlood) << "it may live, and go on";
+}
+
+TEST_F(ProcessesTest, ObserverThatNeverPausesDoesNotKeepTheLoop) {
+  constexpr std::size_t kFlood = 5'000;
+  Peer one = connect();
+  of(one).speaks_as = Talker::observer;
+  answer = [&](Process&) {
+    if (handled.size() < kFlood) one.say(wire::Inquire{});
+  };
+  one.say(wire::Inquire{});
+  EXPECT_FALSE(processes.read_socket(of(one)));
+  EXPECT_LT(handled_from(one), kFlood / 2);
+  while (!processes.read_socket(of(one))) {
+  }
+  EXPECT_EQ(handled_from(one), kFlood);
+}
+
+TEST_F(ProcessesTest, ProcessForWhichAMessageIsTooLargeIsBrokenOff) {
+  Peer one = worker(), observer = connect();
+  of(observer).introduced = true;
+  processes.send(of(one), wire::Ready{}, Blob(ring::kMaxFrame));
+  processes.send(of(observer), wire::Answer{}, Blob(os::kMaxPacket));
+  for (const Peer* peer : {&one, &observer}) {
+    EXPECT_TRUE(of(*peer).ending);
+    EXPECT_NE(of(*peer).reason.find("larger than"), std::string::npos) << of(*peer).reason;
+  }
+  Peer other = worker();
+  processes.send(of(other), wire::Ready{}, Blob(ring::kMaxFrame - 4096));
+  EXPECT_FALSE(of(other).ending);
+}
+
 TEST_F(ProcessesTest, TwoProcessesHaveOneChannelWhichComesBeforeAnyMessageAboutTheOther) {
   Peer one = worker(), other = worker();
   processes.connect(one.index, other.index);

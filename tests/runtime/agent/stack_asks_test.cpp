@@ -34,12 +34,12 @@ class StacksOfAChild : public testing::Test, private StackAsks::Out {
     ::kill(child_, SIGKILL);
     waitpid(child_, nullptr, 0);
   }
-  void answer_stacks(const StackAsks::Asker& asker, const std::string& text) override {
+  void answer_stacks(const Asker& asker, const std::string& text) override {
     answers.emplace_back(asker.request, text);
   }
   /// Each question is of a process of its own.
-  static StackAsks::Asker asker(std::uint64_t request) {
-    StackAsks::Asker one;
+  static Asker asker(std::uint64_t request) {
+    Asker one;
     one.request = request;
     one.process = ProcessIndex::of(request);
     return one;
@@ -101,7 +101,7 @@ TEST_F(StacksOfAChild, AreNotReadForAnAskerThatHasDied) {
   ASSERT_EQ(answers.size(), 1u);
   EXPECT_EQ(answers[0].first, 3u);
   EXPECT_EQ(asks.fd(), -1);
-  StackAsks::Asker far;
+  Asker far;
   far.node = NodeId{1, 2};
   ASSERT_TRUE(asks.ask(far, {{"fourth", child_}}, now));
   asks.process_died(ProcessIndex{}, now);

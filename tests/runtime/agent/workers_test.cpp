@@ -2,15 +2,12 @@
 // to WORKER-4.
 #include "troupe/runtime/agent/workers.hpp"
 
-#include "tests/eventually.hpp"
+#include "tests/runtime/agent/played_child.hpp"
 #include "tests/runtime/agent/played_processes.hpp"
 
 #include <gtest/gtest.h>
 
-#include <sys/wait.h>
-#include <unistd.h>
 #include <cerrno>
-#include <csignal>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,21 +18,9 @@ namespace {
 using namespace std::chrono_literals;
 constexpr JobId kJob{0, 9};
 
-scheduling::LeaseOptions one_cpu() {
-  scheduling::LeaseOptions options;
-  options.total.cpus = scheduling::amount_of(1);
-  options.max_workers = 1;
-  return options;
-}
-
 struct WorkersTest : testing::Test, PlayedProcesses, Workers::Out, StackAsks::Out {
   WorkersTest() : PlayedProcesses(one_cpu()) {}
-  ~WorkersTest() override {
-    workers.end_all();
-    if (child <= 0) return;
-    ::kill(child, SIGKILL);
-    waitpid(child, nullptr, 0);
-  }
+  ~WorkersTest() override { workers.end_all(); }
   // Workers::Out
   void end(Process& worker) override {
     ended.emplace_back(worker.index, worker.reason);
@@ -48,15 +33,14 @@ struct WorkersTest : testing::Test, PlayedProcesses, Workers::Out, StackAsks::Ou
   }
   void go_down(const std::string& why) override { over = why; }
   bool is_over() const override { return !over.empty(); }
-  void answer_stacks(const StackAsks::Asker&, const std::string&) override {}
+  void answer_stacks(const Asker&, const std::string&) override {}
 
   /// Asks the table for a worker and returns how many starts it asks for.
-  std::size_t request() {
+  std::size_t request() { return request(job().number); }
+  std::size_t request(JobNumber number) {
     scheduling::RequestKind kind;
-    kind.job = job().number;
-    scheduling::ResourceDemand demand;
-    demand.need.cpus = scheduling::amount_of(1);
-    table.request(1, LeaseKey::of(9), demand, 1, now, kind);
+    kind.job = number;
+    table.request(1, LeaseKey::of(9), one_cpu_wanted(), 1, now, kind);
     return starts();
   }
   std::size_t starts() {
@@ -75,24 +59,16 @@ struct WorkersTest : testing::Test, PlayedProcesses, Workers::Out, StackAsks::Ou
   void run_zygote() { run("/bin/bash", "fd=${TROUPE_ROLE#*:}; exec cat <&${fd%%:*} >/dev/null"); }
   /// Returns a worker that serves and whose process is a child that does nothing.
   Process& serving() {
-    child = fork();
-    while (child == 0) pause();
     Process& process = processes.add({});
     process.kind = wire::ProcessKind::worker;
     process.job_number = job().number;
     process.introduced = true;
-    process.pid = child;
+    process.pid = child.start();
     return process;
-  }
-  bool child_is_killed() {
-    int status = 0;
-    if (!eventually([&] { return waitpid(child, &status, WNOHANG) == child; })) return false;
-    child = -1;
-    return WIFSIGNALED(status);
   }
 
   Time now{100s};
-  pid_t child = -1;
+  PlayedChild child;
   std::vector<std::pair<ProcessIndex, std::string>> ended;
   std::vector<std::string> failed;
   std::string over;
@@ -104,7 +80,13 @@ struct WorkersTest : testing::Test, PlayedProcesses, Workers::Out, StackAsks::Ou
 };
 
 TEST_F(WorkersTest, StartOfAnUnknownJobFailsAtOnce) {
-  workers.start_worker(false, 77);
+  constexpr JobNumber kUnknown = 77;
+  ASSERT_EQ(request(kUnknown), 1u);
+  table.on_timer(steady_now() + 1min);
+  EXPECT_EQ(starts(), 0u) << "the table waits for that start";
+  workers.start_worker(false, kUnknown);
+  table.on_timer(steady_now() + 2min);
+  EXPECT_EQ(starts(), 1u) << "it tries once more";
   EXPECT_TRUE(ended.empty() && failed.empty());
   EXPECT_EQ(processes.begin(), processes.end());
 }
@@ -159,15 +141,23 @@ TEST_F(WorkersTest, WorkerThatIsToEndIsKilledWhenItsPidIsKnown) {
   Process& worker = serving();
   worker.pid = 0;
   processes.kill(worker);
-  workers.forked(job().number, worker.index, child);
-  EXPECT_TRUE(child_is_killed());
+  workers.forked(job().number, worker.index, child.pid());
+  EXPECT_TRUE(child.is_killed());
+}
+
+TEST_F(WorkersTest, WorkerThatWasBrokenOffIsKilledWhenItsPidIsKnown) {
+  Process& worker = serving();
+  worker.pid = 0;
+  processes.break_off(worker, "its ring is damaged");
+  workers.forked(job().number, worker.index, child.pid());
+  EXPECT_TRUE(child.is_killed());
 }
 
 TEST_F(WorkersTest, UnknownWorkerIsKilledWhenItsPidIsKnown) {
   serving();
   processes.remove(processes.begin()->first);
-  workers.forked(job().number, 1, child);
-  EXPECT_TRUE(child_is_killed());
+  workers.forked(job().number, 1, child.pid());
+  EXPECT_TRUE(child.is_killed());
 }
 
 TEST_F(WorkersTest, WorkerThatWasToldToEndAndIsLateIsKilled) {
@@ -179,7 +169,7 @@ TEST_F(WorkersTest, WorkerThatWasToldToEndAndIsLateIsKilled) {
   EXPECT_LE(workers.next_deadline(), steady_now() + EndingWorkers::kPatience);
   workers.on_timer(steady_now() + EndingWorkers::kPatience);
   EXPECT_TRUE(worker.killed);
-  EXPECT_TRUE(child_is_killed());
+  EXPECT_TRUE(child.is_killed());
 }
 
 TEST_F(WorkersTest, WorkerOfAnActorOutlivesTheTasksOfItsJob) {
@@ -188,6 +178,10 @@ TEST_F(WorkersTest, WorkerOfAnActorOutlivesTheTasksOfItsJob) {
   workers.end_tasks(job().number);
   workers.on_timer(steady_now() + EndingWorkers::kPatience);
   EXPECT_FALSE(worker.killed);
+  worker.starting = false;  // without a purpose it ends like the others
+  workers.end_tasks(job().number);
+  workers.on_timer(steady_now() + EndingWorkers::kPatience);
+  EXPECT_TRUE(worker.killed);
 }
 
 TEST_F(WorkersTest, WorkersThatWereNotForkedEndWithTheirJob) {

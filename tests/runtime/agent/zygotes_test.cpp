@@ -37,7 +37,7 @@ struct ZygotesTest : testing::Test, Zygotes::Out, StackAsks::Out {
     ends.push_back(was_ready);
     zygotes.leave(job, {kWorker, kOther}, "its zygote is gone");
   }
-  void answer_stacks(const StackAsks::Asker&, const std::string&) override {}
+  void answer_stacks(const Asker&, const std::string&) override {}
 
   /// Starts a zygote that runs this script. In it, `say KIND TOKEN PID STATUS` sends an event, and
   /// `order` takes one.
@@ -166,6 +166,18 @@ TEST_F(ZygotesTest, ProgramThatFailsBeforeItIsReadyIsGone) {
   start("exit 3");
   ASSERT_TRUE(passes_until([&] { return !ends.empty(); }));
   EXPECT_EQ(ends, std::vector<bool>{false});
+}
+
+TEST_F(ZygotesTest, ZygoteThatWasLeftInThisPassIsNotGoneOnceMore) {
+  start("exit 3");
+  PollSet set;
+  zygotes.wait_for(set);
+  ASSERT_GT(set.wait(20s), 0) << "it has ended";
+  zygotes.leave(kJob, {kWorker}, "a test leaves it");
+  zygotes.serve(set);
+  EXPECT_TRUE(ends.empty());
+  ASSERT_TRUE(passes_until([&] { return !lost.empty(); }));
+  EXPECT_EQ(lost[kWorker], std::vector<std::string>{"a test leaves it"});
 }
 
 TEST_F(ZygotesTest, NothingIsLeftAtTheEndOfTheNode) {

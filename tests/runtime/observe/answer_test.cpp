@@ -36,14 +36,9 @@ Query parsed(const Question& question) {
   EXPECT_TRUE(query.ok()) << (query ? "" : query.error().message());
   return query.value();
 }
-void offer(Selection& selection, const Row& row) {
-  if (selection.wants([&] { return row.id; },
-                      [&](std::size_t i) { return value_of(row.cells[i]); }))
-    selection.keep(row);
-}
 Answer source(const Query& query, const std::vector<Task>& tasks) {
   Selection selection(query);
-  for (const Task& task : tasks) offer(selection, row_of(task));
+  for (const Task& task : tasks) selection.offer(row_of(task));
   return selection.take();
 }
 
@@ -180,9 +175,9 @@ TEST(Answer, FunctionsAreAddedUpBeforeTheFilterLooks) {
     Merge agent(query, Merge::Place::agent);
     for (int process = 0; process < 2; ++process) {
       Selection selection(query);
-      offer(selection, function_row("mix", 2, 10));
-      offer(selection, function_row("load", 1, 99));
-      if (node == 1) offer(selection, function_row("save", 5, 100));
+      selection.offer(function_row("mix", 2, 10));
+      selection.offer(function_row("load", 1, 99));
+      if (node == 1) selection.offer(function_row("save", 5, 100));
       agent.add(selection.take());
     }
     verb.add(agent.take(0));
