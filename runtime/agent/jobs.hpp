@@ -49,6 +49,10 @@ struct Job {
   int failed_starts = 0;      ///< since a worker last came up
 };
 
+/// Returns what users read whose work waits for a worker that this node can never start. `why`: the
+/// cause.
+std::string why_not_here(const std::string& node_name, const std::string& why);
+
 class Jobs {
  public:
   using Table = std::map<JobNumber, Job>;

@@ -185,6 +185,11 @@ void Leases::reclaim(ProcessIndex process, LeaseId lease) {
   below_.out.send(process, wire::LeaseReclaim{lease}, {});
 }
 
+void Leases::job_refused(ProcessIndex process, NodeId node, const std::string& why, Time now) {
+  if (const auto job = below_.processes.job_of(process))
+    below_.table.job_refused(job->second, node, why, now);
+}
+
 void Leases::spill_failed(ProcessIndex process, LeaseKey key, const wire::ResourceDemand& demand,
                           std::uint32_t count, NodeId node, Time now) {
   if (const auto job = below_.processes.job_of(process))

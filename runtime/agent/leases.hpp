@@ -83,6 +83,7 @@ class Leases final : public LineageCache::Out {
   void granted(ProcessIndex process, LeaseKey key, LeaseId lease, ProcessIndex worker,
                const std::vector<std::int32_t>& gpus);
   void reclaim(ProcessIndex process, LeaseId lease);
+  void job_refused(ProcessIndex process, NodeId node, const std::string& why, Time now);
   void spill_failed(ProcessIndex process, LeaseKey key, const wire::ResourceDemand& demand,
                     std::uint32_t count, NodeId node, Time now);
   void gave_back(NodeId node, const wire::ResourceDemand& demand, Time now);

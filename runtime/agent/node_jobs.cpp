@@ -94,6 +94,7 @@ void Node::job_failed(Job& job, const std::string& why) {
     events_.tell({EventKind::job_refused, Severity::error,
                   "workers of a job cannot be started here: " + why, job.id});
   const Time now = steady_now();
+  const std::string told = why_not_here(options_.name, why);
   for (const bool dedicated : jobs_.failed(job, why))
     leases_.worker_start_failed(now, dedicated, job.number);
   for (auto& [index, process] : processes_) {
@@ -103,12 +104,12 @@ void Node::job_failed(Job& job, const std::string& why) {
       continue;
     }
     for (const LeaseKey key : leases_.keys_of(index))
-      processes_.send(*process, wire::LeaseRefused{key, why});
+      processes_.send(*process, wire::LeaseRefused{key, told});
   }
   leases_.job_ended(job.number, now);
   lineage_cache_.job_over(job.number, why);
-  remote_.refuse_job(job.id, why);
-  const Error error(Code::unavailable, why);
+  remote_.refuse_job(job.id, told, true);
+  const Error error(Code::unavailable, told);
   for (const std::uint64_t life : leasing_.waiting_lives(job.number))
     actors_.no_worker(life, error);
 }
@@ -120,7 +121,7 @@ void Node::job_failed(Job& job, const std::string& why) {
 /// themselves.
 void Node::drop_lease_requests(const Job& job) {
   leases_.job_ended(job.number, steady_now());
-  remote_.refuse_job(job.id, "its job has ended");
+  remote_.refuse_job(job.id, "its job has ended", false);
 }
 
 /// Ends the job on this node. Its tasks are killed. Its actors have ended, or are killed when
@@ -170,8 +171,9 @@ void Node::forget_ended_jobs() {
     for (const bool dedicated : std::exchange(job.waiting, {}))
       leases_.worker_start_failed(steady_now(), dedicated, job.number);
     // A request of another node may have come after the job's end. It is refused: no worker of a
-    // forgotten job can be started, and each vain start would delay those of other jobs.
-    if (leases_.is_wanted(job.number)) drop_lease_requests(job);
+    // forgotten job can be started, and each vain start would delay those of other jobs. Nodes that
+    // refused the job are forgotten, too.
+    drop_lease_requests(job);
     programs_->forget(job.id);
     if (logs_) logs_->job_over(job.number);
     workers_.zygotes().forget(job.number);

@@ -250,6 +250,10 @@ void Proxies::finish_ending(ProcessIndex process) {
 
 // --- leases, which RemoteTable reports here too
 
+void Proxies::job_refused(ProcessIndex process, NodeId node, const std::string& why) {
+  below_.leases.job_refused(process, node, why, steady_now());
+}
+
 void Proxies::spill_failed(ProcessIndex process, LeaseKey key, const wire::ResourceDemand& demand,
                            std::uint32_t count, NodeId node) {
   below_.leases.spill_failed(process, key, demand, count, node, steady_now());

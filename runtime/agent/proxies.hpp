@@ -135,6 +135,7 @@ class Proxies final : public RemoteTable::Out {
   void reclaim(ProcessIndex process, LeaseId lease) override {
     below_.leases.reclaim(process, lease);
   }
+  void job_refused(ProcessIndex process, NodeId node, const std::string& why) override;
   void spill_failed(ProcessIndex process, LeaseKey key, const wire::ResourceDemand& demand,
                     std::uint32_t count, NodeId node) override;
   void gave_back(NodeId node, const wire::ResourceDemand& demand) override;

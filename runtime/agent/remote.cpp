@@ -186,6 +186,7 @@ void RemoteTable::on_refused(NodeId from, const wire::PeerLeaseRefused& message)
   const wire::ResourceDemand demand = at->second.demand;
   at->second.count -= count;
   if (at->second.count == 0) wanted_.erase(at);
+  if (message.for_ever) out_.job_refused(message.process, from, message.why);
   if (count > 0) out_.spill_failed(message.process, message.key, demand, count, from);
 }
 
@@ -262,7 +263,8 @@ void RemoteTable::granted_here(ProcessIndex index, LeaseKey key, LeaseId lease, 
             wire::PeerLeaseGranted{proxy_process.target.process, key, lease, worker, gpus});
 }
 
-void RemoteTable::refused_here(ProcessIndex index, LeaseKey key, const std::string& why) {
+void RemoteTable::refused_here(ProcessIndex index, LeaseKey key, const std::string& why,
+                               bool for_ever) {
   const auto at = proxy_processes_.find(index);
   if (at == proxy_processes_.end()) return;
   ProxyProcess& proxy_process = at->second;
@@ -272,7 +274,7 @@ void RemoteTable::refused_here(ProcessIndex index, LeaseKey key, const std::stri
   proxy_process.asked.erase(asked);
   proxy_process.demands.erase(key);
   out_.send(proxy_process.target.node,
-            wire::PeerLeaseRefused{proxy_process.target.process, key, count, why});
+            wire::PeerLeaseRefused{proxy_process.target.process, key, count, why, for_ever});
   forget_if_unused(index);
 }
 
@@ -291,12 +293,12 @@ void RemoteTable::reclaim_here(ProcessIndex index, LeaseId lease) {
     out_.send(at->second.target.node, wire::PeerLeaseReclaim{at->second.target.process, lease});
 }
 
-void RemoteTable::refuse_job(JobId job, const std::string& why) {
+void RemoteTable::refuse_job(JobId job, const std::string& why, bool for_ever) {
   std::vector<std::pair<ProcessIndex, LeaseKey>> keys;
   for (const auto& [index, proxy_process] : proxy_processes_)
     for (const auto& [key, asked] : proxy_process.demands)
       if (asked.second == job) keys.emplace_back(index, key);
-  for (const auto& [index, key] : keys) refused_here(index, key, why);
+  for (const auto& [index, key] : keys) refused_here(index, key, why, for_ever);
 }
 
 void RemoteTable::on_returned(NodeId from, const wire::PeerLeaseReturned& message) {

@@ -56,6 +56,9 @@ class RemoteTable {
     virtual void granted(ProcessIndex process, LeaseKey key, LeaseId lease, ProcessIndex worker,
                          const std::vector<std::int32_t>& gpus) = 0;
     virtual void reclaim(ProcessIndex process, LeaseId lease) = 0;
+    /// That node never starts a worker of the process's job. spill_failed() follows for each of its
+    /// requests there.
+    virtual void job_refused(ProcessIndex process, NodeId node, const std::string& why) = 0;
     /// That node does not grant `count` of the leases that were asked for under this key.
     virtual void spill_failed(ProcessIndex process, LeaseKey key,
                               const wire::ResourceDemand& demand, std::uint32_t count,
@@ -107,14 +110,17 @@ class RemoteTable {
   /// Grants a lease of this node's lease table to a proxy process.
   void granted_here(ProcessIndex proxy_process, LeaseKey key, LeaseId lease, ProcessIndex worker,
                     const std::vector<std::int32_t>& gpus);
-  void refused_here(ProcessIndex proxy_process, LeaseKey key, const std::string& why);
+  /// Refuses a request of another node. With `for_ever` this node never starts a worker of the
+  /// request's job.
+  void refused_here(ProcessIndex proxy_process, LeaseKey key, const std::string& why,
+                    bool for_ever = false);
   /// Repeats the request of a proxy process, which the lease table served with a worker that has
   /// just died. (A local process asks again by itself. Another node takes a request that was not
   /// refused as open.)
   void request_again(ProcessIndex proxy_process, LeaseKey key);
   void reclaim_here(ProcessIndex proxy_process, LeaseId lease);
-  /// Refuses all open requests of other nodes for this job, which cannot run here.
-  void refuse_job(JobId job, const std::string& why);
+  /// Refuses all open requests of other nodes for this job, as refused_here() does.
+  void refuse_job(JobId job, const std::string& why, bool for_ever);
   /// Forgets a lease of a proxy process that ended with its worker's death.
   void lease_lost(LeaseId lease);
   /// Opens a channel from a local process to the process of another node that hosts this actor.

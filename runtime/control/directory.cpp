@@ -353,7 +353,11 @@ Directory::Out Directory::on_start_failed(ActorId id, std::uint64_t incarnation,
   else if (cause->code() == Code::infeasible)
     mark_dead(*actor, "no node can take it", cause, out);
   else
-    mark_dead(*actor, "its constructor threw: " + cause->message(), cause, out);
+    mark_dead(*actor,
+              (cause->code() == Code::task_failed ? "its constructor threw: "
+                                                  : "it could not be made: ") +
+                  cause->message(),
+              cause, out);
   return out;
 }
 

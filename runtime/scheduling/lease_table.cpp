@@ -165,9 +165,18 @@ void LeaseTable::spill_failed(OwnerId owner, LeaseKey key, const ResourceDemand&
       if (!forget_unheard(unheard->second, demand)) break;
       give_back(*row, demand.need);
     }
-    if (std::exchange(row->accepts, false)) avoided_[node] = now + options_.avoid;
+    if (!refusals_.has(kind.job, node) && std::exchange(row->accepts, false))
+      avoided_[node] = now + options_.avoid;
   }
   if (count != 0) request_more(owner, key, demand, count, now, kind);
+}
+
+void LeaseTable::job_refused(JobNumber job, NodeId node, std::string why, Time now) {
+  if (node == self_ || view_.find(node) == nullptr) return;
+  if (!refusals_.add(job, node, std::move(why))) return;
+  waiting_.sort([this](const Request& one) { return reach_of(one.demand, one.kind); });
+  look_at_all_ = true;
+  pump(now);
 }
 
 /// The node's row counts the lease: since it was spilled, or since the node reported it. When the
@@ -305,6 +314,7 @@ void LeaseTable::job_ended(JobNumber job, Time now) {
   for (const auto& [key, request] : waiting_.all())
     if (request.kind.job == job && !request.kind.dedicated) over.push_back(key);
   for (const RequestKey& key : over) waiting_.erase(key);
+  refusals_.forget(job);
   if (const auto at = starting_.find(job); at != starting_.end()) at->second.ended = true;
   for (auto& [id, worker] : workers_) {
     if (worker.job != job || (worker.dedicated && waiting_.wanted(job, true) != 0)) continue;
@@ -361,7 +371,7 @@ void LeaseTable::update_node(const NodeView& node, Time now) {
   unheard_.erase(node.id);
   if (is_other)
     waiting_.sort([this](const Request& one) { return reach_of(one.demand, one.kind); });
-  look_at_all_ = slow_;
+  look_at_all_ = slow_ || (is_other && !refusals_.empty());
   pump(now);
 }
 
@@ -371,6 +381,8 @@ void LeaseTable::node_gone(NodeId node, Time now) {
   avoided_.erase(node);
   unheard_.erase(node);
   waiting_.sort([this](const Request& one) { return reach_of(one.demand, one.kind); });
+  refusals_.forget(node);
+  look_at_all_ = look_at_all_ || !refusals_.empty();
   pump(now);
 }
 
@@ -417,7 +429,8 @@ bool LeaseTable::belongs_elsewhere(const Request& request, Time now) {
     wake_at(request.since + options_.spill_wait);
     return false;
   }
-  return choose(view_, request.demand).kind == Decision::Kind::place;
+  ClusterView left;
+  return choose(view_for(request.kind.job, left), request.demand).kind == Decision::Kind::place;
 }
 
 void LeaseTable::set_draining(bool draining, Time now) {
@@ -428,7 +441,8 @@ void LeaseTable::set_draining(bool draining, Time now) {
 
 /// Returns whether this node is slow and another one could take the request when empty.
 bool LeaseTable::waits_for_faster(const Request& request) const {
-  return slow_ && avoids_slow(view_, request.demand);
+  ClusterView left;
+  return slow_ && avoids_slow(view_for(request.kind.job, left), request.demand);
 }
 
 void LeaseTable::set_slow(bool slow, Time now) {
@@ -456,8 +470,8 @@ void LeaseTable::wake_at(Time time) {
 }
 
 Decision LeaseTable::why_waits(const Request& request) const {
-  if (!request.kind.is_for_here()) return place(view_, request.demand);
   ClusterView here;
+  if (!request.kind.is_for_here()) return place(view_for(request.kind.job, here), request.demand);
   here.self = self_;
   here.nodes.push_back(self_view());
   ResourceDemand anywhere = request.demand;

@@ -43,6 +43,7 @@
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/base/small_vector.hpp"
 #include "troupe/runtime/scheduling/policy.hpp"
+#include "troupe/runtime/scheduling/refusals.hpp"
 #include "troupe/runtime/scheduling/reservation.hpp"
 #include "troupe/runtime/scheduling/shortage.hpp"
 #include "troupe/runtime/scheduling/waiting_requests.hpp"
@@ -173,6 +174,9 @@ class LeaseTable {
   /// node is asked again after its next report, or when `avoid` has passed.
   void spill_failed(OwnerId owner, LeaseKey key, const ResourceDemand& demand, std::uint32_t count,
                     Time now, RequestKind kind = {}, NodeId node = {});
+  /// That node never starts a worker of the job. It is not asked for one again until it is gone or
+  /// the job has ended. Requests that no other node could take are refused with the reason.
+  void job_refused(JobNumber job, NodeId node, std::string why, Time now);
   /// A process here has returned a lease of that node, which will report it only later.
   void returned_there(NodeId node, const ResourceDemand& demand, Time now);
   /// The owner returns the lease. Unknown leases are ignored: the lease may have been lost
@@ -296,7 +300,7 @@ class LeaseTable {
 
   void pump(Time now, const RequestKey* changed = nullptr);
   void look_at(const RequestKey& key, Time now);
-  void look_at_spilled(Time now);
+  void look_at_doubtful(Time now);
   void refuse(const Request& request, std::string why);
   void refuse_infeasible(Time now);
   void serve_waiting(Time now, const RequestKey* changed);
@@ -326,6 +330,10 @@ class LeaseTable {
   Reach reach_of(const ResourceDemand& demand, RequestKind kind) const;
   bool belongs_elsewhere(const Request& request, Time now);
   bool waits_for_faster(const Request& request) const;
+  /// Returns the nodes that may run workers of the job. `into` is written if some may not.
+  const ClusterView& view_for(JobNumber job, ClusterView& into) const {
+    return refusals_.has(job) ? into = refusals_.without(view_, job) : view_;
+  }
   void trust_again(Time now);
   void spill(const Request& request, NodeId node, Time now);
   Decision decide(const Request& request) const;
@@ -400,6 +408,7 @@ class LeaseTable {
   Amounts total_, free_;
   ClusterView view_;
   std::map<NodeId, Time> avoided_;  ///< nodes that refused → until when
+  Refusals refusals_;
   /// Amounts taken from the row of a node for leases that no report of the node covers yet.
   struct Unheard {
     Resources taken;
@@ -417,7 +426,7 @@ class LeaseTable {
   RunTimes run_times_;
   /// Turns at which searches go on that have looked at kLooks requests in vain; or 0.
   std::uint64_t serve_on_at_ = 0, start_on_at_ = 0;
-  bool look_at_all_ = false;  ///< requests of other agents may have to be refused
+  bool look_at_all_ = false;  ///< requests may have to be refused; see look_at_doubtful()
   std::map<LeaseId, Lease> leases_;
   std::map<WorkerId, Worker> workers_;
   std::map<JobNumber, Starting> starting_;

@@ -32,7 +32,7 @@ void LeaseTable::pump(Time now, const RequestKey* changed) {
   refresh_view();
   serve_waiting(now, changed);
   if (changed != nullptr) look_at(*changed, now);
-  if (std::exchange(look_at_all_, false)) look_at_spilled(now);
+  if (std::exchange(look_at_all_, false)) look_at_doubtful(now);
   start_workers(now);
   ask_workers(now);
   reclaim_for_waiting(now);
@@ -46,16 +46,19 @@ void LeaseTable::pump(Time now, const RequestKey* changed) {
 /// Looks at one request, which may have to be refused although nothing is free for it.
 void LeaseTable::look_at(const RequestKey& key, Time now) {
   Request* request = waiting_.find(key);
-  if (request == nullptr || is_held(*request)) return;
+  if (request == nullptr || (is_held(*request) && request->reach != Reach::nowhere)) return;
   if (serve(*request, now) == Served::needs_worker) make_place(*request, now);
 }
 
-/// Looks at the requests of other agents, which go back when this node drains or is slow.
-void LeaseTable::look_at_spilled(Time now) {
-  std::vector<RequestKey> spilled;
+/// Looks at the requests of other agents, which go back when this node drains or is slow. Looks at
+/// those that no node may be left for since nodes refuse their job.
+void LeaseTable::look_at_doubtful(Time now) {
+  std::vector<RequestKey> doubtful;
   for (const auto& [key, request] : waiting_.all())
-    if (request.kind.spilled) spilled.push_back(key);
-  for (const RequestKey& key : spilled) look_at(key, now);
+    if (request.kind.spilled ||
+        (request.reach == Reach::nowhere && refusals_.has(request.kind.job)))
+      doubtful.push_back(key);
+  for (const RequestKey& key : doubtful) look_at(key, now);
 }
 
 // --- the order of service
@@ -224,16 +227,22 @@ Reach LeaseTable::reach_of(const ResourceDemand& demand, RequestKind kind) const
     return choose_here(self_view(), demand).kind == Decision::Kind::infeasible ? Reach::nowhere
                                                                                : Reach::here;
   if (could_fit(self_view(), demand)) return Reach::here;
-  const bool elsewhere = std::any_of(view_.nodes.begin(), view_.nodes.end(),
-                                     [&](const NodeView& node) { return could_fit(node, demand); });
+  const bool elsewhere =
+      std::any_of(view_.nodes.begin(), view_.nodes.end(), [&](const NodeView& node) {
+        return could_fit(node, demand) && !refusals_.has(kind.job, node.id);
+      });
   return elsewhere ? Reach::away : Reach::nowhere;
 }
 
 Decision LeaseTable::decide(const Request& request) const {
   if (request.kind.spilled && waits_for_faster(request))
     return {Decision::Kind::busy, self_, "the node is slow, and faster ones could take it"};
-  return request.kind.is_for_here() ? choose_here(self_view(), request.demand)
-                                    : choose(view_, request.demand);
+  if (request.kind.is_for_here()) return choose_here(self_view(), request.demand);
+  ClusterView left;
+  Decision decision = choose(view_for(request.kind.job, left), request.demand);
+  if (decision.kind == Decision::Kind::infeasible)
+    decision.why = refusals_.why(view_, request.kind.job, request.demand);
+  return decision;
 }
 
 LeaseTable::Served LeaseTable::serve(Request& request, Time now) {
@@ -249,7 +258,8 @@ LeaseTable::Served LeaseTable::serve(Request& request, Time now) {
       if (draining_ || waits_for_faster(request) || belongs_elsewhere(request, now)) break;
       return Served::waits;
     case Decision::Kind::infeasible:
-      if (!request.kind.is_for_here()) return Served::waits;  // refuse_infeasible() comes for it
+      // Without a reason refuse_infeasible() comes for it.
+      if (!request.kind.is_for_here() && decision.why.empty()) return Served::waits;
       break;
   }
   refuse(request, decision.why);
@@ -280,6 +290,7 @@ LeaseTable::Served LeaseTable::grant_here(Request& request, Time now) {
 }
 
 void LeaseTable::refuse(const Request& request, std::string why) {
+  if (why.empty()) why = decide(request).why;
   if (why.empty()) why = why_waits(request).why;
   emit(Refused{request.key.first, request.key.second, std::move(why), request.count});
   waiting_.erase(RequestKey(request.key));

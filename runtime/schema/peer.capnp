@@ -112,11 +112,12 @@ struct PeerLeaseGranted {
 }
 
 struct PeerLeaseRefused {
-  # Answers PeerLeaseRequest: this node does not grant `count` of the workers, now or ever. Ask another node.
+  # Answers PeerLeaseRequest: this node does not grant `count` of the workers. Ask another node.
   process @0 :UInt64;
   key @1 :UInt64;
   count @2 :UInt32;
   why @3 :Text;
+  forEver @4 :Bool;  # this node never starts a worker of the request's job; `why` is a sentence for the user
 }
 
 struct PeerLeaseReclaim {

@@ -80,12 +80,14 @@ void write(schema::PeerLeaseRefused::Builder out, const PeerLeaseRefused& m) {
   out.setKey(m.key.value);
   out.setCount(m.count);
   out.setWhy(CutText(m.why));
+  out.setForEver(m.for_ever);
 }
 void read(schema::PeerLeaseRefused::Reader in, PeerLeaseRefused& m) {
   m.process.value = in.getProcess();
   m.key.value = in.getKey();
   m.count = in.getCount();
   m.why = read_text(in.getWhy(), "reason");
+  m.for_ever = in.getForEver();
 }
 
 // PeerLeaseReclaim and PeerLeaseReturned have the same fields, in opposite directions.

@@ -68,13 +68,14 @@ struct PeerLeaseGranted {
   ProcessIndex worker;  ///< on the granting node
   std::vector<std::int32_t> gpus;
 };
-/// The sender grants `count` of the workers neither now nor later, because it drains or has less
-/// than the asker assumed. The asker asks another node.
+/// The sender does not grant `count` of the workers, because it drains or has less than the asker
+/// assumed. The asker asks another node.
 struct PeerLeaseRefused {
   ProcessIndex process;
   LeaseKey key;
   std::uint32_t count = 0;
   std::string why;
+  bool for_ever = false;  ///< the sender never starts a worker of the request's job
 };
 struct PeerLeaseReclaim {
   ProcessIndex process;

@@ -3,6 +3,7 @@
 
 #include "tests/runtime/agent/played_outgoing.hpp"
 #include "tests/runtime/agent/quiet_tables.hpp"
+#include "troupe/runtime/agent/resource_demand.hpp"
 
 #include <gtest/gtest.h>
 
@@ -128,6 +129,28 @@ TEST_F(LeasesTest, LeaseIsTakenBackFromItsOwnerAlone) {
   EXPECT_EQ(table.lease_count(), 1u) << "nobody has asked the worker in the owner's place";
   leases.on_returned(kOwner, lease, now);
   EXPECT_EQ(table.lease_count(), 0u);
+}
+
+TEST_F(LeasesTest, OwnerHearsWhyTheOnlyNodeOfItsRequestNeverStartsAWorker) {
+  scheduling::NodeView other;
+  other.id = NodeId{0, 2};
+  other.total.cpus = other.free.cpus = scheduling::amount_of(2);
+  table.update_node(other, now);
+  wire::RequestLease message;
+  message.key = LeaseKey::of(9);
+  message.backlog = 1;
+  message.demand = wire_demand({.placement = scheduling::Placement::node, .node = other.id});
+  leases.on_request(kOwner, kJob, message, now);
+  carry_out();
+  ASSERT_EQ(remote.asked_node(kOwner, message.key), other.id);
+  leases.job_refused(kOwner, other.id, "no program", now);
+  leases.spill_failed(kOwner, message.key, message.demand, 1, other.id, now);
+  carry_out();
+  const auto told = take<wire::LeaseRefused>();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].first, kOwner);
+  EXPECT_EQ(told[0].second.key, message.key);
+  EXPECT_EQ(told[0].second.why, "no program");
 }
 
 TEST_F(LeasesTest, LifeOfAnActorWaitsOrHasALease) {

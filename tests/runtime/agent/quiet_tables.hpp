@@ -24,6 +24,7 @@ struct QuietRemote : RemoteTable::Out {
   void granted(ProcessIndex, LeaseKey, LeaseId, ProcessIndex,
                const std::vector<std::int32_t>&) override {}
   void reclaim(ProcessIndex, LeaseId) override {}
+  void job_refused(ProcessIndex, NodeId, const std::string&) override {}
   void spill_failed(ProcessIndex, LeaseKey, const wire::ResourceDemand&, std::uint32_t,
                     NodeId) override {}
   void gave_back(NodeId, const wire::ResourceDemand&) override {}

@@ -36,7 +36,8 @@ class Agent final : public RemoteTable::Out {
   std::map<LeaseId, ProcessIndex> lease_worker;
   std::map<std::pair<ProcessIndex, LeaseKey>, std::uint32_t> backlog;
   std::map<std::pair<ProcessIndex, LeaseKey>, int> came_back;
-  std::vector<std::pair<NodeId, std::int64_t>> gave;  ///< the node, and the CPUs of its lease
+  std::vector<std::pair<NodeId, std::string>> refusals;  ///< the node, and why
+  std::vector<std::pair<NodeId, std::int64_t>> gave;     ///< the node, and the CPUs of its lease
   std::map<NodeId, std::deque<wire::PeerMessage>> outbox;
   std::set<NodeId> dead_nodes;
   LeaseId next_lease = 1;
@@ -80,6 +81,10 @@ class Agent final : public RemoteTable::Out {
   }
   void reclaim(ProcessIndex process, LeaseId lease) override {
     ASSERT_TRUE(held[process].count(lease));
+  }
+  void job_refused(ProcessIndex process, NodeId node, const std::string& why) override {
+    EXPECT_TRUE(live.count(process)) << "a dead process has no requests";
+    refusals.emplace_back(node, why);
   }
   void spill_failed(ProcessIndex process, LeaseKey key, const wire::ResourceDemand&,
                     std::uint32_t count, NodeId) override {
@@ -343,9 +348,39 @@ TEST(RemoteTable, ANodeIsLostWhileTheJobOfItsRequestsEnds) {
   a.table.connect(driver, lost, 2, ActorId{1, 1}, 1);
   a.table.on_message(lost, wire::PeerLeaseRequest{3, 7, 1, job, {}});
   ASSERT_EQ(a.table.proxy_process_count(), 2u);
-  a.at_read = [&] { a.table.refuse_job(job, "its driver has ended"); };
+  a.at_read = [&] { a.table.refuse_job(job, "its driver has ended", false); };
   a.table.node_died(lost, "it is out of reach", false);
   EXPECT_EQ(a.table.proxy_process_count(), 0u);
+}
+
+TEST(RemoteTable, ARefusalForEverIsToldBeforeEachOfItsRequestsComesBack) {
+  Agent a(node_id(1)), b(node_id(2));
+  const ProcessIndex driver = a.start();
+  const JobId job{1, 1};
+  const auto hand = [](Agent& from, Agent& to) {
+    for (auto& message : std::exchange(from.outbox[to.self_], {}))
+      EXPECT_TRUE(to.table.on_message(from.self_, message));
+  };
+  const auto ask = [&](LeaseKey key) {
+    a.table.spilled(driver, key, b.self_, {}, job);
+    hand(a, b);
+  };
+  ask(5);
+  b.table.refuse_job(job, "its job has ended", false);
+  hand(b, a);
+  EXPECT_TRUE(a.refusals.empty()) << "the node may take the next one";
+  EXPECT_EQ((a.came_back[{driver, LeaseKey{5}}]), 1);
+  ask(5), ask(6);
+  b.table.refuse_job(JobId{1, 2}, "another job", true);
+  hand(b, a);
+  EXPECT_TRUE(a.refusals.empty());
+  b.table.refuse_job(job, "no program", true);
+  hand(b, a);
+  EXPECT_EQ(a.refusals, (std::vector(2, std::pair(b.self_, std::string("no program")))));
+  EXPECT_EQ((a.came_back[{driver, LeaseKey{5}}]), 2);
+  EXPECT_EQ((a.came_back[{driver, LeaseKey{6}}]), 1);
+  a.table.on_message(b.self_, wire::PeerLeaseRefused{driver, 6, 1, "unasked", true});
+  EXPECT_EQ(a.refusals.size(), 2u) << "there is no such request";
 }
 
 TEST(RemoteTable, AnAliasIsForgottenWithItsLastLeaseWhenTheWorkerDies) {

@@ -151,6 +151,12 @@ TEST_F(DirectoryTest, AConstructorThatThrowsIsFinalARefusedWorkerIsNot) {
   EXPECT_EQ(state(1), ActorState::dead);
   EXPECT_NE(actors->find(actor_id(1))->error->message.find("its constructor threw: bad argument"),
             std::string::npos);
+  spawn(spec(3));
+  life = actors->find(actor_id(3))->incarnation;
+  run(actors->on_placed(actor_id(3), life, kB, 1));
+  run(actors->on_start_failed(actor_id(3), life, Error(Code::unavailable, "no program")));
+  EXPECT_NE(actors->find(actor_id(3))->error->message.find("it could not be made: no program"),
+            std::string::npos);
   spawn(spec(2));
   run(actors->on_unplaceable(actor_id(2), actors->find(actor_id(2))->incarnation,
                              Error(Code::infeasible, "needs 2 GPU, no node has more than 1")));

@@ -386,6 +386,7 @@ void each(F& f, PeerLeaseGranted& m) {
 template <class F>
 void each(F& f, PeerLeaseRefused& m) {
   f("process", m.process), f("key", m.key), f("count", m.count), f("why", m.why);
+  f("for_ever", m.for_ever);
 }
 template <class F>
 void each(F& f, PeerLeaseReclaim& m) {

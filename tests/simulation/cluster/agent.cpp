@@ -696,7 +696,7 @@ bool Agent::has_purpose(const Proc& worker) const {
 
 void Agent::drop_lease_requests(const Job& job) {
   leases_.job_ended(job.number, env_->now());
-  remote_.refuse_job(job.id, "its job has ended");
+  remote_.refuse_job(job.id, "its job has ended", false);
 }
 
 void Agent::end_tasks(const Job& job) {

@@ -238,6 +238,7 @@ class Agent final : public sim::Node<Packet>,
   void granted(ProcessIndex process, LeaseKey key, LeaseId lease, ProcessIndex worker,
                const std::vector<std::int32_t>& gpus) override;
   void reclaim(ProcessIndex process, LeaseId lease) override;
+  void job_refused(ProcessIndex process, NodeId node, const std::string& why) override;
   void spill_failed(ProcessIndex process, LeaseKey key, const wire::ResourceDemand& demand,
                     std::uint32_t count, NodeId node) override;
   void gave_back(NodeId node, const wire::ResourceDemand& demand) override;

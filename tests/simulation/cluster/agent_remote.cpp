@@ -435,6 +435,10 @@ void Agent::granted(ProcessIndex process, LeaseKey key, LeaseId lease, ProcessIn
 void Agent::reclaim(ProcessIndex process, LeaseId lease) {
   if (Proc* owner = find_proc(process)) send(*owner, wire::LeaseReclaim{lease});
 }
+void Agent::job_refused(ProcessIndex process, NodeId node, const std::string& why) {
+  if (Proc* owner = find_proc(process))
+    leases_.job_refused(owner->job_number, node, why, env_->now());
+}
 void Agent::spill_failed(ProcessIndex process, LeaseKey key, const wire::ResourceDemand& demand,
                          std::uint32_t count, NodeId node) {
   truth().mark(Mark::spill_failed);

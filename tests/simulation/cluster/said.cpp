@@ -23,8 +23,7 @@ std::string text(const std::string& words) {
   return " " + words;
 }
 template <class Number>
-  requires std::is_arithmetic_v<Number> || std::is_enum_v<Number>
-std::string text(Number number) {
+requires std::is_arithmetic_v<Number> || std::is_enum_v<Number> std::string text(Number number) {
   return " " + std::to_string(static_cast<std::int64_t>(number));
 }
 template <class Tag>
@@ -56,7 +55,7 @@ std::string said(const wire::PeerMessage& message) {
             return line("LeaseGranted", m.process, m.key, m.lease, m.worker);
           },
           [](const PeerLeaseRefused& m) {
-            return line("LeaseRefused", m.process, m.key, m.count, m.why);
+            return line("LeaseRefused", m.process, m.key, m.count, m.why, m.for_ever);
           },
           [](const PeerLeaseReclaim& m) { return line("LeaseReclaim", m.process, m.lease); },
           [](const PeerLeaseReturned& m) { return line("LeaseReturned", m.process, m.lease); },

@@ -279,7 +279,10 @@ void Baton::strike() {
     } else if (victim == nullptr) {
       continue;
     } else if (stroke.fault == Fault::kill || of_node) {
-      node_gone_ = node_gone_ || (of_node && plan_.ends_driver(stroke));
+      // A job ends when no worker of it can start beside its driver.
+      const bool ends_job = stroke.fault == Fault::kill_zygote && !victim->is_up &&
+                            victim->node == Plan::kDriversNode;
+      node_gone_ = node_gone_ || ends_job || (of_node && plan_.ends_driver(stroke));
       kill(*victim, SIGKILL);
     } else if (victim->halted_until <= now_) {
       halt(*victim, now_ + Duration(static_cast<std::int64_t>(stroke.argument)));

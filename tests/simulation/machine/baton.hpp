@@ -78,6 +78,7 @@ struct Process {
   pid_t pid = 0;
   std::uint64_t token = 0;  ///< a worker's
   bool ended = false;
+  bool is_up = false;   ///< a zygote: it has said that it is ready
   int status = 0;       ///< as waitpid gives it, once it has ended
   Time halted_until{};  ///< Time::max(): until SIGCONT
   int slowness = 1;

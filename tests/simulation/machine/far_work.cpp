@@ -19,6 +19,7 @@ constexpr Duration kPatience = 120s;
 struct Truth {
   std::map<std::uint64_t, std::set<std::size_t>> ran_at;  ///< by task: its nodes
   std::map<std::uint64_t, const Process*> life;           ///< by actor: the last one
+  std::map<std::uint64_t, const Process*> owner;          ///< by task: of the references it returns
   std::set<std::uint64_t> methods;
   std::map<std::uint64_t, std::uint64_t> asked;  ///< by task: its calls of an actor
 };
@@ -68,6 +69,7 @@ std::uint64_t far_front(Values values, FarJob job) {
 /// ended ends with the process that awaits it.
 std::vector<Ref<Values>> far_refs(Context& ctx, FarJob job) {
   begin(job);
+  truth.owner[job.id] = &self();
   std::vector<Ref<Values>> refs;
   FarJob child = job;
   child.id = job.id + 1;
@@ -158,6 +160,23 @@ TaskOptions FarWork::somewhere() {
 std::uint64_t FarWork::dead_nodes() const {
   return baton_.struck()[static_cast<std::size_t>(Fault::kill_agent)];
 }
+bool FarWork::is_node_dead(std::size_t node) const {
+  const std::list<Process>& all = baton_.processes();
+  return std::any_of(all.begin(), all.end(), [node](const Process& each) {
+    return each.node == node && each.ended && each.name == std::string_view("agent");
+  });
+}
+bool FarWork::is_owner_dead(const Process* owner) const {
+  return owner != nullptr && is_node_dead(owner->node);
+}
+bool FarWork::is_refused(const Small& one, const Error& error) const {
+  const std::list<Process>& all = baton_.processes();
+  return one.only && error.code() == Code::infeasible &&
+         std::any_of(all.begin(), all.end(), [&one](const Process& each) {
+           return each.node == one.only.low && each.ended && !each.is_up &&
+                  each.name == std::string_view("zygote");
+         });
+}
 std::uint64_t FarWork::deaths() const {
   return deaths_of(baton_);
 }
@@ -177,7 +196,8 @@ void FarWork::judge(const Small& one) {
   if (!value) {
     if (value.error().code() == Code::timed_out)
       baton_.fail("a result does not come: " + value.error().message());
-    const bool no_node = (one.only || one.is_lost_with_node) && dead_nodes() != 0;
+    const bool no_node = (one.only && is_node_dead(one.only.low)) || is_owner_dead(one.owner) ||
+                         is_refused(one, value.error());
     return excuse("a call on another node", value.error(),
                   no_node || (deaths() != 0 && deaths() >= one.deaths));
   }
@@ -192,9 +212,9 @@ void FarWork::judge(const Large& one) {
   if (!value) {
     if (value.error().code() == Code::timed_out)
       baton_.fail("a large value does not come: " + value.error().message());
-    const bool may = one.copies > 1 ? dead_nodes() >= one.copies
-                                    : (one.is_lost_with_node && dead_nodes() != 0) ||
-                                          (deaths() != 0 && deaths() >= one.deaths);
+    const bool may = one.copies > 1
+                         ? dead_nodes() >= one.copies
+                         : is_owner_dead(one.owner) || (deaths() != 0 && deaths() >= one.deaths);
     return excuse(one.copies > 1 ? "a value with replicas" : "a large value", value.error(), may);
   }
   if (value->empty() || !is_whole(*value, one.expected))
@@ -228,16 +248,15 @@ void FarWork::chains() {
   Large& last = large_[at];
   if (random_.chance(0.35)) {
     const std::uint64_t expected = last.expected + value_of(one.id);
-    Large next{ctx_.with(somewhere()).submit<far_next>(last.ref, one), expected, last.deaths, 1,
-               last.is_lost_with_node};
+    Large next{ctx_.with(somewhere()).submit<far_next>(last.ref, one), expected,
+               last.copies > 1 ? 3 : last.deaths, 1, last.owner};
     if (random_.chance(0.5))
       large_[at] = std::move(next);  // the chain's last value alone is held
     else if (large_.size() < 6)
       large_.push_back(std::move(next));
   } else if (random_.chance(0.5)) {
     small_.push_back({ctx_.with(somewhere()).submit<far_front>(last.ref, one), one.id,
-                      last.expected, last.copies > 1 ? 1 : last.deaths, NodeId{},
-                      last.is_lost_with_node});
+                      last.expected, last.copies > 1 ? 3 : last.deaths, NodeId{}, last.owner});
   } else {
     judge(last);
     if (random_.chance(0.4)) large_.erase(large_.begin() + static_cast<std::ptrdiff_t>(at));
@@ -251,8 +270,9 @@ void FarWork::returned_refs() {
       ctx_.try_get(ctx_.with(somewhere()).submit<far_refs>(one), kPatience);
   if (!refs) return excuse("a task that returns refs", refs.error(), deaths() >= 3);
   const std::uint64_t first = value_of(one.id + 1);
-  if (random_.chance(0.5)) large_.push_back({refs->at(0), first, 3, 1, true});
-  large_.push_back({refs->at(1), first + value_of(one.id + 2), 3, 1, true});
+  const Process* const owner = truth.owner.at(one.id);
+  if (random_.chance(0.5)) large_.push_back({refs->at(0), first, 3, 1, owner});
+  large_.push_back({refs->at(1), first + value_of(one.id + 2), 3, 1, owner});
 }
 
 /// A value with replicas, put by this process or by a task elsewhere.

@@ -42,18 +42,23 @@ class FarWork {
     Ref<std::uint64_t> ref;
     std::uint64_t id = 0, expected = 0, deaths = 3;
     NodeId only;                     ///< where it must have run
-    bool is_lost_with_node = false;  ///< a process of another node may own what it needs
+    const Process* owner = nullptr;  ///< of what it needs; null: the driver
   };
   struct Large {
     Ref<Values> ref;
     std::uint64_t expected = 0, deaths = 3, copies = 1;
-    bool is_lost_with_node = false;  ///< as above
+    const Process* owner = nullptr;  ///< as above
   };
   FarJob job();
   NodeId some_node();
   TaskOptions somewhere();
   std::uint64_t deaths() const;
   std::uint64_t dead_nodes() const;
+  bool is_node_dead(std::size_t node) const;
+  /// Returns whether the owner's node has ended, which keeps the record of what it owned.
+  bool is_owner_dead(const Process* owner) const;
+  /// Returns whether a node refuses its work, since a fault struck the first start of its zygote.
+  bool is_refused(const Small& one, const Error& error) const;
   void excuse(const char* what, const Error& error, bool may);
   void judge(const Small& one);
   void judge(const Large& one);

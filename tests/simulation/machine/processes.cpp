@@ -38,6 +38,7 @@ class Zygote {
   void run() {
     baton_.sleep(Duration(static_cast<std::int64_t>(baton_.random().below(400'000))), "its start");
     report({ZygoteEvent::Kind::ready, 0, self_.pid, 0});
+    self_.is_up = true;
     for (;;) {
       if (!socket_.flush()) return end();
       reap();
