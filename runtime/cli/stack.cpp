@@ -34,16 +34,6 @@ struct Part {
   wire::StackQuestion question;
 };
 
-/// Returns the node whose name, or the begin of whose id, the text is.
-const control::ClusterRow& row_of_node(const control::ListReply& reply, const std::string& text) {
-  for (const auto& row : reply.nodes)
-    if (row.description.name == text ||
-        (text.size() >= 8 && row.description.id.str().starts_with(text)))
-      return row;
-  refuse_request("no node of the cluster has the name '" + visible_text(text, 40) +
-                 "': see 'troupe list nodes'");
-}
-
 std::string node_name_of(const control::ListReply& nodes, NodeId id) {
   for (const auto& row : nodes.nodes)
     if (row.description.id == id) return row.description.name;
@@ -59,7 +49,7 @@ Part part_of_process(const control::ListReply& nodes, const std::string& text) {
   if (parsed.ec != std::errc{} || parsed.ptr != digits.data() + digits.size() ||
       part.question.pid <= 0)
     refuse_request("'" + visible_text(digits, 40) + "' is no pid: give NODE/PID, like node-0/8185");
-  const auto& row = row_of_node(nodes, text.substr(0, slash));
+  const auto& row = find_node(nodes, text.substr(0, slash));
   part.node = row.description.id;
   part.name = row.description.name;
   return part;

@@ -164,8 +164,8 @@ Exit logs(const LogsRequest& request);
 Exit events(const EventsRequest& request);
 /// Prints the stacks of NODE/PID, of an actor's process, or of all processes of a job.
 Exit stack(const Request& request, const std::string& what);
-/// Drains the node of this name and waits until it has left, at most `within` and 10 s. Throws
-/// TimedOut (failed) then.
+/// Drains the node that find_node() finds and waits until it has left, at most `within` and 10 s.
+/// Throws TimedOut (failed) then.
 Exit drain(const Request& request, const std::string& node, const std::string& within);
 /// Stops a job and waits until it has ended. Throws Failure: usage (an unknown or ended job), failed
 /// (it has not ended within 20 s).
@@ -223,6 +223,8 @@ class Asked {
   Result<std::string> stacks(NodeId node, const wire::StackQuestion& question);
   Result<void> stop_job(NodeId node, const wire::StopQuestion& question);
   std::optional<control::ObjectName> forget(const std::string& name);
+  /// The node that is asked.
+  NodeId node() const { return observer_.node(); }
   const std::string& node_name() const { return observer_.node_name(); }
   const Target target;
 
@@ -239,6 +241,9 @@ const control::JobRecord& find_job(const control::ListReply& reply, const std::s
 std::int64_t since_of(const std::string& text);
 /// Returns the local time with date and milliseconds, and a space behind it.
 std::string time_text(std::int64_t unix_ns);
+/// Returns the living node that a person means by its name, its id, or the first eight digits of its
+/// id or more. Throws Failure (usage): none or several fit; it lists those.
+const control::ClusterRow& find_node(const control::ListReply& reply, const std::string& text);
 /// Returns how many events of the last ten minutes are failures. Asks over a connection of its own.
 std::uint64_t recent_failures(const Request& request);
 
