@@ -1,4 +1,4 @@
-/// Names of nodes: which one a person means.
+/// Names of nodes: which one a person means, and how a verb shows one.
 #include "troupe/runtime/base/visible_text.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
 
@@ -27,6 +27,12 @@ std::string list_of(const std::vector<const control::ClusterRow*>& rows) {
 }
 
 }  // namespace
+
+std::string node_text(const std::map<NodeId, std::string>& names, NodeId id) {
+  if (!id) return "-";
+  const auto found = names.find(id);
+  return found != names.end() ? found->second : id.str().substr(0, kLeastDigits) + " (gone)";
+}
 
 const control::ClusterRow& find_node(const control::ListReply& reply, const std::string& text) {
   std::vector<const control::ClusterRow*> all, named, begun;

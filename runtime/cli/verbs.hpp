@@ -216,7 +216,6 @@ class Asked {
   wire::MemoryReport memory(NodeId node);
   Observer::Objects objects(const std::vector<NodeId>& nodes, const observe::Question& question,
                             Duration limit);
-  observe::Answer rows(const observe::Question& question);
   Result<observe::Answer> try_rows(const observe::Question& question, Duration limit);
   void drain(NodeId node, Duration within);
   Result<wire::LogBatch> logs(NodeId node, const wire::LogQuestion& question);
@@ -244,8 +243,8 @@ std::string time_text(std::int64_t unix_ns);
 /// Returns the living node that a person means by its name, its id, or the first eight digits of its
 /// id or more. Throws Failure (usage): none or several fit; it lists those.
 const control::ClusterRow& find_node(const control::ListReply& reply, const std::string& text);
-/// Returns how many events of the last ten minutes are failures. Asks over a connection of its own.
-std::uint64_t recent_failures(const Request& request);
+/// Returns a node's name; its id if it is gone, and "-" for none.
+std::string node_text(const std::map<NodeId, std::string>& names, NodeId id);
 
 /// Returns the text that people see when a cluster is up. Each join token follows, between two more
 /// texts.
@@ -273,6 +272,7 @@ std::string holders_text(const std::map<NodeId, std::string>& nodes, const std::
 std::string suspicion(const wire::MemoryObject& object, std::uint64_t after);
 
 /// Returns how many tasks wait for each reason, as lines for people, and as the rows of a document.
+/// Missing tells of those that did not answer.
 std::string waiting_text(const observe::Answer& reasons);
 Json waiting_rows(const observe::Answer& reasons);
 
