@@ -42,10 +42,15 @@ void ObserveQuestions::ask(const Asker& asker, const wire::ListQuestion& questio
   look(open);
   if (is_known_to_processes(*kind))
     for (const ProcessSource& source : out_.processes())
-      open.processes[source.process] = {out_.node_name(), source.pid, now + kProcessAnswers, {}, 0};
+      open.processes[source.process] = {out_.node_name(), source.pid, now + kProcessAnswers};
   if (!asker.node)
-    for (NodeSource& source : out_.other_nodes())
-      open.nodes[source.node] = {std::move(source.name), 0, now + kNodeAnswers, {}, 0};
+    for (NodeSource& source : out_.other_nodes()) {
+      if (source.dead.empty())
+        open.nodes[source.node] = {std::move(source.name), 0, now + kNodeAnswers, {}, 0,
+                                   std::move(source.late)};
+      else
+        open.merge.add_unanswered(source.name, 0, source.dead);
+    }
   for (const auto& [process, source] : open.processes)
     out_.ask_process(process, {number, question});
   wire::PeerInquire inquire;
@@ -145,14 +150,15 @@ void ObserveQuestions::node_died(NodeId node, const std::string& why) {
 }
 
 void ObserveQuestions::on_timer(Time now) {
-  const auto expire = [&](Open& open, auto& sources, const char* why) {
+  const auto expire = [&](Open& open, auto& sources, const std::string& why) {
     for (auto at = sources.begin(); at != sources.end();) {
       const Source& source = at->second;
       if (source.until > now) {
         ++at;
         continue;
       }
-      open.merge.add_unanswered(source.node, source.pid, why);
+      open.merge.add_unanswered(source.node, source.pid,
+                                source.late.empty() ? why : why + (", and " + source.late));
       at = sources.erase(at);
     }
   };

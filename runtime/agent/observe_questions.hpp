@@ -34,6 +34,8 @@ class ObserveQuestions {
   struct NodeSource {
     NodeId node;
     std::string name;
+    std::string dead{};  ///< why it cannot be asked; empty: it can
+    std::string late{};  ///< why it may not answer in time; empty: nothing is known
   };
   /// How far the agent's own rows are.
   struct Place {
@@ -46,6 +48,7 @@ class ObserveQuestions {
     virtual std::string node_name() = 0;
     /// The drivers and workers of this node.
     virtual std::vector<ProcessSource> processes() = 0;
+    /// The other nodes of the cluster, with those that have died lately.
     virtual std::vector<NodeSource> other_nodes() = 0;
     virtual void ask_process(ProcessIndex process, const wire::AskRows& question) = 0;
     virtual void ask_node(NodeId node, const wire::PeerInquire& question) = 0;
@@ -74,8 +77,9 @@ class ObserveQuestions {
     std::string node;
     std::int64_t pid = 0;
     Time until{};
-    Blob bytes;
+    Blob bytes{};
     std::uint64_t whole = 0;
+    std::string late{};  ///< NodeSource::late
   };
   struct Open {
     Open(const Asker& who, observe::Query&& q)

@@ -53,9 +53,19 @@ std::vector<ObserveQuestions::ProcessSource> Observers::processes() {
 
 std::vector<ObserveQuestions::NodeSource> Observers::other_nodes() {
   std::vector<ObserveQuestions::NodeSource> sources;
-  for (const auto& row : below_.cluster.rows())
-    if (row.description.id != below_.self && below_.cluster.knows(row.description.id))
-      sources.push_back({row.description.id, row.description.name});
+  const auto& far = below_.cluster.out_of_reach();
+  for (const auto& row : below_.cluster.rows()) {
+    const NodeId node = row.description.id;
+    if (node == below_.self) continue;
+    ObserveQuestions::NodeSource& source = sources.emplace_back();
+    source.node = node;
+    source.name = row.description.name;
+    if (!below_.cluster.knows(node)) source.dead = "it has died";
+    if (std::binary_search(far.begin(), far.end(), node))
+      source.late = below_.node + " gets no connection to it";
+    else if (row.suspect)
+      source.late = "control does not hear from it either";
+  }
   return sources;
 }
 

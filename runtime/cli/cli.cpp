@@ -51,7 +51,7 @@ struct CommandLine {
   void add_up();
   void add_start();
   void add_others();
-  void add_events();
+  void add_events(CLI::App& to);
   void add_lists();
   void add_leak_after(CLI::App& verb);
   CLI::App* add_rows(CLI::App& to, const char* kind, const char* what, const char* example);
@@ -200,7 +200,7 @@ void CommandLine::add_others() {
   logged->add_option("--pid", r.pid, "of one process")->check(CLI::Range(1, 1 << 30));
   logged->add_flag("--stderr", r.only_errors, "of standard error alone");
   logged->add_flag("--raw", r.raw, "control characters as they are");
-  add_events();
+  add_events(app);
   CLI::App* stacked = add(app, "stack", "where the threads of a process, an actor or a job are now",
                           "troupe stack node-0/8185", [this] { return stack(request, name); });
   stacked->add_option("--address", request.address,
@@ -214,10 +214,11 @@ void CommandLine::add_others() {
   add_leak_after(*used);
 }
 
-void CommandLine::add_events() {
+/// Adds the verb `events`, or the list of the same name.
+void CommandLine::add_events(CLI::App& to) {
   EventsRequest& r = events_request;
   CLI::App* sub =
-      add(app, "events", "what has happened: deaths, starts, ends, full memory and disks",
+      add(to, "events", "what has happened: deaths, starts, ends, full memory and disks",
           "troupe events --since 14:00 --where 'severity = error'", [this] {
             request.json = events_request.json;  // an error is a document, too
             return events(events_request);
@@ -285,10 +286,11 @@ void CommandLine::add_lists() {
   CLI::App* objects = add_rows(*sub, "objects", "what is kept, the largest first",
                                "troupe list objects --limit 20");
   add_leak_after(*objects);
+  add_events(*sub);
   CLI::App* got = add(app, "get", "all that is known about one row of a list",
                       "troupe get actor 3f2a", [this] { return get(request, kind, name); });
   add_target(*got);
-  got->add_option("KIND", kind, "task, process, node, actor, job or object")->required();
+  got->add_option("KIND", kind, "task, process, node, actor, job, object or event")->required();
   got->add_option("ID", name, "as a list prints it, or its only beginning or end")->required();
   CLI::App* topped =
       add(app, "top", "one screen of nodes, tasks and failures, once a second; q ends",
@@ -496,8 +498,8 @@ std::string meant_by(const std::string& word, const std::vector<const CLI::App*>
   return is_destructive(nearest) ? "" : nearest;
 }
 
-/// Prints what is wrong with a command line, for people.
-void explain(const CLI::App& app, const CLI::ParseError& error) {
+/// Returns what is wrong with a command line, and where its help is.
+std::string problem_of(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App* at = &app;  // the innermost verb that was understood
   std::string name = "troupe";
   while (!at->get_subcommands().empty()) {
@@ -510,8 +512,7 @@ void explain(const CLI::App& app, const CLI::ParseError& error) {
   if (verbs.empty()) {
     std::string why = error.what();
     if (!rest.empty()) why = "'" + rest.front() + "' is not known here";
-    std::fprintf(stderr, "%s: %s\nsee '%s --help'\n", name.c_str(), why.c_str(), name.c_str());
-    return;
+    return name + ": " + why + "\nsee '" + name + " --help'";
   }
   std::string known;
   for (const CLI::App* verb : verbs) known += (known.empty() ? "" : ", ") + verb->get_name();
@@ -519,8 +520,24 @@ void explain(const CLI::App& app, const CLI::ParseError& error) {
   const std::string what =
       rest.empty() ? "a word is missing" : "'" + rest.front() + "' is not known";
   const std::string meant = near.empty() ? "" : "; was '" + near + "' meant?";
-  std::fprintf(stderr, "%s: %s%s\nknown are %s; see '%s --help'\n", name.c_str(), what.c_str(),
-               meant.c_str(), known.c_str(), name.c_str());
+  return name + ": " + what + meant + "\nknown are " + known + "; see '" + name + " --help'";
+}
+
+Json error_document(const Error& error) {
+  Json document{{"error", {{"code", name_of(error.code())}, {"message", error.message()}}}};
+  return document;
+}
+
+/// Prints the problem on stderr, and if the line has --json also as a document on stdout.
+int refuse(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  std::string text = problem_of(app, error);
+  std::fprintf(stderr, "%s\n", text.c_str());
+  if (std::find(argv, argv + argc, std::string_view("--json")) != argv + argc) {
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    const Error usage(Code::invalid_argument, text);
+    std::printf("%s\n", error_document(usage).dump(2).c_str());
+  }
+  return static_cast<int>(Exit::usage);
 }
 
 /// Prints the error on stderr, and with --json also the document on stdout.
@@ -529,8 +546,7 @@ int report(const CommandLine& line, Exit exit, const Error& error) {
   const int tell = line.up_request.tell;
   if (line.request.json || line.up_request.json || line.doctor_request.json ||
       line.plan_request.json || line.study_request.json || tell >= 0) {
-    const Json document{{"error", {{"code", name_of(error.code())}, {"message", error.message()}}}};
-    const std::string text = document.dump(tell >= 0 ? -1 : 2) + "\n";
+    const std::string text = error_document(error).dump(tell >= 0 ? -1 : 2) + "\n";
     (void)!write(tell >= 0 ? tell : STDOUT_FILENO, text.data(), text.size());
   }
   return static_cast<int>(exit);
@@ -546,8 +562,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::Success& asked) {  // --help, --version
     return line.app.exit(asked);
   } catch (const CLI::ParseError& error) {
-    explain(line.app, error);
-    return static_cast<int>(Exit::usage);
+    return refuse(line.app, error, argc, argv);
   }
   try {
     return static_cast<int>(line.verb());

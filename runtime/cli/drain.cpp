@@ -1,6 +1,7 @@
 /// The verb `troupe drain`, and what SIGTERM starts on a node with --grace.
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/base/size_text.hpp"
+#include "troupe/runtime/base/visible_text.hpp"
 #include "troupe/runtime/cli/internal/print.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
 
@@ -27,24 +28,6 @@ const control::ClusterRow* row_of(const control::ListReply& reply, NodeId node) 
   return found != reply.nodes.end() ? &*found : nullptr;
 }
 
-/// Returns the node with this name, or whose id begins with this text.
-NodeId find_node(const control::ListReply& reply, const std::string& text) {
-  std::vector<const control::ClusterRow*> found;
-  for (const auto& row : reply.nodes)
-    if (row.description.name == text) found.push_back(&row);
-  for (const auto& row : reply.nodes)
-    if (found.empty() && text.size() >= 8 && row.description.id.str().starts_with(text))
-      found.push_back(&row);
-  if (found.size() == 1) return found.front()->description.id;
-  std::string names;
-  for (const auto& row : reply.nodes)
-    names += (names.empty() ? "" : ", ") + row.description.name + " (" +
-             row.description.id.str().substr(0, 12) + ")";
-  refuse_usage(
-      (found.empty() ? "no node of the cluster has the name '" : "several nodes have the name '") +
-      text + "': give " + (found.empty() ? "one of " : "the id of one of ") + names);
-}
-
 }  // namespace
 
 Duration duration_of(const std::string& flag, const std::string& text) {
@@ -55,11 +38,13 @@ Duration duration_of(const std::string& flag, const std::string& text) {
   return *duration;
 }
 
-Exit drain(const Request& request, const std::string& name, const std::string& within_text) {
+Exit drain(const Request& request, const std::string& meant, const std::string& within_text) {
   const Duration within = duration_of("--within", within_text);
   Asked asked(request);
   const auto nodes = asked.list(What::nodes);
-  const NodeId node = find_node(nodes, name);
+  const auto& description = find_node(nodes, meant).description;
+  const NodeId node = description.id;
+  const std::string name = visible_text(description.name, 80);
   const Time begin = steady_now();
   asked.drain(node, within);
   if (!request.json) {
@@ -67,7 +52,7 @@ Exit drain(const Request& request, const std::string& name, const std::string& w
                 name.c_str(), within_text.c_str());
     std::fflush(stdout);
   }
-  const bool asks_itself = row_of(nodes, node)->description.name == asked.node_name();
+  const bool asks_itself = node == asked.node();
   for (bool gone = false; !gone;) {
     if (steady_now() - begin >= within + kLeaves)
       throw Failure{Exit::failed,

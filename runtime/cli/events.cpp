@@ -3,6 +3,7 @@
 #include "troupe/runtime/base/visible_text.hpp"
 #include "troupe/runtime/base/wait.hpp"
 #include "troupe/runtime/base/wall_clock.hpp"
+#include "troupe/runtime/cli/control_lists.hpp"
 #include "troupe/runtime/cli/internal/print.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
 #include "troupe/runtime/observe/answer.hpp"
@@ -13,7 +14,7 @@
 #include <cstdio>
 #include <iterator>
 #include <map>
-#include <optional>
+#include <set>
 #include <utility>
 
 namespace troupe::cli {
@@ -25,6 +26,7 @@ using observe::Query;
 using observe::Row;
 constexpr auto kEvents = observe::RowKind::events;
 
+constexpr Duration kAnswers = 2s, kControlAnswers = 500ms;
 constexpr Duration kPause = 500ms;  ///< between two rounds of --follow
 /// How late an event may become known while the verb follows: clocks of hosts differ.
 constexpr std::int64_t kLateNs = 5'000'000'000;
@@ -56,32 +58,31 @@ class EventReader {
       : request_(request), since_(since_of(request.since)), asked_(request) {}
 
   Exit run() {
-    const Answer answer = read(since_, request_.limit);
+    Answer answer = read(since_, request_.limit);
+    add_gone(answer);
     if (request_.json && !request_.follow) {
       print(observe::document_of(kEvents, answer, unix_nanoseconds()));
+      tell_missing(answer);
       return Exit::ok;
     }
-    tell_unanswered(answer);
     for (const Row& row : answer.rows) show(row);
+    tell_missing(answer);
     if (answer.matched > answer.rows.size())
       std::fprintf(stderr, "troupe: %zu of %llu events, the newest: --limit shows more\n",
                    answer.rows.size(), static_cast<unsigned long long>(answer.matched));
     if (!request_.follow && answer.rows.empty())
-      std::fprintf(stderr, "troupe: the living nodes keep no event that is to be shown\n");
+      std::fprintf(stderr, "troupe: the nodes that answer keep no event that is to be shown\n");
     if (answer.rows.empty()) newest_ = unix_nanoseconds();
     complete_ = newest_;
     std::fflush(stdout);
-    while (request_.follow && std::ferror(stdout) == 0) {
+    while (request_.follow && is_read()) {
       sleep_for(kPause);
-      std::optional<Answer> more;
-      try {
-        more = read(complete_ - kLateNs, kMostEvents);
-      } catch (const TimedOut&) {
-        continue;  // the next round asks for the same time
-      }
-      for (const Row& row : more->rows)
+      const Answer more = read(complete_ - kLateNs, kMostEvents);
+      for (const Row& row : more.rows)
         if (shown_.count(row.id) == 0) show(row);
-      if (more->unanswered.empty()) complete_ = newest_;
+      tell_missing(more);
+      // Otherwise the next round asks for the same time.
+      if (more.unanswered.empty()) complete_ = newest_;
       std::erase_if(shown_, [&](const auto& one) { return one.second < complete_ - 2 * kLateNs; });
       std::fflush(stdout);
     }
@@ -104,13 +105,21 @@ class EventReader {
     }
     question.after = std::to_string(unix_nanoseconds());
     Answer all;
+    observe::Missing missing;
     for (;;) {
       const auto query = Query::parse(question);
       if (!query) throw Failure{Exit::usage, query.error()};
       observe::Merge merge(*query, observe::Merge::Place::verb);
-      merge.add(asked_.rows(question));
+      auto told = asked_.try_rows(question, kAnswers);
+      if (told)
+        merge.add(std::move(*told));
+      else if (told.error().code() == Code::timed_out)
+        merge.add_unanswered(asked_.node_name(), 0, told.error().message());
+      else
+        raise(told.error());
       Answer page = merge.take(unix_nanoseconds());
       question.after = page.next;
+      missing.add(page);
       if (all.rows.empty()) {
         all = std::move(page);
       } else {
@@ -120,15 +129,35 @@ class EventReader {
       question.limit = std::min<std::uint32_t>(most - static_cast<std::uint32_t>(all.rows.size()),
                                                observe::kMaxRows);
     }
+    all.unanswered = missing.sources();
     all.next.clear();
     std::reverse(all.rows.begin(), all.rows.end());
     return all;
   }
 
-  static void tell_unanswered(const Answer& answer) {
-    for (const observe::Unanswered& source : answer.unanswered)
-      std::fprintf(stderr, "troupe: no answer of %s: %s\n", visible_text(source.node, 80).c_str(),
-                   visible_text(source.why, 300).c_str());
+  /// Adds the nodes that have ended since the time that was asked for: their events went with them.
+  void add_gone(Answer& answer) {
+    observe::Missing missing;
+    ControlLists control(asked_, steady_now() + kControlAnswers, missing);
+    const auto nodes = control.list(control::ListRequest::What::nodes);
+    for (const auto& node : nodes.dead_nodes)
+      if (node.died_unix_ns >= since_)
+        missing.add(
+            node.description.name.empty() ? node.description.id.str() : node.description.name, 0,
+            node.left ? "it has left, and its events are in the state folder of its host"
+                      : "it is dead, and its events are in the state folder of its host");
+    for (const observe::Unanswered& source : missing.sources())
+      if (!observe::Missing(answer).has(source.node)) answer.unanswered.push_back(source);
+  }
+
+  /// Tells of each source once, also while the verb follows.
+  void tell_missing(const Answer& answer) {
+    const observe::Missing all(answer);
+    observe::Missing news;
+    for (const observe::Unanswered& source : all.sources())
+      if (told_.insert({source.node, source.pid}).second)
+        news.add(source.node, source.pid, source.why);
+    tell(news);
   }
 
   void show(const Row& row) {
@@ -164,21 +193,11 @@ class EventReader {
   Asked asked_;
   std::int64_t newest_ = 0;
   std::int64_t complete_ = 0;  ///< of --follow: all nodes have told of what was before
-  std::map<std::string, std::int64_t> shown_;  ///< of --follow: id → time
+  std::set<std::pair<std::string, std::int64_t>> told_;  ///< sources without an answer
+  std::map<std::string, std::int64_t> shown_;            ///< of --follow: id → time
 };
 
 }  // namespace
-
-std::uint64_t recent_failures(const Request& request) {
-  Asked asked(request);
-  return asked
-      .rows({.kind = kEvents,
-             .where = "severity = error and since < 10m",
-             .sort = {},
-             .limit = 1,
-             .after = {}})
-      .matched;
-}
 
 Exit events(const EventsRequest& request) {
   return EventReader(request).run();

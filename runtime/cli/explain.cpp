@@ -1,4 +1,5 @@
 /// The verb `troupe explain`: joins what processes, agents and control know about waits.
+#include "troupe/runtime/cli/control_lists.hpp"
 #include "troupe/runtime/cli/internal/print.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
 #include "troupe/runtime/observe/answer.hpp"
@@ -24,6 +25,8 @@ using observe::Thing;
 constexpr int kMostPages = 3;
 /// The verb as a whole takes no longer than this.
 constexpr Duration kMostTime = std::chrono::seconds(5);
+constexpr Duration kControlAnswers = std::chrono::milliseconds(1500);
+constexpr Duration kRowsAnswer = std::chrono::seconds(2);
 
 /// What the cluster knows about waits, by thing.
 class Facts {
@@ -111,20 +114,21 @@ class Facts {
     question.where = "of ~ '" + part + "'";
     if (part.find('\'') == std::string::npos) read(question);
   }
-  const std::vector<observe::Unanswered>& unanswered() const noexcept { return unanswered_; }
+  const observe::Missing& missing() const noexcept { return missing_; }
 
  private:
   /// Returns why nobody tells of the maker of an object.
   std::string why_unmade() const {
-    if (unanswered_.empty())
+    if (missing_.empty())
       return "no process is making it: its maker has ended, or a put is under way";
-    const observe::Unanswered& silent = unanswered_.front();
+    const observe::Unanswered& silent = missing_.sources().front();
     return "its maker may be " + silent.node +
            (silent.pid == 0 ? "" : "/" + std::to_string(silent.pid)) +
            ", which does not answer: " + silent.why;
   }
   void read_actors() {
-    for (const control::ActorRow& row : asked_.list(control::ListRequest::What::actors).actors) {
+    ControlLists control(asked_, steady_now() + kControlAnswers, missing_);
+    for (const control::ActorRow& row : control.list(control::ListRequest::What::actors).actors) {
       Fact fact;
       fact.thing = {Thing::Kind::actor, row.actor.str(), "control"};
       fact.name = row.class_name;
@@ -140,7 +144,11 @@ class Facts {
     const auto query = observe::Query::parse(question);
     if (!query) raise(query.error());
     observe::Merge merge(*query, observe::Merge::Place::verb);
-    merge.add(asked_.rows(question));
+    auto told = asked_.try_rows(question, kRowsAnswer);
+    if (told)
+      merge.add(std::move(*told));
+    else
+      merge.add_unanswered(asked_.node_name(), 0, told.error().message());
     observe::Answer answer = merge.take(0);
     for (const observe::Row& row : answer.rows) {
       auto fact = observe::fact_of(row);
@@ -150,11 +158,10 @@ class Facts {
       if (fact->name.empty()) fact->name = kept.name;  // control knows an actor's class
       kept = std::move(*fact);
     }
-    for (observe::Unanswered& source : answer.unanswered) {
+    missing_.add(answer);
+    for (const observe::Unanswered& source : answer.unanswered)
       silent_.insert(source.pid == 0 ? source.node
                                      : source.node + "/" + std::to_string(source.pid));
-      unanswered_.push_back(std::move(source));
-    }
     return answer.next;
   }
   const Fact* known(const Thing& thing) const {
@@ -230,17 +237,19 @@ class Facts {
   std::map<Thing, Fact> facts_;
   std::map<std::string, std::string> aliases_;
   std::set<std::string> asked_of_, silent_;
-  std::vector<observe::Unanswered> unanswered_;
+  observe::Missing missing_;
 };
 
 void print_lines(const Request& request, const std::vector<std::string>& lines,
-                 std::string_view cause) {
+                 std::string_view cause, const observe::Missing& missing) {
   if (request.json) {
-    Json document{{"kind", "explanation"}, {"lines", lines}};
+    Json document{{"kind", "explanation"}, {"lines", lines}, {"unanswered", missing.json()}};
     if (!cause.empty()) document["cause"] = cause;
-    return print(document);
+    print(document);
+  } else {
+    for (const std::string& line : lines) std::printf("%s\n", line.c_str());
   }
-  for (const std::string& line : lines) std::printf("%s\n", line.c_str());
+  tell(missing);
 }
 
 }  // namespace
@@ -251,21 +260,19 @@ Exit explain(const Request& request, const std::string& id) {
   observe::WaitGraph graph([&facts](const Thing& thing) { return facts.of(thing); });
   if (id.empty()) {
     const observe::Survey survey = graph.survey(facts.waiting());
-    std::vector<std::string> lines = survey.lines();
-    for (const observe::Unanswered& source : facts.unanswered())
-      lines.push_back("No answer of " + source.node +
-                      (source.pid == 0 ? "" : "/" + std::to_string(source.pid)) + ": " +
-                      source.why + ".");
-    print_lines(request, lines, {});
+    print_lines(request, survey.lines(), {}, facts.missing());
     return Exit::ok;
   }
   facts.look_for(id);
   const auto whole = observe::id_meant(id, facts.ids(), "tasks");
-  if (!whole) throw Failure{Exit::usage, whole.error()};
+  if (!whole) {
+    tell(facts.missing());
+    throw Failure{Exit::usage, whole.error()};
+  }
   const auto thing = facts.thing_of(*whole);
   if (!thing) throw Failure{Exit::usage, Error(Code::invalid_argument, "it has ended meanwhile")};
   const observe::Explanation explanation = graph.explain(*thing);
-  print_lines(request, explanation.lines, observe::name_of(explanation.cause));
+  print_lines(request, explanation.lines, observe::name_of(explanation.cause), facts.missing());
   return Exit::ok;
 }
 

@@ -2,6 +2,7 @@
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/base/visible_text.hpp"
 #include "troupe/runtime/base/wall_clock.hpp"
+#include "troupe/runtime/cli/control_lists.hpp"
 #include "troupe/runtime/cli/internal/print.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
 #include "troupe/runtime/observe/answer.hpp"
@@ -10,7 +11,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
-#include <set>
 #include <utility>
 
 namespace troupe::cli {
@@ -215,11 +215,12 @@ class ControlRows {
         query_(query),
         leak_after_(static_cast<std::uint64_t>(leak_after * 1e9)),
         begin_(begin),
+        control_(asked, begin + kControlAnswers, missing_),
         merge_(query, observe::Merge::Place::verb) {}
 
   Answer take() {
     const std::int64_t now = unix_nanoseconds();
-    const control::ListReply nodes = of_control(What::nodes);
+    const control::ListReply nodes = control_.list(What::nodes);
     names_ = names_in(nodes);
     for (const auto& node : nodes.nodes) living_[node.description.id] = node.description.name;
     observe::Selection selection(query_);
@@ -229,10 +230,12 @@ class ControlRows {
     }
     if (query_.kind() == RowKind::actors) add_actors(selection);
     if (query_.kind() == RowKind::jobs)
-      for (const auto& job : of_control(What::jobs).jobs)
+      for (const auto& job : control_.list(What::jobs).jobs)
         selection.offer(row_of(job, names_, query_.as_of(now)));
     if (query_.kind() == RowKind::objects) add_objects(selection);
     merge_.add(selection.take());
+    for (const observe::Unanswered& source : missing_.sources())
+      merge_.add_unanswered(source.node, source.pid, source.why);
     return merge_.take(now);
   }
 
@@ -240,23 +243,8 @@ class ControlRows {
   Duration left_of(Duration limit) const {
     return std::max<Duration>(begin_ + limit - steady_now(), std::chrono::milliseconds(1));
   }
-  /// Returns an empty reply when control does not answer; control is then listed as such.
-  control::ListReply of_control(What what) {
-    if (is_silent_) return {};
-    auto reply = asked_.try_list(what, left_of(kControlAnswers));
-    if (reply) {
-      if (reply->left_off > 0)
-        merge_.add_unanswered(
-            "control", 0,
-            "its answer has no room for " + std::to_string(reply->left_off) + " more rows");
-      return std::move(*reply);
-    }
-    is_silent_ = true;
-    merge_.add_unanswered("control", 0, reply.error().message());
-    return {};
-  }
   void add_actors(observe::Selection& selection) {
-    const auto actors = of_control(What::actors).actors;
+    const auto actors = control_.list(What::actors).actors;
     Queues queues;
     if (!actors.empty()) {
       const auto calls = asked_.try_rows({.kind = RowKind::queues,
@@ -265,10 +253,10 @@ class ControlRows {
                                           .limit = observe::kMaxRows,
                                           .after = {}},
                                          left_of(kRowsAnswer));
-      if (!calls) merge_.add_unanswered(asked_.node_name(), 0, calls.error().message());
       if (calls)
-        for (const observe::Unanswered& source : calls->unanswered)
-          merge_.add_unanswered(source.node, source.pid, source.why);
+        missing_.add(*calls);
+      else
+        missing_.add(asked_.node_name(), 0, calls.error().message());
       queues.are_all = calls && calls->unanswered.empty() && calls->rows.size() >= calls->matched;
       static const std::size_t kCalls = observe::column_of(RowKind::queues, "calls");
       if (calls)
@@ -279,39 +267,57 @@ class ControlRows {
     }
     for (const auto& actor : actors) selection.offer(row_of(actor, names_, queues));
   }
+  /// Without control the ids of nodes are not known, but agents know their names.
+  void add_unasked() {
+    const auto agents = asked_.try_rows({.kind = RowKind::processes,
+                                         .where = "kind = agent",
+                                         .sort = {},
+                                         .limit = observe::kMaxRows,
+                                         .after = {}},
+                                        left_of(kRowsAnswer) / 2);
+    if (!agents) return;
+    missing_.add(*agents);
+    static const std::size_t kNode = observe::column_of(RowKind::processes, "node");
+    for (const Row& row : agents->rows)
+      if (const auto* name = std::get_if<std::string>(&row.cells.at(kNode));
+          name != nullptr && *name != asked_.node_name())
+        missing_.add(*name, 0, "it is not asked for objects while control does not answer");
+  }
   /// Adds the objects of all nodes that control knows; without control, those of the node that is
   /// asked.
   void add_objects(observe::Selection& selection) {
     ObjectFacts facts{.names = names_, .name_of = {}, .leak_after = leak_after_};
-    for (const auto& row : of_control(What::objects).objects)
+    for (const auto& row : control_.list(What::objects).objects)
       facts.name_of.emplace(row.object, row.name);
     NodeNames asked = living_;
-    if (asked.empty()) asked[NodeId{}] = asked_.node_name();
+    if (asked.empty()) {
+      asked[NodeId{}] = asked_.node_name();
+      add_unasked();
+    }
     std::vector<NodeId> nodes;
     for (const auto& [id, name] : asked) nodes.push_back(id);
     auto told = asked_.objects(nodes, question_, left_of(kRowsAnswer));
-    std::set<std::string> silent;  // nodes that are listed as such already
     if (told.own) {
-      for (const observe::Unanswered& source : told.own->unanswered)
-        if (source.pid == 0) silent.insert(source.node);
+      missing_.add(*told.own);
+      told.own->unanswered.clear();
       merge_.add(std::move(*told.own));
     } else {
-      merge_.add_unanswered(asked_.node_name(), 0, told.own.error().message());
+      missing_.add(asked_.node_name(), 0, told.own.error().message());
     }
     for (std::size_t i = 0; i < nodes.size(); ++i) {
       const std::string& name = asked.at(nodes[i]);
       const auto& report = told.reports[i];
       if (!report) {
-        if (silent.count(name) == 0) merge_.add_unanswered(name, 0, report.error().message());
+        missing_.add(name, 0, report.error().message());
         continue;
       }
       std::size_t place = 0;
       for (const wire::MemoryObject& object : report->rows)
         selection.offer(row_of(object, name, ++place, facts));
       if (report->rows_in_all > report->rows.size())
-        merge_.add_unanswered(name, 0,
-                              "it tells of its " + std::to_string(report->rows.size()) +
-                                  " largest objects of " + std::to_string(report->rows_in_all));
+        missing_.add(name, 0,
+                     "it tells of its " + std::to_string(report->rows.size()) +
+                         " largest objects of " + std::to_string(report->rows_in_all));
     }
   }
 
@@ -320,9 +326,10 @@ class ControlRows {
   const Query& query_;
   const std::uint64_t leak_after_;
   const Time begin_;
+  observe::Missing missing_;
+  ControlLists control_;
   observe::Merge merge_;
   NodeNames names_, living_;
-  bool is_silent_ = false;  ///< control has not answered
 };
 
 bool is_of_control(RowKind kind) {
@@ -396,9 +403,6 @@ std::string waiting_text(const Answer& reasons) {
     all += count;
     text += "  " + std::to_string(count) + ": " + visible_text(row.id, 300) + "\n";
   }
-  for (const observe::Unanswered& source : reasons.unanswered)
-    text += "  no answer of " + visible_text(source.node, 80) +
-            (source.pid == 0 ? "" : "/" + std::to_string(source.pid)) + "\n";
   if (text.empty()) return text;
   return std::to_string(all) + (all == 1 ? " task waits" : " tasks wait") + "\n" + text;
 }
@@ -417,6 +421,7 @@ Exit list_rows(const ListRequest& request) {
     print(observe::document_of(query.kind(), answer, query.as_of(unix_nanoseconds())));
   else
     std::printf("%s", observe::text_of(query.kind(), answer).c_str());
+  tell(observe::Missing(answer));
   return Exit::ok;
 }
 
@@ -424,6 +429,9 @@ Exit get(const Request& request, const std::string& kind_name, const std::string
   std::string plural = kind_name;
   if (plural == "process") plural = "processes";
   if (!plural.empty() && plural.back() != 's') plural += 's';
+  if (plural == "names")
+    throw Failure{Exit::usage, Error(Code::invalid_argument,
+                                     "'troupe list names' shows all that is known about names")};
   const auto kind = observe::parse_row_kind(plural);
   if (!kind) throw Failure{Exit::usage, kind.error()};
   const bool is_plain = std::all_of(part.begin(), part.end(), [](unsigned char c) {
@@ -440,12 +448,19 @@ Exit get(const Request& request, const std::string& kind_name, const std::string
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   const auto id = observe::id_meant(part, ids, plural);
-  if (!id) throw Failure{Exit::usage, id.error()};
+  const observe::Missing missing(answer);
+  if (!id) {
+    tell(missing);
+    const std::string silent =
+        missing.empty() ? "" : "; it may be a row of those that do not answer";
+    throw Failure{Exit::usage, Error(id.error().code(), id.error().message() + silent)};
+  }
   std::erase_if(answer.rows, [&](const Row& row) { return id_of(row) != *id; });
   answer.total = answer.matched = answer.rows.size();
   answer.next.clear();
   if (request.json) {
     print(observe::document_of(*kind, answer, unix_nanoseconds()));
+    tell(missing);
     return Exit::ok;
   }
   std::vector<std::vector<std::string>> table{{"FIELD", "VALUE"}};
@@ -454,6 +469,7 @@ Exit get(const Request& request, const std::string& kind_name, const std::string
     table.push_back(
         {std::string(columns[i].field), cell_text(columns[i], answer.rows.front().cells[i])});
   std::printf("%s", observe::table_text(table).c_str());
+  tell(missing);
   return Exit::ok;
 }
 

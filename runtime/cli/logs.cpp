@@ -3,7 +3,9 @@
 #include "troupe/runtime/base/size_text.hpp"
 #include "troupe/runtime/base/visible_text.hpp"
 #include "troupe/runtime/base/wall_clock.hpp"
+#include "troupe/runtime/cli/internal/print.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
+#include "troupe/runtime/observe/missing.hpp"
 #include "troupe/runtime/observe/table.hpp"
 #include "troupe/runtime/wire/log_batch.hpp"
 
@@ -13,6 +15,7 @@
 #include <ctime>
 #include <deque>
 #include <optional>
+#include <set>
 #include <thread>
 
 namespace troupe::cli {
@@ -107,7 +110,7 @@ class Reader {
                                             ") has no line that is to be shown: its workers "
                                             "wrote none, or the options leave out all")};
     follows_ = true;
-    while (request_.follow && std::ferror(stdout) == 0) {
+    while (request_.follow && is_read()) {
       std::this_thread::sleep_for(kPause);
       find_nodes();
       for (Stream& stream : streams_) stream.is_dry = false;
@@ -119,12 +122,25 @@ class Reader {
 
  private:
   void find_nodes() {
-    const auto nodes = asked_.list(What::nodes).nodes;
-    for (const auto& row : nodes) {
+    const auto reply = asked_.list(What::nodes);
+    const auto wants = [this](NodeId id, const std::string& name) {
+      return request_.node.empty() || request_.node == name ||
+             (request_.node.size() >= 8 && id.str().starts_with(request_.node));
+    };
+    observe::Missing gone;
+    for (const auto& node : reply.dead_nodes) {
+      const NodeId id = node.description.id;
+      const std::string name = node.description.name.empty() ? id.str() : node.description.name;
+      if (node.died_unix_ns >= job_.started_ns && wants(id, name) && gone_.insert(id).second)
+        gone.add(name, 0,
+                 node.left ? "it has left, and its logs are in the state folder of its host"
+                           : "it is dead, and its logs are in the state folder of its host");
+    }
+    tell(gone, "lines");
+    for (const auto& row : reply.nodes) {
       const NodeId id = row.description.id;
       const std::string& name = row.description.name;
-      const bool is_wanted = request_.node.empty() || request_.node == name ||
-                             (request_.node.size() >= 8 && id.str().starts_with(request_.node));
+      const bool is_wanted = wants(id, name);
       const bool is_known = std::any_of(streams_.begin(), streams_.end(),
                                         [&](const Stream& one) { return one.node == id; });
       if (is_wanted && !is_known) {
@@ -166,8 +182,9 @@ class Reader {
       if (!batch) {
         stream.is_dry = true;
         if (!stream.is_told)
-          std::fprintf(stderr, "troupe: %s does not answer: %s\n", stream.name.c_str(),
-                       batch.error().message().c_str());
+          std::fprintf(
+              stderr, "troupe: %s\n",
+              observe::missing_text({stream.name, 0, batch.error().message()}, "lines").c_str());
         stream.is_told = true;
         continue;
       }
@@ -207,6 +224,7 @@ class Reader {
   const control::JobRecord job_;
   const bool shows_raw_;
   std::deque<Stream> streams_;
+  std::set<NodeId> gone_;         ///< that were told to be dead
   std::deque<std::string> last_;  ///< of --tail
   std::uint64_t lines_ = 0;
   bool follows_ = false;

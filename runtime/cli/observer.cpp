@@ -78,6 +78,7 @@ Result<Observer> Observer::connect(const std::string& socket_name, Duration limi
                  "the node speaks protocol " + std::to_string(welcome->protocol) +
                      ", this command protocol " + std::to_string(kProtocolVersion) +
                      ": use the same troupe on both sides");
+  observer.node_ = welcome->node;
   observer.node_name_ = welcome->node_name;
   return observer;
 }

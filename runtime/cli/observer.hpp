@@ -54,6 +54,8 @@ class Observer {
   /// Tells the node of a job's driver to stop the job. Returns when the driver was told.
   Result<void> stop_job(NodeId node, const wire::StopQuestion& question,
                         Duration limit = std::chrono::seconds(5));
+  /// The node that is asked.
+  NodeId node() const noexcept { return node_; }
   const std::string& node_name() const noexcept { return node_name_; }
 
  private:
@@ -66,6 +68,7 @@ class Observer {
   Result<control::FromControl> ask_control(const control::ToControl& question, Time until);
   os::LocalSocket socket_;
   std::unique_ptr<std::array<std::byte, os::kMaxPacket>> packet_;
+  NodeId node_;
   std::string node_name_;
   std::uint64_t request_ = 0;
 };

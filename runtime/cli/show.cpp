@@ -1,8 +1,9 @@
-/// The verbs `troupe status`, `list` and `forget`, and the connection that verbs ask through.
+/// The verb `troupe status`, and the connection that verbs ask through.
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/base/short_name.hpp"
-#include "troupe/runtime/base/visible_text.hpp"
 #include "troupe/runtime/base/wall_clock.hpp"
+#include "troupe/runtime/cli/control_lists.hpp"
+#include "troupe/runtime/cli/failures.hpp"
 #include "troupe/runtime/cli/internal/print.hpp"
 #include "troupe/runtime/cli/observer.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
@@ -126,12 +127,6 @@ Json json_of(const control::JobRecord& row) {
           {"why", row.why}};
 }
 
-Json json_of(const control::ObjectName& row) {
-  return {{"name", row.name},    {"object", row.object.str()}, {"type", row.type},
-          {"bytes", row.bytes},  {"owner", row.owner.str()},   {"keeper", row.keeper.str()},
-          {"job", row.job.str()}};
-}
-
 Json json_rows(const std::vector<control::ClusterRow>& nodes) {
   const Unreached all = unreached(nodes);
   Json list = Json::array();
@@ -187,20 +182,6 @@ std::string text_of(const std::vector<control::ClusterRow>& nodes) {
   return text;
 }
 
-/// Returns a line for each node that has died lately.
-std::string dead_text(const std::vector<control::DeadNode>& nodes) {
-  std::string text;
-  for (const auto& node : nodes) {
-    if (node.left) continue;
-    const std::string& name = node.description.name;
-    const auto age = static_cast<std::uint64_t>(
-        std::max<std::int64_t>(unix_nanoseconds() - node.died_unix_ns, 0));
-    text += visible_text(name.empty() ? node.description.id.str() : name, 80) + " died " +
-            age_text(age) + " ago: " + visible_text(node.why, 300) + "\n";
-  }
-  return text;
-}
-
 Json json_rows(const std::vector<control::DeadNode>& nodes) {
   Json list = Json::array();
   for (const auto& node : nodes)
@@ -211,12 +192,6 @@ Json json_rows(const std::vector<control::DeadNode>& nodes) {
                     {"died_unix_ns", node.died_unix_ns},
                     {"why", node.why}});
   return list;
-}
-
-std::string failures_text(std::uint64_t failures) {
-  if (failures == 0) return "";
-  return std::to_string(failures) + (failures == 1 ? " failure" : " failures") +
-         " in the last 10 minutes: 'troupe events --since 10m'\n";
 }
 
 std::string text_of(const std::vector<control::ActorRow>& actors, const Names& names) {
@@ -286,20 +261,6 @@ Observer open_observer(const Target& target, Duration limit) {
 
 }  // namespace
 
-std::string node_text(const Names& names, NodeId id) {
-  if (!id) return "-";
-  const auto found = names.find(id);
-  return found != names.end() ? found->second : id.str().substr(0, 8) + " (gone)";
-}
-
-std::string text_of_names(const std::vector<control::ObjectName>& objects, const Names& nodes) {
-  std::vector<std::vector<std::string>> rows{{"NAME", "SIZE", "TYPE", "NODE", "JOB", "OBJECT"}};
-  for (const auto& row : objects)
-    rows.push_back({row.name, size_text(row.bytes), short_name(row.type),
-                    node_text(nodes, row.owner), row.job.str().substr(0, 8), row.object.str()});
-  return table_text(rows);
-}
-
 Asked::Asked(const Request& request, Duration limit)
     : target(find_cluster(request)), observer_(open_observer(target, limit)) {}
 
@@ -336,12 +297,6 @@ Observer::Objects Asked::objects(const std::vector<NodeId>& nodes,
   return observer_.objects(nodes, question, limit);
 }
 
-observe::Answer Asked::rows(const observe::Question& question) {
-  auto answer = try_rows(question, std::chrono::seconds(2));
-  if (!answer) raise(named(target, answer.error()));
-  return std::move(*answer);
-}
-
 Result<observe::Answer> Asked::try_rows(const observe::Question& question, Duration limit) {
   return observer_.rows(question, limit);
 }
@@ -362,52 +317,72 @@ Result<void> Asked::stop_job(NodeId node, const wire::StopQuestion& question) {
   return observer_.stop_job(node, question);
 }
 
-Exit list_names(const Request& request) {
-  Asked asked(request);
-  const auto names = asked.list(What::objects).objects;
-  if (request.json)
-    print({{"kind", "names"},
-           {"at_unix_ns", unix_nanoseconds()},
-           {"total", names.size()},
-           {"matched", names.size()},
-           {"shown", names.size()},
-           {"unanswered", Json::array()},
-           {"rows", json_rows(names)}});
-  else
-    std::printf("%s", text_of_names(names, names_of(asked.list(What::nodes).nodes)).c_str());
-  return Exit::ok;
+namespace {
+
+/// What `status` shows: what control and the nodes have told within two seconds.
+struct Seen {
+  control::ListReply nodes;
+  std::vector<control::ActorRow> actors;
+  std::vector<control::JobRecord> jobs;
+  observe::Answer waiting;
+  std::uint64_t failures = 0;
+  observe::Missing missing;
+  bool is_told = true;  ///< by control
+};
+
+/// Control has this long for all of its lists, and nodes and processes for their rows.
+constexpr Duration kControlAnswers = std::chrono::milliseconds(1500);
+constexpr Duration kRowsAnswer = std::chrono::milliseconds(1700);
+
+Result<observe::Answer> answer_of(const Request& request, const observe::Question* question) {
+  try {
+    Asked asked(request);
+    return question == nullptr ? recent_failures(asked, 1, kRowsAnswer)
+                               : asked.try_rows(*question, kRowsAnswer);
+  } catch (const Error& error) {
+    return error;
+  }
 }
 
-Exit forget(const Request& request, const std::string& name) {
-  Asked asked(request);
-  const auto gone = asked.forget(name);
-  if (!gone)
-    throw Failure{Exit::failed,
-                  Error(Code::invalid_argument, "no object has the name '" + name + "'")};
-  if (request.json)
-    print(json_of(*gone));
-  else
-    std::printf("'%s' is forgotten; its %s are freed with the last ref\n", gone->name.c_str(),
-                size_text(gone->bytes).c_str());
-  return Exit::ok;
+Seen look(Asked& asked, const Request& request) {
+  const observe::Question reasons{
+      .kind = observe::RowKind::reasons, .where = {}, .sort = {}, .limit = 20, .after = {}};
+  // At the same time, since each question may wait for a silent node.
+  auto failed = std::async(std::launch::async, [&] { return answer_of(request, nullptr); });
+  auto waits = std::async(std::launch::async, [&] { return answer_of(request, &reasons); });
+  Seen seen;
+  ControlLists control(asked, steady_now() + kControlAnswers, seen.missing);
+  seen.nodes = control.list(What::nodes);
+  seen.actors = control.list(What::actors).actors;
+  seen.jobs = control.list(What::jobs).jobs;
+  seen.is_told = !control.is_silent();
+  const auto add = [&](Result<observe::Answer> answer) -> observe::Answer {
+    if (!answer) {
+      seen.missing.add(asked.node_name(), 0, answer.error().message());
+      return {};
+    }
+    seen.missing.add(*answer);
+    return std::move(*answer);
+  };
+  seen.waiting = add(waits.get());
+  seen.failures = add(failed.get()).matched;
+  return seen;
 }
+
+}  // namespace
 
 Exit status(const Request& request, bool verbose) {
   Asked asked(request);
-  // At the same time, since each question may wait for a silent node.
-  auto counted = std::async(std::launch::async, [&request] { return recent_failures(request); });
-  const auto reply = asked.list(What::nodes);
-  const auto& nodes = reply.nodes;
-  auto actors = asked.list(What::actors).actors;
-  const auto jobs = asked.list(What::jobs).jobs;
+  Seen seen = look(asked, request);
+  const auto& nodes = seen.nodes.nodes;
+  auto& actors = seen.actors;
+  const auto& jobs = seen.jobs;
   keep_living(actors);
   const auto running = std::count_if(jobs.begin(), jobs.end(), [](const control::JobRecord& job) {
     return job.state == control::JobState::running;
   });
   const os::ClusterFile& file = asked.target.file;
-  const observe::Answer waiting = asked.rows(
-      {.kind = observe::RowKind::reasons, .where = {}, .sort = {}, .limit = 20, .after = {}});
-  const std::uint64_t failures = counted.get();
+  const Exit exit = seen.is_told ? Exit::ok : Exit::unreachable;
   if (request.json) {
     print({{"cluster", file.cluster.str()},
            {"file", asked.target.path},
@@ -417,25 +392,31 @@ Exit status(const Request& request, bool verbose) {
            {"nodes", json_rows(nodes)},
            {"actors", json_rows(actors)},
            {"jobs", json_rows(jobs)},
-           {"waiting", waiting_rows(waiting)},
-           {"failures", failures},
-           {"dead_nodes", json_rows(reply.dead_nodes)}});
-    return Exit::ok;
+           {"waiting", waiting_rows(seen.waiting)},
+           {"failures", seen.failures},
+           {"dead_nodes", json_rows(seen.nodes.dead_nodes)},
+           {"unanswered", seen.missing.json()}});
+    tell(seen.missing);
+    return exit;
   }
+  std::string dead;
+  for (const std::string& line : dead_lines(seen.nodes.dead_nodes, unix_nanoseconds()))
+    dead += line + "\n";
   std::printf("cluster %s, troupe %s, control at %s, asked through %s\n%s%s%s",
               file.cluster.str().substr(0, 8).c_str(), file.version.c_str(),
               file.control_door.c_str(), asked.node_name().c_str(), text_of(nodes).c_str(),
-              dead_text(reply.dead_nodes).c_str(), failures_text(failures).c_str());
-  if (!verbose) {
+              dead.c_str(), failures_text(seen.failures).c_str());
+  if (verbose) {
+    const Names names = names_of(nodes);
+    std::printf("%s\n%s\n%s", waiting_text(seen.waiting).c_str(), text_of(actors, names).c_str(),
+                text_of(jobs, names).c_str());
+  } else {
     std::printf("%zu actor%s, %td running job%s\n%s%s", actors.size(),
                 actors.size() == 1 ? "" : "s", running, running == 1 ? "" : "s",
-                waiting_text(waiting).c_str(), troubles_of(actors).c_str());
-    return Exit::ok;
+                waiting_text(seen.waiting).c_str(), troubles_of(actors).c_str());
   }
-  const Names names = names_of(nodes);
-  std::printf("%s\n%s\n%s", waiting_text(waiting).c_str(), text_of(actors, names).c_str(),
-              text_of(jobs, names).c_str());
-  return Exit::ok;
+  tell(seen.missing);
+  return exit;
 }
 
 }  // namespace troupe::cli

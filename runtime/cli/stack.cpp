@@ -2,6 +2,7 @@
 /// job.
 #include "troupe/runtime/base/visible_text.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
+#include "troupe/runtime/observe/missing.hpp"
 #include "troupe/runtime/observe/table.hpp"
 
 #include <algorithm>
@@ -34,16 +35,6 @@ struct Part {
   wire::StackQuestion question;
 };
 
-/// Returns the node whose name, or the begin of whose id, the text is.
-const control::ClusterRow& row_of_node(const control::ListReply& reply, const std::string& text) {
-  for (const auto& row : reply.nodes)
-    if (row.description.name == text ||
-        (text.size() >= 8 && row.description.id.str().starts_with(text)))
-      return row;
-  refuse_request("no node of the cluster has the name '" + visible_text(text, 40) +
-                 "': see 'troupe list nodes'");
-}
-
 std::string node_name_of(const control::ListReply& nodes, NodeId id) {
   for (const auto& row : nodes.nodes)
     if (row.description.id == id) return row.description.name;
@@ -59,10 +50,17 @@ Part part_of_process(const control::ListReply& nodes, const std::string& text) {
   if (parsed.ec != std::errc{} || parsed.ptr != digits.data() + digits.size() ||
       part.question.pid <= 0)
     refuse_request("'" + visible_text(digits, 40) + "' is no pid: give NODE/PID, like node-0/8185");
-  const auto& row = row_of_node(nodes, text.substr(0, slash));
+  const auto& row = find_node(nodes, text.substr(0, slash));
   part.node = row.description.id;
   part.name = row.description.name;
   return part;
+}
+
+/// Returns whether an id begins or ends with the text.
+bool fits_any(const std::string& text, const std::vector<std::string>& ids) {
+  return std::any_of(ids.begin(), ids.end(), [&](const std::string& id) {
+    return !text.empty() && (id.starts_with(text) || id.ends_with(text));
+  });
 }
 
 /// Returns the questions about an actor or a job that the text names.
@@ -71,20 +69,31 @@ std::vector<Part> parts_of(Asked& asked, const control::ListReply& nodes, const 
   std::vector<std::string> ids;
   for (const auto& row : actors) ids.push_back(row.actor.str());
   const auto actor = observe::id_meant(text, ids, "actors");
-  const auto at = std::find_if(actors.begin(), actors.end(), [&](const auto& row) {
-    return (actor && row.actor.str() == *actor) || (!row.name.empty() && row.name == text);
-  });
+  const control::ActorRow* meant = nullptr;  // of several with one name, the one that lives
+  for (const auto& row : actors)
+    if ((actor && row.actor.str() == *actor) || (!row.name.empty() && row.name == text))
+      if (meant == nullptr || meant->state != control::ActorState::alive) meant = &row;
   std::vector<Part> parts;
-  if (at != actors.end()) {
-    if (at->state != control::ActorState::alive)
+  if (meant != nullptr) {
+    if (meant->state != control::ActorState::alive)
       refuse_request("the actor has no process now: see 'troupe list actors'");
     Part& part = parts.emplace_back();
-    part.node = at->node;
-    part.name = node_name_of(nodes, at->node);
-    part.question.actor = at->actor;
+    part.node = meant->node;
+    part.name = node_name_of(nodes, meant->node);
+    part.question.actor = meant->actor;
     return parts;
   }
+  if (fits_any(text, ids)) refuse_request(actor.error().message());
   const auto jobs = asked.list(What::jobs);
+  std::vector<std::string> known;
+  for (const auto& row : jobs.jobs) {
+    known.push_back(row.id.str());
+    if (row.name == text) known.push_back(text);
+  }
+  if (!fits_any(text, known))
+    refuse_request("'" + visible_text(text, 40) +
+                   "' is no process, actor or job: give NODE/PID as in 'troupe list processes', or "
+                   "an id or name as in 'troupe list actors' or 'troupe list jobs'");
   const control::JobRecord& job = find_job(jobs, text);
   for (const auto& row : nodes.nodes) {
     Part& part = parts.emplace_back();
@@ -107,8 +116,8 @@ Exit stack(const Request& request, const std::string& what) {
     const auto text = asked.stacks(part.node, part.question);
     if (!text && parts.size() == 1) throw Failure{Exit::failed, text.error()};
     if (!text)
-      std::fprintf(stderr, "troupe: %s does not answer: %s\n", part.name.c_str(),
-                   text.error().message().c_str());
+      std::fprintf(stderr, "troupe: %s\n",
+                   observe::missing_text({part.name, 0, text.error().message()}, "stacks").c_str());
     else
       print_lines(*text);
   }

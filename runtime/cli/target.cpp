@@ -4,6 +4,7 @@
 #include "troupe/runtime/os/local_listener.hpp"
 
 #include <unistd.h>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -41,7 +42,8 @@ Target find_cluster(const Request& request) {
   // A cluster may have several files here: each node that joined on this host has its own.
   std::set<ClusterId> clusters;
   for (const auto& found : running) clusters.insert(found.file.cluster);
-  if (clusters.size() > 1)
+  static std::atomic<bool> is_told = false;  // a verb may ask over several connections
+  if (clusters.size() > 1 && !is_told.exchange(true))
     std::fprintf(stderr, "troupe: %zu clusters run here; this is the newest, %s\n", clusters.size(),
                  running.front().path.c_str());
   return {std::move(running.front().path), std::move(running.front().file)};

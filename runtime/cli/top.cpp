@@ -1,7 +1,8 @@
 /// The verb `troupe top`: one screen of the cluster, drawn anew once a second.
 #include "troupe/runtime/base/clock.hpp"
-#include "troupe/runtime/base/visible_text.hpp"
 #include "troupe/runtime/base/wall_clock.hpp"
+#include "troupe/runtime/cli/control_lists.hpp"
+#include "troupe/runtime/cli/failures.hpp"
 #include "troupe/runtime/cli/top_screen.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
 
@@ -15,6 +16,7 @@
 #include <cstdio>
 #include <future>
 #include <map>
+#include <utility>
 
 namespace troupe::cli {
 namespace {
@@ -25,7 +27,7 @@ using What = control::ListRequest::What;
 
 constexpr Duration kEvery = 1s;
 constexpr Duration kAnswers = 1700ms;              ///< for rows, which are asked for together
-constexpr Duration kControlAnswers = 500ms;        ///< for each of three questions
+constexpr Duration kControlAnswers = 1500ms;       ///< for its three lists
 constexpr std::int64_t kRecent = 600'000'000'000;  ///< nanoseconds: what counts as a failure of now
 constexpr std::size_t kMostFunctions = 5, kMostReasons = 5, kMostFailures = 5;
 
@@ -43,7 +45,11 @@ double number_in(const observe::Row& row, RowKind kind, std::string_view field) 
 class ClusterLooks {
  public:
   explicit ClusterLooks(const Request& request)
-      : asked_(request), for_processes_(request), for_functions_(request), for_reasons_(request) {}
+      : asked_(request),
+        for_processes_(request),
+        for_functions_(request),
+        for_reasons_(request),
+        for_failures_(request) {}
 
   TopView look() {
     TopView view;
@@ -58,6 +64,9 @@ class ClusterLooks {
     auto processes = asks(for_processes_, RowKind::processes, "anonymous:desc");
     auto functions = asks(for_functions_, RowKind::functions, "waiting:desc");
     auto reasons = asks(for_reasons_, RowKind::reasons, "tasks:desc");
+    auto failures = std::async(std::launch::async, [this] {
+      return recent_failures(for_failures_, observe::kMaxRows, kAnswers);
+    });
     const auto now = static_cast<std::time_t>(unix_nanoseconds() / 1'000'000'000);
     std::tm local{};
     localtime_r(&now, &local);
@@ -65,41 +74,32 @@ class ClusterLooks {
     std::strftime(clock, sizeof clock, "%T", &local);
     view.title = "cluster " + asked_.target.file.cluster.str().substr(0, 8) + " at " + clock +
                  ", asked through " + asked_.node_name();
-    add_nodes(view);
-    add_failures(view);
-    add_processes(answer_of(processes, RowKind::processes, view), view);
-    add_tasks(answer_of(functions, RowKind::functions, view),
-              answer_of(reasons, RowKind::reasons, view), view);
+    observe::Missing missing;
+    ControlLists control(asked_, steady_now() + kControlAnswers, missing);
+    add_nodes(control, view);
+    const auto jobs = control.list(What::jobs).jobs;
+    const auto actors = control.list(What::actors).actors;
+    const auto answer_of = [&](std::future<Result<observe::Answer>>& asked) -> observe::Answer {
+      auto answer = asked.get();
+      if (!answer) {
+        missing.add(asked_.node_name(), 0, answer.error().message());
+        return {};
+      }
+      missing.add(*answer);
+      return std::move(*answer);
+    };
+    add_processes(answer_of(processes), view);
+    add_tasks(answer_of(functions), answer_of(reasons), view);
+    add_failures(answer_of(failures), jobs, actors, view);
+    view.missing = missing.lines();
     return view;
   }
 
  private:
-  control::ListReply of_control(What what, TopView& view) {
-    auto reply = asked_.try_list(what, kControlAnswers);
-    if (reply) return std::move(*reply);
-    const std::string text = "control: " + reply.error().message();
-    if (view.silent.empty() || view.silent.back() != text) view.silent.push_back(text);
-    return {};
-  }
-  static observe::Answer answer_of(std::future<Result<observe::Answer>>& asked, RowKind kind,
-                                   TopView& view) {
-    auto answer = asked.get();
-    if (!answer) {
-      view.silent.push_back(std::string(name_of(kind)) + ": " + answer.error().message());
-      return {};
-    }
-    for (const observe::Unanswered& source : answer->unanswered) {
-      std::string text = source.node;
-      if (source.pid != 0) text += "/" + std::to_string(source.pid);
-      text += ": " + source.why;
-      if (std::find(view.silent.begin(), view.silent.end(), text) == view.silent.end())
-        view.silent.push_back(std::move(text));
-    }
-    return std::move(*answer);
-  }
-
-  void add_nodes(TopView& view) {
-    for (const auto& row : of_control(What::nodes, view).nodes) {
+  static void add_nodes(ControlLists& control, TopView& view) {
+    const auto reply = control.list(What::nodes);
+    view.dead = dead_lines(reply.dead_nodes, unix_nanoseconds());
+    for (const auto& row : reply.nodes) {
       TopNode& node = view.nodes.emplace_back();
       const auto& total = row.description.resources;
       node.name = row.description.name;
@@ -157,21 +157,25 @@ class ClusterLooks {
             static_cast<std::int64_t>(number_in(row, RowKind::reasons, "tasks")), row.id);
   }
 
-  void add_failures(TopView& view) {
-    const std::int64_t since = unix_nanoseconds() - kRecent;
-    for (const auto& job : of_control(What::jobs, view).jobs)
-      if (job.state == control::JobState::failed && job.ended_ns >= since &&
-          view.failures.size() < kMostFailures)
-        view.failures.push_back("job " + job.id.str().substr(0, 8) + " (" + job.name +
-                                "): " + job.why);
-    for (const auto& actor : of_control(What::actors, view).actors)
+  static void add_failures(const observe::Answer& events,
+                           const std::vector<control::JobRecord>& jobs,
+                           const std::vector<control::ActorRow>& actors, TopView& view) {
+    view.failed = events.matched;
+    view.failures = failure_lines(events, kMostFailures);
+    for (std::string& line : failed_job_lines(jobs, unix_nanoseconds() - kRecent, kMostFailures))
+      view.failures.push_back(std::move(line));
+    std::size_t troubles = 0;
+    for (const auto& actor : actors)
       if (actor.state != control::ActorState::alive && actor.state != control::ActorState::dead &&
-          !actor.why.empty() && view.failures.size() < kMostFailures)
+          !actor.why.empty() && ++troubles <= kMostFailures)
         view.failures.push_back("actor " + actor.actor.str().substr(0, 8) + " (" +
                                 actor.class_name + "): " + actor.why);
+    if (troubles > kMostFailures)
+      view.failures.push_back("and " + std::to_string(troubles - kMostFailures) +
+                              " more: troupe list actors");
   }
 
-  Asked asked_, for_processes_, for_functions_, for_reasons_;
+  Asked asked_, for_processes_, for_functions_, for_reasons_, for_failures_;
   Time looked_{};                          ///< zero: never
   std::map<std::string, double> seconds_;  ///< CPU time of each process at that time
 };
@@ -204,7 +208,8 @@ class Terminal {
   /// Draws over the last screen. Returns false when the terminal is gone.
   bool draw(const TopView& view) {
     winsize size{};
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row == 0) size = {24, 80, 0, 0};
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row == 0 || size.ws_col == 0)
+      size = {24, 80, 0, 0};
     std::string text = top_text(view, size.ws_row - 1U, size.ws_col);
     std::string screen = "\x1b[H";
     for (const char c : text) screen += c == '\n' ? "\x1b[K\n" : std::string(1, c);
@@ -240,7 +245,11 @@ class Terminal {
 Exit top(const Request& request) {
   ClusterLooks watch(request);
   if (isatty(STDIN_FILENO) == 0 || isatty(STDOUT_FILENO) == 0) {
-    std::printf("%s", top_text(watch.look(), 1000, 1000).c_str());
+    TopView view = watch.look();
+    const std::vector<std::string> missing = std::exchange(view.missing, {});
+    std::printf("%s", top_text(view, 1000, 1000).c_str());
+    std::fflush(stdout);
+    for (const std::string& line : missing) std::fprintf(stderr, "troupe: %s\n", line.c_str());
     return Exit::ok;
   }
   TopView view = watch.look();  // an error is told before the screen is taken

@@ -41,7 +41,9 @@ std::string table_of(const std::vector<TopFunction>& functions) {
 }  // namespace
 
 std::string top_text(const TopView& view, std::size_t lines, std::size_t columns) {
-  std::string all = view.title + "\n" + table_of(view.nodes) + "\n";
+  std::string all = view.title + "\n" + table_of(view.nodes);
+  for (const std::string& text : view.missing) all += visible_text(text, columns) + "\n";
+  all += "\n";
   all += std::to_string(view.running) + " tasks run, " + std::to_string(view.waiting) + " wait\n";
   for (const auto& [tasks, reason] : view.reasons)
     all += "  " + std::to_string(tasks) + ": " + visible_text(reason, columns) + "\n";
@@ -51,8 +53,12 @@ std::string top_text(const TopView& view, std::size_t lines, std::size_t columns
     all += "\n" + std::string(head) + "\n";
     for (const std::string& text : texts) all += "  " + visible_text(text, columns) + "\n";
   };
-  list("failures of the last 10 minutes", view.failures);
-  list("not asked or silent", view.silent);
+  const std::string failed = view.failed == 0 ? "what does not go on"
+                                              : std::to_string(view.failed) +
+                                                    (view.failed == 1 ? " failure" : " failures") +
+                                                    " in the last 10 minutes";
+  list(failed.c_str(), view.failures);
+  list("nodes that died", view.dead);
 
   std::vector<std::string> shown;
   for (std::size_t at = 0; at < all.size();) {

@@ -33,8 +33,10 @@ struct TopView {
   std::int64_t waiting = 0, running = 0;                      ///< tasks
   std::vector<std::pair<std::int64_t, std::string>> reasons;  ///< how many tasks wait, and why
   std::vector<TopFunction> functions;
-  std::vector<std::string> failures;  ///< one line each
-  std::vector<std::string> silent;    ///< sources without an answer, one line each
+  std::uint64_t failed = 0;           ///< failures of the last ten minutes
+  std::vector<std::string> failures;  ///< what failed, one line each
+  std::vector<std::string> dead;      ///< nodes that died, one line each
+  std::vector<std::string> missing;   ///< sources without an answer, one line each
 };
 
 /// Returns at most `lines` lines of at most `columns` characters, each with its newline. No control

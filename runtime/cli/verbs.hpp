@@ -164,8 +164,8 @@ Exit logs(const LogsRequest& request);
 Exit events(const EventsRequest& request);
 /// Prints the stacks of NODE/PID, of an actor's process, or of all processes of a job.
 Exit stack(const Request& request, const std::string& what);
-/// Drains the node of this name and waits until it has left, at most `within` and 10 s. Throws
-/// TimedOut (failed) then.
+/// Drains the node that find_node() finds and waits until it has left, at most `within` and 10 s.
+/// Throws TimedOut (failed) then.
 Exit drain(const Request& request, const std::string& node, const std::string& within);
 /// Stops a job and waits until it has ended. Throws Failure: usage (an unknown or ended job), failed
 /// (it has not ended within 20 s).
@@ -216,13 +216,14 @@ class Asked {
   wire::MemoryReport memory(NodeId node);
   Observer::Objects objects(const std::vector<NodeId>& nodes, const observe::Question& question,
                             Duration limit);
-  observe::Answer rows(const observe::Question& question);
   Result<observe::Answer> try_rows(const observe::Question& question, Duration limit);
   void drain(NodeId node, Duration within);
   Result<wire::LogBatch> logs(NodeId node, const wire::LogQuestion& question);
   Result<std::string> stacks(NodeId node, const wire::StackQuestion& question);
   Result<void> stop_job(NodeId node, const wire::StopQuestion& question);
   std::optional<control::ObjectName> forget(const std::string& name);
+  /// The node that is asked.
+  NodeId node() const { return observer_.node(); }
   const std::string& node_name() const { return observer_.node_name(); }
   const Target target;
 
@@ -239,8 +240,11 @@ const control::JobRecord& find_job(const control::ListReply& reply, const std::s
 std::int64_t since_of(const std::string& text);
 /// Returns the local time with date and milliseconds, and a space behind it.
 std::string time_text(std::int64_t unix_ns);
-/// Returns how many events of the last ten minutes are failures. Asks over a connection of its own.
-std::uint64_t recent_failures(const Request& request);
+/// Returns the living node that a person means by its name, its id, or the first eight digits of its
+/// id or more. Throws Failure (usage): none or several fit; it lists those.
+const control::ClusterRow& find_node(const control::ListReply& reply, const std::string& text);
+/// Returns a node's name. One that is not among `names` gets the begin of its id; no node is "-".
+std::string node_text(const std::map<NodeId, std::string>& names, NodeId id);
 
 /// Returns the text that people see when a cluster is up. Each join token follows, between two more
 /// texts.
@@ -268,11 +272,10 @@ std::string holders_text(const std::map<NodeId, std::string>& nodes, const std::
 std::string suspicion(const wire::MemoryObject& object, std::uint64_t after);
 
 /// Returns how many tasks wait for each reason, as lines for people, and as the rows of a document.
+/// Missing tells of those that did not answer.
 std::string waiting_text(const observe::Answer& reasons);
 Json waiting_rows(const observe::Answer& reasons);
 
-/// Returns the node's name. One that is not among `names` gets the begin of its id; no node is "-".
-std::string node_text(const std::map<NodeId, std::string>& names, NodeId id);
 /// Returns a table of the named objects.
 std::string text_of_names(const std::vector<control::ObjectName>& objects,
                           const std::map<NodeId, std::string>& nodes);

@@ -2,6 +2,7 @@
 
 #include "troupe/runtime/base/short_name.hpp"
 #include "troupe/runtime/base/visible_text.hpp"
+#include "troupe/runtime/observe/missing.hpp"
 #include "troupe/runtime/observe/table.hpp"
 
 #include <algorithm>
@@ -12,8 +13,6 @@
 
 namespace troupe::observe {
 namespace {
-
-constexpr std::size_t kMostSources = 10;  ///< the most that a text names
 
 Json json_of(const Cell& cell) {
   return std::visit(
@@ -57,35 +56,19 @@ std::vector<std::string> texts_of(const Answer& answer, const Column& column, st
   return texts;
 }
 
-std::string sources_text(const Answer& answer) {
-  std::string text;
-  const std::size_t named = std::min(answer.unanswered.size(), kMostSources);
-  for (std::size_t i = 0; i < named; ++i) {
-    const Unanswered& source = answer.unanswered[i];
-    text += "not asked or silent: " + visible_text(source.node, kMaxCell);
-    if (source.pid != 0) text += "/" + std::to_string(source.pid);
-    text += ": " + visible_text(source.why, kMaxCell) + "\n";
-  }
-  const std::uint64_t others = answer.unanswered.size() - named + answer.more_unanswered;
-  if (others > 0) text += "... and " + std::to_string(others) + " more sources without an answer\n";
-  return text;
-}
-
 }  // namespace
 
 Json document_of(RowKind kind, const Answer& answer, std::int64_t at_unix_ns) {
-  Json rows = Json::array(), unanswered = Json::array();
+  Json rows = Json::array();
   const auto columns = columns_of(kind);
   for (const Row& row : answer.rows) {
     Json& fields = rows.push_back(Json::object());
     for (std::size_t i = 0; i < columns.size(); ++i)
       fields[columns[i].name] = json_of(row.cells[i]);
   }
-  for (const Unanswered& source : answer.unanswered)
-    unanswered.push_back({{"node", source.node}, {"pid", source.pid}, {"why", source.why}});
   Json document{{"kind", name_of(kind)},       {"at_unix_ns", at_unix_ns},
                 {"total", answer.total},       {"matched", answer.matched},
-                {"shown", answer.rows.size()}, {"unanswered", std::move(unanswered)},
+                {"shown", answer.rows.size()}, {"unanswered", Missing(answer).json()},
                 {"rows", std::move(rows)}};
   if (answer.more_unanswered > 0) document["more_unanswered"] = answer.more_unanswered;
   if (!answer.next.empty()) document["next"] = answer.next;
@@ -110,7 +93,7 @@ std::string text_of(RowKind kind, const Answer& answer) {
     text += std::to_string(answer.rows.size()) + " of " + std::to_string(answer.matched) +
             " that match; " + std::to_string(answer.total) + " " + std::string(name_of(kind)) +
             " in all" + (answer.next.empty() ? "" : "; --after " + answer.next + " goes on") + "\n";
-  return text + sources_text(answer);
+  return text;
 }
 
 }  // namespace troupe::observe

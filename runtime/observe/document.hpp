@@ -16,9 +16,8 @@ namespace troupe::observe {
 /// more rows follow. A row is an object with every column; a missing value is null.
 Json document_of(RowKind kind, const Answer& answer, std::int64_t at_unix_ns);
 
-/// Returns a table and, where they say something, lines behind it: how many rows are not shown, and
-/// which sources did not answer. Columns that are empty in each row are left out. No control
-/// character passes.
+/// Returns a table and, when rows are not shown, a line that counts them. Columns that are empty in
+/// each row are left out. No control character passes. Missing tells of sources without an answer.
 std::string text_of(RowKind kind, const Answer& answer);
 
 }  // namespace troupe::observe

@@ -1,14 +1,34 @@
-/// Prints the document that `--json` asks for; the verbs of cli/ share it.
+/// Prints the document that `--json` asks for, and who did not answer; the verbs of cli/ share it.
 #pragma once
 
 #include "troupe/runtime/base/json.hpp"
+#include "troupe/runtime/observe/missing.hpp"
 
+#include <poll.h>
+#include <unistd.h>
 #include <cstdio>
+#include <string>
+#include <string_view>
 
 namespace troupe::cli {
 
 inline void print(const Json& document) {
   std::printf("%s\n", document.dump(2).c_str());
+}
+
+/// Tells on stderr of which sources rows, or `what`, are missing, one a line.
+inline void tell(const observe::Missing& missing, std::string_view what = "rows") {
+  std::fflush(stdout);
+  for (const std::string& line : missing.lines(what))
+    std::fprintf(stderr, "troupe: %s\n", line.c_str());
+}
+
+/// Returns whether somebody may read what is written to stdout. False when the reader of a pipe has
+/// ended, also while nothing is written.
+inline bool is_read() {
+  pollfd entry{STDOUT_FILENO, 0, 0};
+  return std::ferror(stdout) == 0 &&
+         (poll(&entry, 1, 0) <= 0 || (entry.revents & (POLLERR | POLLHUP)) == 0);
 }
 
 }  // namespace troupe::cli

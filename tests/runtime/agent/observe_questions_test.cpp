@@ -26,7 +26,7 @@ struct Agent final : ObserveQuestions::Out {
   std::vector<ObserveQuestions::ProcessSource> processes() override {
     return {{kFirst, 31}, {kSecond, 32}};
   }
-  std::vector<ObserveQuestions::NodeSource> other_nodes() override { return {{kOther, "node-1"}}; }
+  std::vector<ObserveQuestions::NodeSource> other_nodes() override { return nodes; }
   void ask_process(ProcessIndex process, const wire::AskRows& question) override {
     asked.emplace_back(process, question.request);
   }
@@ -42,6 +42,7 @@ struct Agent final : ObserveQuestions::Out {
     own.erase(own.begin());
     return !own.empty();
   }
+  std::vector<ObserveQuestions::NodeSource> nodes{{kOther, "node-1"}};
   std::vector<std::string> own;  // a row a pass
   void answer(const Asker& asker, Blob bytes) override {
     asked_by = asker;
@@ -145,6 +146,28 @@ TEST_F(Questions, LateSourcesAreRowsOfTheUnanswered) {
   tell(kSecond, rows({"late"}));
   tell_node(rows({"late"}));
   EXPECT_FALSE(agent.answered) << "an answer comes once";
+}
+
+TEST_F(Questions, NodesThatCannotBeAskedAreRowsOfTheUnansweredAtOnce) {
+  agent.nodes = {{kOther, "node-1", "it has died"}};
+  ask();
+  EXPECT_TRUE(agent.asked_nodes.empty());
+  tell(kFirst, rows({"a"}));
+  tell(kSecond, rows({"b"}));
+  ASSERT_TRUE(agent.answered);
+  ASSERT_EQ(agent.answered->unanswered.size(), 1U);
+  EXPECT_EQ(agent.answered->unanswered[0].node, "node-1");
+  EXPECT_EQ(agent.answered->unanswered[0].why, "it has died");
+}
+
+TEST_F(Questions, ALateNodeIsListedWithWhatIsKnownOfIt) {
+  agent.nodes = {{kOther, "node-1", "", "node-0 gets no connection to it"}};
+  ask();
+  ASSERT_EQ(agent.asked_nodes.size(), 1U) << "it may be back";
+  questions.on_timer(now + 1500ms);
+  ASSERT_TRUE(agent.answered);
+  EXPECT_EQ(agent.answered->unanswered.back().why,
+            "no answer in 1.5 s, and node-0 gets no connection to it");
 }
 
 TEST_F(Questions, TheDeadAreNotWaitedFor) {

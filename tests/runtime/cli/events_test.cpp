@@ -53,6 +53,8 @@ TEST_F(Events, ACrashThatARetryMendsLeavesAnEventAndAFailure) {
   EXPECT_EQ(started[0]["job"], deaths[0]["job"]);
   EXPECT_EQ(ask({"status"})["failures"], 1);
   EXPECT_TRUE(says(printed({"status"}), "1 failure in the last 10 minutes"));
+  const std::string screen = printed({"top"});
+  EXPECT_TRUE(says(screen, "1 failure in the last 10 minutes\n  1 of dies_once")) << screen;
 
   const std::string text = printed({"events", "--since", "10m", "--verbose"});
   expect_visible(text);
@@ -68,6 +70,7 @@ TEST_F(Events, ACrashThatARetryMendsLeavesAnEventAndAFailure) {
   for (const json& row : all["rows"]) ids.insert(row["id"].get<std::string>());
   EXPECT_EQ(ids.size(), all["total"].get<std::size_t>());
   EXPECT_EQ(ask({"events", "--limit", "2"})["rows"].size(), 2U);
+  EXPECT_EQ(ask({"list", "events", "--limit", "2"})["rows"].size(), 2U) << "the same verb";
 }
 
 TEST_F(Events, ADeadNodeIsListedWithItsReasonAlsoAfterARestartOfControl) {
@@ -91,6 +94,11 @@ TEST_F(Events, ADeadNodeIsListedWithItsReasonAlsoAfterARestartOfControl) {
   EXPECT_EQ(ask({"status"})["dead_nodes"][0]["name"], "node-2");
   EXPECT_TRUE(eventually([] { return rows("kind = node_dead").size() == 1; })) << ask({"events"});
   EXPECT_TRUE(says(rows("kind = node_dead")[0]["text"], "node-2 is dead")) << rows("");
+  const json unanswered = ask({"events"})["unanswered"];
+  ASSERT_EQ(unanswered.size(), 1U) << unanswered;
+  EXPECT_EQ(unanswered[0]["node"], "node-2");
+  EXPECT_TRUE(says(unanswered[0]["why"], "it is dead, and its events are in the state folder"));
+  EXPECT_TRUE(says(printed({"top"}), "nodes that died\n  node-2 died "));
 
   ASSERT_EQ(::kill(cluster["control"]["pid"].get<pid_t>(), SIGKILL), 0);
   EXPECT_TRUE(eventually([] { return rows("kind = control_started").size() == 1; }))
@@ -129,6 +137,19 @@ TEST_F(Events, FollowPrintsWhatComes) {
   EXPECT_EQ(troupe_command({"run", paths::cli_program(), "sum", "5"}).code, 0);
   EXPECT_TRUE(says(follow.read_until("job_started"), "job_started"));
   follow.finish(SIGTERM);
+}
+
+TEST_F(Events, AClosedPipeEndsTheVerbWithoutAWord) {
+  start({"--nodes", "2", "--cpus", "1"});
+  EXPECT_TRUE(eventually([] { return rows("kind = node_joined").size() == 2; }));
+  for (const char* verb : {"events", "events --follow", "events --json", "status", "top",
+                           "list nodes", "list processes --json"}) {
+    const Outcome outcome = command(
+        {"/bin/sh", "-c", std::string("") + paths::command() + " " + verb + " | head -n 1"});
+    EXPECT_EQ(outcome.code, 0) << verb;
+    EXPECT_EQ(outcome.err, "") << verb;
+    EXPECT_FALSE(outcome.out.empty()) << verb;
+  }
 }
 
 TEST_F(Events, BadQuestionsGetASentence) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <future>
 #include <set>
 
 namespace troupe::cli {
@@ -175,7 +176,7 @@ TEST_F(Lists, AnObjectThatADriverAloneHoldsHasTheLineThatMadeIt) {
 TEST_F(Lists, WithoutControlAListSaysSoAndEnds) {
   begin();
   const pid_t control = cluster["control"]["pid"].get<pid_t>();
-  for (const char* kind : {"nodes", "actors", "jobs", "objects"}) {
+  for (const char* kind : {"nodes", "actors", "jobs", "objects", "names"}) {
     ASSERT_EQ(::kill(control, SIGSTOP), 0);
     const auto begun = std::chrono::steady_clock::now();
     const json list = page({kind});
@@ -186,6 +187,48 @@ TEST_F(Lists, WithoutControlAListSaysSoAndEnds) {
     EXPECT_TRUE(list["rows"].is_array()) << list;
     EXPECT_LT(took, 10s) << "two seconds, and what this machine takes";
     EXPECT_TRUE(eventually([&] { return page({"nodes"})["matched"] == kNodes; }));
+  }
+  ASSERT_EQ(::kill(control, SIGSTOP), 0);
+  const Outcome names = troupe_command({"list", "names"});
+  const Outcome status = troupe_command({"status", "--json"});
+  EXPECT_EQ(::kill(control, SIGCONT), 0);
+  EXPECT_EQ(names.code, 0);
+  EXPECT_TRUE(says(names.err, "troupe: rows of control are missing: ")) << names.err;
+  EXPECT_EQ(status.code, 3) << "nodes and jobs are not known";
+  EXPECT_EQ(json::parse(status.out, nullptr, false)["unanswered"][0]["node"], "control")
+      << status.out;
+}
+
+TEST_F(Lists, AStoppedAgentIsToldByEveryVerb) {
+  begin();
+  plant_tasks();
+  const std::string task = page({"tasks"})["rows"][0]["id"];
+  std::vector<std::vector<std::string>> questions{
+      {"status"}, {"top"}, {"explain"}, {"explain", task}, {"get", "task", task}};
+  for (const char* kind :
+       {"tasks", "functions", "processes", "nodes", "actors", "jobs", "names", "objects", "events"})
+    questions.push_back({"list", kind});
+  const pid_t agent = cluster["nodes"][1]["pid"].get<pid_t>();
+  ASSERT_EQ(::kill(agent, SIGSTOP), 0);
+  EXPECT_TRUE(eventually([] { return !page({"nodes"})["unanswered"].empty(); }, 8s));
+  // At once, since control declares the node dead after 10 s.
+  std::vector<std::future<Outcome>> asked;
+  for (auto question : questions) {
+    if (question[0] != "top") question.emplace_back("--json");
+    asked.push_back(
+        std::async(std::launch::async, [question] { return troupe_command(question); }));
+  }
+  std::vector<Outcome> answers;
+  for (auto& one : asked) answers.push_back(one.get());
+  EXPECT_EQ(::kill(agent, SIGCONT), 0);
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    const std::string name = questions[i].front() + " " + questions[i].back();
+    EXPECT_EQ(answers[i].code, 0) << name << answers[i].err;
+    EXPECT_TRUE(says(answers[i].err, "troupe: rows of node-1 are missing: "))
+        << name << answers[i].err;
+    if (questions[i][0] == "top") continue;
+    const json document = json::parse(answers[i].out, nullptr, false);
+    EXPECT_EQ(document["unanswered"][0]["node"], "node-1") << name << document;
   }
 }
 

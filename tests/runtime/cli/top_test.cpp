@@ -18,12 +18,17 @@ TEST(TopScreen, SaysWhatWaitsRunsAndFails) {
   view.running = 3;
   view.reasons = {{12, "all CPUs are in use\x1b]0;title\x07"}};
   view.functions = {{"outer::mix(int)", 12, 3}};
-  view.failures = {"job 3f2a91c0 (train): its driver died"};
-  view.silent = {"node-1: no answer in 1.5 s"};
+  view.failed = 4;
+  view.failures = {"3 of mix(int), the last one: killed by signal 9",
+                   "job 3f2a91c0 (train): its driver died"};
+  view.dead = {"node-7 died 5s ago: killed"};
+  view.missing = {"rows of node-1 are missing: no answer in 1.5 s"};
   const std::string text = top_text(view, 100, 100);
-  for (const char* part : {"cluster 3f2a91c0\n", "1.5/2", "0.2", "3.0 MiB", "suspect",
-                           "3 tasks run, 12 wait", "12: all CPUs are in use?]0;title?", "mix(int)",
-                           "its driver died", "node-1: no answer in 1.5 s"})
+  for (const char* part :
+       {"cluster 3f2a91c0\n", "1.5/2", "0.2", "3.0 MiB", "suspect", "3 tasks run, 12 wait",
+        "12: all CPUs are in use?]0;title?", "mix(int)",
+        "\n4 failures in the last 10 minutes\n  3 of mix(int)", "its driver died",
+        "nodes that died\n  node-7", "rows of node-1 are missing: no answer in 1.5 s"})
     EXPECT_TRUE(says(text, part)) << part << "\n" << text;
 }
 

@@ -69,6 +69,7 @@ TEST_F(Cli, EveryVerbHelpsWithAnExampleAndItsExitCodes) {
                                              {"list", "actors"},
                                              {"list", "jobs"},
                                              {"list", "objects"},
+                                             {"list", "events"},
                                              {"memory"},
                                              {"top"},
                                              {"job", "stop"},
@@ -107,7 +108,9 @@ TEST_F(Cli, BadUsageEndsWithTwoAndNamesWhatIsWrong) {
       {{"up", "--colour", "red"}, "--colour"},
       {{"start"}, "--head"},
       {{"status", "--address"}, "--address"},
-      {{"list"}, "known are tasks, functions, processes, nodes, actors, jobs, names, objects"},
+      {{"list"},
+       "known are tasks, functions, processes, nodes, actors, jobs, names, objects, events"},
+      {{"list", "event"}, "was 'events' meant?"},
       {{"list", "cats"}, "cats"},
       {{"run"}, "PROGRAM"},
       {{"doctor"}, "--salvage"},
@@ -166,6 +169,19 @@ TEST_F(Cli, WithJsonAFailureIsOneDocumentToo) {
   const auto document = nlohmann::json::parse(outcome.out);
   EXPECT_EQ(document["error"]["code"], "unavailable");
   EXPECT_TRUE(says(document["error"]["message"], "troupe up"));
+}
+
+TEST_F(Cli, WithJsonBadUsageIsOneDocumentToo) {
+  for (const std::vector<std::string>& arguments :
+       std::vector<std::vector<std::string>>{{"list", "cats", "--json"},
+                                             {"list", "tasks", "--limit", "0", "--json"},
+                                             {"list", "tasks", "--json", "--watch"}}) {
+    const Outcome outcome = troupe_command(arguments);
+    EXPECT_EQ(outcome.code, 2);
+    const auto document = nlohmann::json::parse(outcome.out, nullptr, false);
+    EXPECT_EQ(document["error"]["code"], "invalid_argument") << outcome.out;
+    EXPECT_TRUE(says(document["error"]["message"], "--help")) << outcome.out;
+  }
 }
 
 TEST_F(Cli, AFileThatIsNotOursAloneIsRefused) {
