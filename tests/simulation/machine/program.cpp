@@ -1,6 +1,7 @@
 #include "tests/simulation/machine/program.hpp"
 
 #include "tests/simulation/machine/far_work.hpp"
+#include "tests/simulation/machine/lineage_work.hpp"
 #include "troupe/runtime/actor.hpp"
 #include "troupe/runtime/task.hpp"
 
@@ -22,7 +23,8 @@ using namespace std::chrono_literals;
 constexpr Duration kPatience = 120s;
 
 struct Spec {
-  std::uint64_t id = 0;
+  std::uint64_t id =
+      0;  ///< of the driver's calls: a multiple of 2^20; their children's lie between
   std::uint64_t work_us = 0;
   std::uint64_t size = 0;   ///< of a large value, of a fan
   std::uint64_t depth = 0;  ///< of a tree
@@ -31,7 +33,8 @@ struct Spec {
 
 /// What the whole machine has done. All processes share it, since they are threads of one.
 struct Truth {
-  std::map<std::uint64_t, std::uint64_t> begun;                                ///< by task
+  std::map<std::uint64_t, std::uint64_t> begun;  ///< by task
+  std::set<std::uint64_t> may_have_two;          ///< tasks that ask for a second attempt
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint64_t> last_call;  ///< actor and life
   std::set<std::uint64_t> methods;  ///< numbers of the calls that have begun
   std::uint64_t lives = 0;
@@ -73,13 +76,14 @@ std::uint64_t plus(std::uint64_t a, std::uint64_t b, Spec spec) {
 std::uint64_t tree(Context& ctx, Spec spec) {
   begin(spec);
   if (spec.depth == 0) return 1;
-  Spec child = spec;
-  --child.depth;
-  child.id = 2 * spec.id;
-  auto left = ctx.submit<tree>(child);
-  ++child.id;
-  auto right = ctx.submit<tree>(child);
-  return ctx.get(left) + ctx.get(right);
+  Spec left = spec;
+  --left.depth;
+  left.id += std::uint64_t{1} << (2 * spec.depth);
+  Spec right = left;
+  right.id += std::uint64_t{1} << (2 * spec.depth);
+  auto first = ctx.submit<tree>(left);
+  auto second = ctx.submit<tree>(right);
+  return ctx.get(first) + ctx.get(second);
 }
 /// Waits inside a handler: the exception must be this task's own afterwards.
 std::uint64_t catcher(Context& ctx, Spec spec) {
@@ -89,7 +93,7 @@ std::uint64_t catcher(Context& ctx, Spec spec) {
     throw std::runtime_error(mine);
   } catch (...) {
     Spec child = spec;
-    child.id = 2 * spec.id;
+    ++child.id;
     const std::uint64_t value = ctx.get(ctx.submit<leaf>(child));
     try {
       throw;
@@ -105,7 +109,7 @@ std::vector<Ref<std::uint64_t>> fan(Context& ctx, Spec spec) {
   std::vector<Ref<std::uint64_t>> refs;
   for (std::uint64_t i = 0; i < spec.size; ++i) {
     Spec child = spec;
-    child.id = spec.id * 64 + i;
+    child.id += 1 + i;
     refs.push_back(i % 3 == 2 ? ctx.put(value_of(child.id)) : ctx.submit<leaf>(child));
   }
   return refs;
@@ -147,7 +151,9 @@ class Driver {
  public:
   Driver(const Context& ctx, Baton& baton, std::uint64_t seed, Did& did)
       : ctx_(ctx), baton_(baton), random_(seed ^ 0x64726976ULL), did_(did) {
-    if (baton.plan().nodes > 1) far_.emplace(ctx, baton, seed, did);
+    if (baton.plan().nodes == 1) return;
+    far_.emplace(ctx, baton, seed, did);
+    lineage_.emplace(ctx, baton, seed, did);
   }
   void run();
 
@@ -182,6 +188,7 @@ class Driver {
   void judge(const Pending& one, Duration patience);
   void excuse(const std::string& what, const Error& error, bool may);
   void end();
+  void judge_runs();
 
   const Context& ctx_;
   Baton& baton_;
@@ -193,7 +200,8 @@ class Driver {
   std::vector<Ref<std::vector<std::uint64_t>>> large_;
   std::vector<View<std::vector<std::uint64_t>>> views_;
   std::map<std::string, std::uint64_t> names_;
-  std::optional<FarWork> far_;  ///< of a cluster
+  std::optional<FarWork> far_;          ///< of a cluster
+  std::optional<LineageWork> lineage_;  ///< the same
 };
 
 void Driver::excuse(const std::string& what, const Error& error, bool may) {
@@ -232,7 +240,7 @@ void Driver::tasks() {
       one.depth = 1 + random_.below(4);
       one.work_us = random_.below(300);
       return keep(ctx_.submit<tree>(one), std::uint64_t{1} << one.depth, one);
-    case 3: return keep(ctx_.submit<catcher>(one), value_of(2 * one.id), one);
+    case 3: return keep(ctx_.submit<catcher>(one), value_of(one.id + 1), one);
     case 4: one.throws = 1; return keep(ctx_.submit<leaf>(one), 0, one, 3, false, true);
     case 5: {
       const Spec other = spec();
@@ -246,13 +254,14 @@ void Driver::tasks() {
                   one);
     case 7: {
       one.work_us = random_.below(200'000);
+      truth.may_have_two.insert(one.id);
       return keep(ctx_.with(TaskOptions{.second_attempt = true}).submit<leaf>(one),
                   value_of(one.id), one);
     }
     default: {
       one.size = 1 + random_.below(6);
       std::uint64_t sum = 0;
-      for (std::uint64_t i = 0; i < one.size; ++i) sum += value_of(one.id * 64 + i);
+      for (std::uint64_t i = 0; i < one.size; ++i) sum += value_of(one.id + 1 + i);
       auto refs = ctx_.submit<fan>(one);
       const Spec next = spec();
       return keep(ctx_.submit<sum_of>(refs, next), sum, next, 0);
@@ -381,6 +390,7 @@ void Driver::waits() {
 }
 
 void Driver::act() try {
+  if (lineage_ && random_.chance(0.15)) return lineage_->act();
   if (far_ && random_.chance(0.5)) return far_->act();
   const std::uint64_t what = random_.below(100);
   if (what < 45) return tasks();
@@ -398,6 +408,7 @@ void Driver::end() {
   for (const Pending& one : pending_) judge(one, kPatience);
   pending_.clear();
   if (far_) far_->end();
+  if (lineage_) lineage_->end();
   baton_.calm();
   for (const auto& [name, value] : names_)
     if (!ctx_.forget_object(name)) baton_.fail("a name is gone at the end");
@@ -422,6 +433,13 @@ void Driver::end() {
   }
 }
 
+/// A task begins again only after a death, or as a second attempt.
+void Driver::judge_runs() {
+  for (const auto& [id, times] : truth.begun)
+    if (times > 1 + violence() + truth.may_have_two.count(id))
+      baton_.fail("a task began again without a reason");
+}
+
 void Driver::run() {
   const std::uint64_t actions = 15 + random_.below(random_.chance(0.1) ? 120 : 40);
   const std::uint64_t most = std::min(actions, baton_.plan().most_actions);
@@ -431,6 +449,7 @@ void Driver::run() {
   } catch (const Error& error) {
     excuse("the end", error, false);
   }
+  judge_runs();
 }
 
 }  // namespace

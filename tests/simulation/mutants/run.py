@@ -10,8 +10,8 @@ A patch is one small mistake in one unit of one core. Only that unit is compiled
 is linked before the archive with the correct one, in a folder of the mutant in the build folder. Nothing else changes, in
 the build folder or in the tree. A mutant counts as found when a seed breaks a promise that all seeds keep without it. The
 line "Seed: N" at the head of a patch names the first such seed. That seed is tried before the others, unless --search is
-given. A second line "World: machine" plants it in the world of one machine. "Seed: rare" marks a mutant that needs too many
-seeds: it is planted only when it is named.
+given. A second line "World: machine" plants it in the world of one machine, and "World: machine, 3 nodes" in that of three.
+"Seed: rare" marks a mutant that needs too many seeds: it is planted only when it is named.
 
 With --unit-tests, every unit test that links the core runs with the mutant in it. The tests find a mutant when a test fails
 twice with it and passes without it.
@@ -115,6 +115,12 @@ def in_unit_tests(build, planted, unit):
     return "unit tests miss it"
 
 
+def world_of(text):
+    """Returns the program's arguments that choose the world of a patch."""
+    machine = re.search(r"^World: machine(?:, (\d+) nodes)?$", text, re.M)
+    return [] if not machine else ["--machine"] + (["--nodes", machine[1]] if machine[1] else [])
+
+
 def look(program, world, first, seeds):
     """Returns a match with the first of these seeds that fails and its reason, or None."""
     done = run([str(program), *world, "--seeds", str(seeds), "--from", str(first), "--no-shrink", "--first-failure"])
@@ -137,7 +143,7 @@ def find(name, options, build):
     planted = time.monotonic()
     text = (HERE / f"{name}.patch").read_text()
     recorded = re.match(r"Seed: (\d+)\n", text)
-    world = ["--machine"] if re.search(r"^World: machine$", text, re.M) else []
+    world = world_of(text)
     found = look(program, world, int(recorded[1]), 1) if recorded and not options.search else None
     found = found or look(program, world, options.first, options.seeds)
     program.unlink()
