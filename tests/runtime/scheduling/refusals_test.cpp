@@ -73,11 +73,11 @@ TEST_F(RefusalsTest, ARequestForThatNodeAloneFailsAtOnce) {
   ask(1, on(2));
   ASSERT_EQ(spilled, Nodes{node_id(2)});
   refuse(2, 1, on(2));
-  EXPECT_EQ(refused, (Reasons{{1, "node 2 cannot"}}));
+  EXPECT_EQ(refused, (Reasons{{LeaseKey::of(1), std::string("node 2 cannot")}}));
   EXPECT_TRUE(spilled.empty());
   EXPECT_EQ(table.wanted(1, 1), 0u);
   ask(1, on(2));
-  EXPECT_EQ(refused, (Reasons{{1, "node 2 cannot"}})) << "so does the next one";
+  EXPECT_EQ(refused, (Reasons{{LeaseKey::of(1), std::string("node 2 cannot")}})) << "so does the next one";
   ask(2, on(2), kOfOtherJob);
   EXPECT_EQ(spilled, Nodes{node_id(2)}) << "that node takes other jobs";
 }
@@ -91,7 +91,7 @@ TEST_F(RefusalsTest, ARequestThatWaitsForThatNodeFailsToo) {
   EXPECT_TRUE(spilled.empty());
   table.job_refused(kJob, node_id(2), "no program", now);
   take();
-  EXPECT_EQ(refused, (Reasons{{1, "no program"}}));
+  EXPECT_EQ(refused, (Reasons{{LeaseKey::of(1), std::string("no program")}}));
   EXPECT_EQ(table.wanted(1, 2), 1u);
 }
 
@@ -115,7 +115,7 @@ TEST_F(RefusalsTest, ARequestFailsWhenTheLastNodeThatCouldTakeItRefusesOrIsGone)
   refuse(2, 1, cpus(4));
   ASSERT_EQ(spilled, Nodes{node_id(3)});
   refuse(3, 1, cpus(4));
-  EXPECT_EQ(refused, (Reasons{{1, "node 2 cannot"}}));
+  EXPECT_EQ(refused, (Reasons{{LeaseKey::of(1), std::string("node 2 cannot")}}));
   table.node_gone(node_id(3), now);
   table.update_node(node(3, 4), now);
   NodeView full = node(3, 4);
@@ -125,7 +125,7 @@ TEST_F(RefusalsTest, ARequestFailsWhenTheLastNodeThatCouldTakeItRefusesOrIsGone)
   EXPECT_TRUE(refused.empty()) << "the node may be asked again, and is full";
   table.node_gone(node_id(3), now);
   take();
-  EXPECT_EQ(refused, (Reasons{{1, "node 2 cannot"}}));
+  EXPECT_EQ(refused, (Reasons{{LeaseKey::of(1), std::string("node 2 cannot")}}));
 }
 
 TEST_F(RefusalsTest, ASlowNodeWaitsForNoNodeThatRefuses) {
