@@ -135,7 +135,7 @@ class EventReader {
     return all;
   }
 
-  /// Adds the nodes that have ended since the time that was asked for: their events went with them.
+  /// Adds the nodes that have ended since the time that was asked for: nobody asks them any more.
   void add_gone(Answer& answer) {
     observe::Missing missing;
     ControlLists control(asked_, steady_now() + kControlAnswers, missing);
@@ -146,8 +146,13 @@ class EventReader {
             node.description.name.empty() ? node.description.id.str() : node.description.name, 0,
             node.left ? "it has left, and its events are in the state folder of its host"
                       : "it is dead, and its events are in the state folder of its host");
-    for (const observe::Unanswered& source : missing.sources())
-      if (!observe::Missing(answer).has(source.node)) answer.unanswered.push_back(source);
+    for (const observe::Unanswered& source : missing.sources()) {
+      // An agent may tell of the same node, in words that do not say where its events are.
+      std::erase_if(answer.unanswered, [&](const observe::Unanswered& one) {
+        return one.node == source.node && one.pid == source.pid;
+      });
+      answer.unanswered.push_back(source);
+    }
   }
 
   /// Tells of each source once, also while the verb follows.

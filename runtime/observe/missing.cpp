@@ -42,11 +42,6 @@ void Missing::add(const Answer& answer) {
   more_ = std::max(more_, answer.more_unanswered);
 }
 
-bool Missing::has(std::string_view node) const {
-  return std::any_of(sources_.begin(), sources_.end(),
-                     [&](const Unanswered& one) { return one.node == node && one.pid == 0; });
-}
-
 std::vector<std::string> Missing::lines(std::string_view what) const {
   std::vector<std::string> lines;
   const std::size_t named = std::min(sources_.size(), kMostNamed);

@@ -34,7 +34,6 @@ class Missing {
   void add(std::string_view node, std::int64_t pid, std::string_view why);
   void add(const Answer& answer);
   bool empty() const noexcept { return sources_.empty() && more_ == 0; }
-  bool has(std::string_view node) const;
 
   const std::vector<Unanswered>& sources() const noexcept { return sources_; }
   /// Returns a sentence for each source, at most kMostNamed, and one that counts the others.

@@ -154,7 +154,7 @@ TEST_F(Report, FiltersByStateCountTheOthersToo) {
   EXPECT_EQ(matched("state = waits_for_resources and function ~ other"), 0U);
   EXPECT_EQ(matched("state = running or state = waits_for_arguments"), 3U);
   EXPECT_EQ(matched("not state = running"), 5U);
-  EXPECT_EQ(matched("state = nothing"), 0U);
+  EXPECT_EQ(matched("state = at_worker"), 0U);
 }
 
 TEST_F(Report, CountsFunctionsAndReasons) {
