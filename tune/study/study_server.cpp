@@ -134,6 +134,8 @@ struct StudyServer::State {
   void take_answers();
   Time next_deadline(Time now) const;
   void accept_all(Time now);
+  /// Serves those that have hung up to their end. One that waits for an answer gets none.
+  void drop_gone(Time now);
   bool read(Client& client, Time now);
   bool flush(Client& client, Time now);
   /// Takes the client's next request. Returns false when it has none.
@@ -198,6 +200,7 @@ void StudyServer::State::accept_all(Time now) {
     Client client;
     client.socket = std::move(socket);
     client.heard = now;
+    if (clients.size() >= options.most_clients) drop_gone(now);
     if (clients.size() >= options.most_clients) {
       client.say(error_line(
           Error(Code::overloaded, "tune: " + std::to_string(options.most_clients) +
@@ -206,6 +209,26 @@ void StudyServer::State::accept_all(Time now) {
       continue;
     }
     clients.emplace(next_client++, std::move(client));
+  }
+}
+
+void StudyServer::State::drop_gone(Time now) {
+  std::vector<pollfd> polled;
+  std::vector<ClientId> ids;
+  for (const auto& [id, client] : clients) {
+    polled.push_back({client.socket.get(), 0, 0});
+    ids.push_back(id);
+  }
+  if (wait_for(polled, Duration::zero()) <= 0) return;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if ((polled[i].revents & POLLHUP) == 0) continue;
+    if (clients.at(ids[i]).waits) {
+      clients.erase(ids[i]);
+      continue;
+    }
+    // The first reading takes its last requests, and the second one finds the end.
+    for (int reading = 0; reading < 2; ++reading)
+      if (clients.count(ids[i]) != 0) serve({{ids[i], POLLIN}}, now);
   }
 }
 

@@ -16,6 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cstring>
+#include <semaphore>
+#include <utility>
 
 namespace troupe::tune {
 namespace study_server_test {
@@ -269,7 +271,7 @@ TEST_F(StudyServerTest, TheSocketIsItsUsersAloneAndReplacesAnOldOne) {
   const auto server = StudyServer::open(*store, {});
   ::umask(before);
   ASSERT_TRUE(server.ok()) << server.error().message();
-  struct stat there{};
+  struct stat there {};
   ASSERT_EQ(::stat((study_ + "/socket").c_str(), &there), 0);
   EXPECT_TRUE(S_ISSOCK(there.st_mode));
   EXPECT_EQ(there.st_mode & 0777, 0600U);
@@ -283,9 +285,7 @@ TEST_F(StudyServerTest, AFolderWithALongPathIsServed) {
 
 TEST_F(StudyServerTest, AStudyThatNobodyRunsIsReadFromItsStore) {
   EXPECT_FALSE(StudyClient::open(study_).ok());
-  {
-    const Owner owner(study_);
-  }
+  { const Owner owner(study_); }
   auto study = client();
   EXPECT_FALSE(study.owner());
   const Json state = study.ask({}).value();
@@ -433,6 +433,28 @@ TEST_F(StudyServerTest, ClientsHaveABound) {
   EXPECT_NE(message(refused).find("2 clients ask this study already"), std::string::npos);
   one.reset();
   EXPECT_TRUE(eventually([&] { return client().ask({}).ok(); }));
+}
+
+TEST_F(StudyServerTest, ClientsThatHaveHungUpKeepNobodyOut) {
+  const auto store = StudyStore::open(study_, studies::options()).value();
+  std::binary_semaphore reached{0}, released{0};
+  bool first = true;
+  const auto hold_once = [&] {
+    if (!std::exchange(first, false)) return;
+    reached.release();
+    (void)released.try_acquire_for(20s);
+  };
+  const auto server = StudyServer::open(*store, {.wake = hold_once, .most_clients = 2}).value();
+  RawClient one(study_);
+  one.send("{\"do\":\"stop\",\"trial\":0}\n");
+  ASSERT_TRUE(reached.try_acquire_for(20s));
+  for (int i = 0; i < 8; ++i)
+    RawClient(study_).send(i % 2 == 0 ? "{\"do\":\"stop\",\"trial\":99}\n" : "{\"ask\":\"sta");
+  RawClient late(study_);
+  ASSERT_TRUE(late.connected());
+  released.release();
+  const std::string answer = late.ask("{\"ask\":\"state\"}");
+  EXPECT_TRUE(answer != "cut" && answer.find("try again") == std::string::npos) << answer;
 }
 
 TEST_F(StudyServerTest, AClientThatAsksNothingIsCutOff) {
