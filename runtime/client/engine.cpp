@@ -11,7 +11,6 @@
 #include "troupe/runtime/os/process_title.hpp"
 #include "troupe/runtime/wire/peer.hpp"
 
-#include <sys/socket.h>
 #include <unistd.h>
 #include <algorithm>
 #include <cmath>
@@ -250,30 +249,10 @@ void ClientEngine::on_log(detail::OnLog take) {
   if (log_printer_ != nullptr) log_printer_->on_log(std::move(take));
 }
 
-/// Closes this side of the connection and waits until the agent closes the other, at most
-/// kJobEnds.
-void ClientEngine::await_end_of_job() {
-  (void)agent_.socket().flush();
-  ::shutdown(agent_.socket().fd(), SHUT_WR);
-  const Time deadline = steady_now() + kJobEnds;
-  for (;;) {
-    const auto received = agent_.socket().receive(frame_);
-    if (received.kind == os::Received::Kind::closed) return;
-    if (received.kind == os::Received::Kind::packet) continue;
-    if (received.kind == os::Received::Kind::starved) {  // nothing reads it any more
-      agent_.socket().skip();
-      continue;
-    }
-    const Duration left = deadline - steady_now();
-    pollfd entry{agent_.socket().fd(), POLLIN, 0};
-    if (left <= Duration(0) || wait_for({&entry, 1}, left) == 0) return;
-  }
-}
-
 void ClientEngine::stop() {
   if (stopping_.exchange(true)) return;
   io_loop_->stop();
-  if (awaits_end_of_job_) await_end_of_job();
+  if (awaits_end_of_job_) agent_.await_close(kJobEnds);
   // close() is not enough: a fork of this process may have it open. A worker's connection ends with
   // its process, since the agent kills a worker that closes it.
   if (kind_ != wire::ProcessKind::worker) agent_.socket().shut_down();
@@ -557,17 +536,13 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
     throw InvalidArgument(Code::invalid_argument,
                           "no actor could be made under the name '" + request.name + "'");
   if (found.actor != id && !request.get_if_exists) {
-    bool fresh = false;
-    const detail::ObjectHandle other = values_.adopt(found.lifetime, fresh);
-    if (!fresh) tell_agent(wire::Hold{found.lifetime, process_, -1});
+    const detail::ObjectHandle other = values_.adopt_one(found.lifetime);
     unlock_and_collect(lock);
     throw InvalidArgument(
         Code::invalid_argument,
         "an actor named '" + request.name + "' exists already: use find, or get_if_exists");
   }
-  bool fresh = false;
-  detail::ObjectHandle held = values_.adopt(found.lifetime, fresh);
-  if (!fresh) tell_agent(wire::Hold{found.lifetime, process_, -1});
+  detail::ObjectHandle held = values_.adopt_one(found.lifetime);
   unlock_and_collect(lock);
   return {found.actor, std::move(held)};
 }
@@ -597,9 +572,7 @@ std::optional<detail::ActorHandle> ClientEngine::find(const std::string& name,
     unlock_and_collect(lock);
     return std::nullopt;
   }
-  bool fresh = false;
-  detail::ObjectHandle lifetime = values_.adopt(found.lifetime, fresh);
-  if (!fresh) tell_agent(wire::Hold{found.lifetime, process_, -1});
+  detail::ObjectHandle lifetime = values_.adopt_one(found.lifetime);
   unlock_and_collect(lock);
   if (found.class_name != class_name)
     throw InvalidArgument(Code::invalid_argument, "the actor '" + name + "' is a " +

@@ -257,7 +257,6 @@ class ClientEngine final : public detail::Engine,
   void begin(const Start& start);
   void say_hello(const Start& start);
   void be_welcomed(const wire::Welcome& welcome, std::vector<Fd> descriptors);
-  void await_end_of_job();
 
   // incoming (engine_messages.cpp)
   void drain_socket();

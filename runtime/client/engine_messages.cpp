@@ -39,7 +39,7 @@ bool names_memory(const wire::CallMessage& message) {
 Time ClientEngine::drain(Time now) {
   drop_spent();
   peers_.wake_late();
-  if (agent_.socket().has_queued() && !agent_.socket().flush())
+  if (agent_.socket().has_queued() && !agent_.is_lost() && !agent_.socket().flush())
     agent_gone("the node's agent closed the connection");
   if (agent_.take_readable() || now >= agent_.lack().next_look()) drain_socket();
   peers_.each_ready([&](std::uint32_t slot) { drain_slot(slot, now); });
@@ -62,7 +62,7 @@ Time ClientEngine::drain(Time now) {
 }
 
 void ClientEngine::drain_socket() {
-  for (;;) {
+  while (!agent_.is_lost()) {
     auto received = agent_.socket().receive(frame_);
     if (received.kind == os::Received::Kind::starved)
       return lacks_descriptors({frame_.data(), received.size}, steady_now());
@@ -99,7 +99,7 @@ void ClientEngine::drain_slot(std::uint32_t slot, Time now) {
 
 void ClientEngine::drain_agent(Time now) {
   std::size_t size = 0;
-  for (;;) {
+  while (!agent_.is_lost()) {
     switch (agent_.channel().receive(frame_.data(), size)) {
       case ring::Pop::empty: agent_.channel().flush(); return;
       case ring::Pop::corrupt: agent_gone("the ring from the node's agent is damaged"); return;
@@ -343,6 +343,7 @@ void ClientEngine::agent_gone(const std::string& why, Code code) {
   if (!agent_.lose(Error(code, why))) return;
   work_.end();
   if (abandon_ != nullptr) abandon_(work_.is_serving());
+  if (log_printer_ != nullptr && !stopping_) log_printer_->on_loss();
   give_up_notices();
   // Every wait checks agent_.is_lost(). Results that are still pending end in an error when somebody
   // asks for them.

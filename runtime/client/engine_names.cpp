@@ -73,9 +73,7 @@ detail::ObjectHandle ClientEngine::find_object(const std::string& name, std::uin
     unlock_and_collect(lock);
     return {};
   }
-  bool fresh = false;
-  detail::ObjectHandle handle = values_.adopt(found.object, fresh);
-  if (!fresh) tell_agent(wire::Hold{found.object, process_, -1});
+  detail::ObjectHandle handle = values_.adopt_one(found.object);
   unlock_and_collect(lock);
   if (found.fingerprint != fingerprint)
     throw InvalidArgument(Code::invalid_argument,

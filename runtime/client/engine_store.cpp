@@ -420,7 +420,7 @@ std::vector<std::vector<detail::ObjectHandle>> ClientEngine::adopt_arguments(
       held.push_back(values_.adopt_refs(argument.refs));
       continue;
     }
-    held.push_back(values_.adopt_refs({&argument.forward, 1}));
+    held.emplace_back().push_back(values_.adopt_one(argument.forward));
     values_.need(entry_of(held.back().front()), true);
   }
   unlock_and_collect(lock);

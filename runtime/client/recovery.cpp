@@ -314,7 +314,7 @@ void Recovery::rebuilt(Entry& entry, const wire::Value& value, BlobView payload)
   } else {
     detail::ObjectHandle target;
     if (value.kind == wire::Value::Kind::forwarded) {
-      target = std::move(values_.adopt_refs({&value.forward, 1}).front());
+      target = values_.adopt_one(value.forward);
     } else {
       target = values_.objects().create();
       values_.settle(entry_of(target), value, payload);

@@ -134,9 +134,11 @@ class Values {
   /// Returns a handle for an id that arrived in a message. `fresh`: the entry is new and takes over
   /// the count that the sender has taken. Otherwise the caller returns that count.
   detail::ObjectHandle adopt(ObjectId id, bool& fresh);
-  /// Returns handles for ids that arrived in a message, for which the sender counted this process.
-  std::vector<detail::ObjectHandle> adopt_refs(std::span<const ObjectId> ids);
+  /// Returns a handle for an id that arrived in a message, for which the sender counted this
+  /// process.
   detail::ObjectHandle adopt_one(ObjectId id);
+  /// As adopt_one(), for several ids, in order.
+  std::vector<detail::ObjectHandle> adopt_refs(std::span<const ObjectId> ids);
   /// Returns the counts of the refs in a value that is not wanted.
   void give_back(const wire::Value& value);
   /// As give_back(), and frees the value's place in shared memory, which the sender gave away with
