@@ -110,7 +110,7 @@ void ClientEngine::gets_visits() noexcept {
 }
 
 ClientEngine::ClientEngine(Start start)
-    : kind_(start.kind),
+    : self_{.kind = start.kind},
       recovery_(static_cast<Recovery::Out&>(*this), values_, classes_,
                 start.kind == wire::ProcessKind::worker, lineage_limit_of(start.kind)),
       abandon_(start.abandon) {
@@ -119,7 +119,7 @@ ClientEngine::ClientEngine(Start start)
     begin(start);
   } catch (const Error& error) {
     // Tell the agent what was missing; it tells those who wait for this worker.
-    if (kind_ == wire::ProcessKind::worker && error.code() == Code::out_of_memory)
+    if (self_.kind == wire::ProcessKind::worker && error.code() == Code::out_of_memory)
       (void)agent_.socket().send(writer_.encode(wire::NodeMessage(wire::Shutdown{error.message()})),
                                  {});
     throw;
@@ -203,18 +203,18 @@ void ClientEngine::be_welcomed(const wire::Welcome& welcome, std::vector<Fd> des
                           ", this program protocol " + std::to_string(kProtocolVersion) +
                           ": use the same troupe on both sides");
   agent_.attach(std::move(descriptors), welcome.agent_slot, welcome.my_slot);
-  node_ = welcome.node;
-  if (kind_ == wire::ProcessKind::worker)
+  self_.node = welcome.node;
+  if (self_.kind == wire::ProcessKind::worker)
     os::show_title("troupe: worker " + welcome.node_name + " job " +
                    welcome.job.str().substr(0, 8));
-  node_name_ = welcome.node_name;
-  job_ = welcome.job;
-  process_ = welcome.process;
-  work_.belongs_to(process_);
-  recovery_.belongs_to(process_);
+  self_.node_name = welcome.node_name;
+  self_.job = welcome.job;
+  self_.process = welcome.process;
+  work_.belongs_to(self_.process);
+  recovery_.belongs_to(self_.process);
   std::uint64_t high = 0, unused = 0;
   detail::random_id(high, unused);
-  values_.begin(process_, high, static_cast<std::uint8_t>(serial_));
+  values_.begin(self_.process, high, static_cast<std::uint8_t>(self_.engine));
 }
 
 void ClientEngine::finish(bool failed) {
@@ -243,7 +243,7 @@ void ClientEngine::ask_agent(const wire::NodeMessage& message) {
 }
 
 void ClientEngine::on_log(detail::OnLog take) {
-  if (kind_ != wire::ProcessKind::driver)
+  if (self_.kind != wire::ProcessKind::driver)
     throw InvalidArgument(Code::invalid_argument,
                           "on_log is for the driver of a job: a task or actor writes lines");
   if (log_printer_ != nullptr) log_printer_->on_log(std::move(take));
@@ -255,7 +255,7 @@ void ClientEngine::stop() {
   if (awaits_end_of_job_) agent_.await_close(kJobEnds);
   // close() is not enough: a fork of this process may have it open. A worker's connection ends with
   // its process, since the agent kills a worker that closes it.
-  if (kind_ != wire::ProcessKind::worker) agent_.socket().shut_down();
+  if (self_.kind != wire::ProcessKind::worker) agent_.socket().shut_down();
   // With the lock held nothing arrives any more: the leader of the I/O loop has seen its end.
   // Only then may handles be dropped without an engine (current_engine is null below).
   const Guard lock = guard();
@@ -598,7 +598,7 @@ detail::ActorHandle ClientEngine::self(ActorId actor, ObjectId lifetime) {
   Guard lock = guard();
   bool fresh = false;
   detail::ObjectHandle handle = values_.adopt(lifetime, fresh);
-  if (fresh) tell_agent(wire::Hold{lifetime, process_, +1});
+  if (fresh) tell_agent(wire::Hold{lifetime, self_.process, +1});
   unlock_and_collect(lock);
   return {actor, std::move(handle)};
 }
@@ -822,8 +822,8 @@ bool ClientEngine::send(ProcessIndex worker, Task& task) {
 /// Delivers a call to the actor of this process, to which no ring leads.
 void ClientEngine::deliver_here(ActorCall& call) {
   auto incoming = std::allocate_shared<Incoming>(FreeListAllocator<Incoming>());
-  incoming->call = call_that_fits(call.call, {.holder = process_, .recovers = true}, 0);
-  incoming->from = process_;
+  incoming->call = call_that_fits(call.call, {.holder = self_.process, .recovers = true}, 0);
+  incoming->from = self_.process;
   incoming->payload = BlobView(payload_);
   incoming->call.sequence = call.sequence = loopback_.next();
   incoming->call.actor_low = call.actor.low;
@@ -835,7 +835,7 @@ void ClientEngine::deliver_here(ActorCall& call) {
 }
 
 bool ClientEngine::send(ProcessIndex worker, ActorCall& call) {
-  if (worker == process_) return deliver_here(call), true;
+  if (worker == self_.process) return deliver_here(call), true;
   bool plain = false;
   const bool sent =
       send_call(worker, call.call, call.actor.low, 1,
@@ -864,10 +864,10 @@ void ClientEngine::placed(Task& task) {
     if (far)
       most.add(classes_.node(origin.location->segment), origin.location->length);
     else if (origin.kind == wire::Value::Kind::shared || origin.kind == wire::Value::Kind::remote)
-      most.add(node_, origin.location->length);
+      most.add(self_.node, origin.location->length);
   }
   if (most.bytes() != 0 || classes_.at(lease_key(task)).bytes != 0)
-    task.key = static_cast<std::uint32_t>(classes_.place(lease_key(task), most, node_).value);
+    task.key = static_cast<std::uint32_t>(classes_.place(lease_key(task), most, self_.node).value);
 }
 void ClientEngine::return_lease(LeaseId lease) {
   tell_agent(wire::LeaseReturned{lease});
@@ -879,7 +879,7 @@ void ClientEngine::recall(ProcessIndex worker) {
 bool ClientEngine::may_come_back(ProcessIndex worker, std::uint64_t sequence) {
   const Peer* peer = peers_.of(worker);
   if (peer == nullptr || peer->remote) return false;
-  const bool is_own = worker == process_;
+  const bool is_own = worker == self_.process;
   return (is_own ? peer->started : peer->channel.peer_progress().started) < sequence;
 }
 void ClientEngine::fail(Task& task, const Error& reason) {

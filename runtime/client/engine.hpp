@@ -16,6 +16,8 @@
 #include "troupe/runtime/client/actor_calls.hpp"
 #include "troupe/runtime/client/actor_lease_timer.hpp"
 #include "troupe/runtime/client/agent_link.hpp"
+#include "troupe/runtime/client/call_sites.hpp"
+#include "troupe/runtime/client/identity.hpp"
 #include "troupe/runtime/client/in_place.hpp"
 #include "troupe/runtime/client/io_loop.hpp"
 #include "troupe/runtime/client/lock.hpp"
@@ -105,7 +107,7 @@ class ClientEngine final : public detail::Engine,
   void print_logs(LogPrinter& printer);
   /// Sends a question to the agent, whose answer goes to the printer. Any thread.
   void ask_agent(const wire::NodeMessage& message);
-  JobId job() const noexcept { return job_; }
+  JobId job() const noexcept { return self_.job; }
   void on_log(detail::OnLog take) override;
   /// Ends the I/O thread, and every wait with Unavailable("the session is over").
   void stop();
@@ -140,7 +142,7 @@ class ClientEngine final : public detail::Engine,
   Result<detail::Value> peek(const detail::ObjectHandle& object) override;
   detail::ActorHandle adopt_actor(ActorId id, detail::ObjectHandle lifetime) override;
   std::vector<detail::NodeInfo> nodes() override;
-  NodeId node() override { return node_; }
+  NodeId node() override { return self_.node; }
   std::vector<int> gpu_ids() override;
   bool stop_requested() override { return stopping_.load(std::memory_order_relaxed); }
 
@@ -183,7 +185,7 @@ class ClientEngine final : public detail::Engine,
   /// Returns a handle of the actor that lives in this process. Precondition: another holder keeps
   /// the actor during the call.
   detail::ActorHandle self(ActorId actor, ObjectId lifetime);
-  const std::string& node_name() const noexcept { return node_name_; }
+  const std::string& node_name() const noexcept { return self_.node_name; }
   /// Returns how long calls in this process have waited for values so far.
   Duration waited() const noexcept { return Duration(waited_ns_.load(std::memory_order_relaxed)); }
   void tell_pace(std::vector<wire::SitePace> sites);
@@ -319,8 +321,6 @@ class ClientEngine final : public detail::Engine,
   void release_memory();
   Result<detail::Value> materialise(const detail::ObjectHandle& handle, Duration timeout);
   void report_unpins();
-  static std::uint64_t next_serial() noexcept;
-  static std::string text_of_site(std::string_view text, std::uint32_t line);
   std::uint32_t number_of(detail::CallSite at);
 
   // outgoing calls (engine.cpp)
@@ -397,16 +397,12 @@ class ClientEngine final : public detail::Engine,
   wire::NamedObject ask_named(Guard& lock, wire::NameObject question);
 
   const ProcessMark mark_;
+  Identity self_;
   EngineLock lock_;
   std::atomic<Entry*> released_{/// Entries whose last handle is gone, to be freed under the lock.
                                 nullptr};
   AgentLink agent_;
-  NodeId node_;
-  std::string node_name_;
-  JobId job_;
   LogPrinter* log_printer_ = nullptr;  ///< null: workers write to the program's own output
-  ProcessIndex process_;
-  wire::ProcessKind kind_;
   StoreUse store_;
   Recovery recovery_;  ///< before values_, which is given its address
   Values values_{static_cast<Values::Out&>(*this), recovery_, store_, classes_};
@@ -428,9 +424,7 @@ class ClientEngine final : public detail::Engine,
   std::unique_ptr<ActorCall> spent_call_;
   std::unordered_set<Resume*> resumes_;
   Questions questions_;
-  /// The call sites that the agent knows.
-  std::map<std::pair<const char*, std::uint32_t>, std::uint32_t> sites_;
-  const std::uint64_t serial_ = next_serial();  ///< number of this engine in this process
+  CallSites sites_{self_.engine};
   WorkerLease lease_;
   wire::FrameWriter writer_;
   PlainCalls plain_;

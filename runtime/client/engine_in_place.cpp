@@ -50,7 +50,7 @@ bool ClientEngine::run_awaited(Guard& lock, Entry& entry) {
 /// of their own, and may not. Under the lock.
 bool ClientEngine::may_run_here(const Task& task) const {
   const SchedulingClasses::Class& cls = classes_.at(lease_key(task));
-  return !cls.node && lease_.covers(cls.demand, node_);
+  return !cls.node && lease_.covers(cls.demand, self_.node);
 }
 
 /// Runs a task without the lock. The time counts as waiting for the outer task, so that its run

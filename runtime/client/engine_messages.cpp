@@ -181,7 +181,7 @@ void ClientEngine::on_channel(const wire::Channel& message, std::vector<Fd> desc
 }
 
 void ClientEngine::on_actor_update(const wire::ActorUpdate& update) {
-  if (update.state == wire::ActorState::alive && update.worker != process_ &&
+  if (update.state == wire::ActorState::alive && update.worker != self_.process &&
       peers_.of(update.worker) == nullptr) {
     peers_.wait(update);  // the channel is on its way over the socket
     return;
@@ -228,7 +228,7 @@ void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
   if (os::is_out_of_memory(message.reason)) info.code = Code::out_of_memory;
   info.remote_stack = message.stack;
   info.last_lines = message.last_lines;
-  if (!peer.remote) info.origin.node = node_name_;
+  if (!peer.remote) info.origin.node = self_.node_name;
   const bool hosts_actor = actors_.has_worker(message.peer);
   if (hosts_actor) {
     info.code = is_lost ? Code::actor_unavailable : Code::actor_died;
@@ -277,11 +277,11 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
             },
             [&](wire::ActorUpdate& m) { on_actor_update(m); },
             [&](wire::FoundActor& m) {
-              if (!answered(m) && m.found) tell_agent(wire::Hold{m.lifetime, process_, -1});
+              if (!answered(m) && m.found) tell_agent(wire::Hold{m.lifetime, self_.process, -1});
             },
             [&](wire::NamedObject& m) {
               if (!answered(m) && m.object)  // found, and counted for us
-                tell_agent(wire::Hold{m.object, process_, -1});
+                tell_agent(wire::Hold{m.object, self_.process, -1});
             },
             [&](wire::Located& m) { answered(m); },
             [&](wire::Explained& m) { answered(m); },
@@ -305,7 +305,7 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
             [&](wire::NowAt& m) { answered(m); },
             [&](wire::Replicated& m) { answered(m); },
             [&](wire::Shutdown& m) {
-              if (kind_ == wire::ProcessKind::driver) {
+              if (self_.kind == wire::ProcessKind::driver) {
                 if (m.cancels)
                   agent_gone("the job was " + m.why, Code::cancelled);
                 else
@@ -480,7 +480,7 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
     if (actor) {
       lease_timer_.begin(agent_.channel().peer_doorbell().said(), steady_now());
       loopback_.begin(actor->start.actor);
-      actors_.lives_here(actor->start.actor, actor->start.incarnation, process_);
+      actors_.lives_here(actor->start.actor, actor->start.incarnation, self_.process);
     } else if (call) {
       peers_.begin_call(call->from, call->call.sequence);
     }
@@ -510,7 +510,7 @@ void ClientEngine::reply(ProcessIndex to, std::uint64_t sequence, std::uint32_t 
   Guard lock = guard();
   if (last) work_.answered();
   Peer* peer = peers_.of(to);
-  if (peer != nullptr || to == process_) {
+  if (peer != nullptr || to == self_.process) {
     payload_.clear();
     wire::Reply message;
     message.sequence = sequence;
@@ -518,12 +518,12 @@ void ClientEngine::reply(ProcessIndex to, std::uint64_t sequence, std::uint32_t 
     message.last = last;
     message.ran_ns = static_cast<std::uint64_t>(ran.count());
     message.value = values_.outgoing(
-        value, peer != nullptr ? peer->receiver() : Receiver{.holder = process_}, payload_);
+        value, peer != nullptr ? peer->receiver() : Receiver{.holder = self_.process}, payload_);
     message.lost_argument = value.lost.number;
     message.lost = value.lost.object;
     if (peer == nullptr) {
       const Blob bytes = payload_;  // payload_ changes when a waiter sends
-      on_reply(process_, message, bytes, steady_now());
+      on_reply(self_.process, message, bytes, steady_now());
       return unlock_and_collect(lock);
     }
     settle_agent_queue();

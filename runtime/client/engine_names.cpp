@@ -114,7 +114,7 @@ std::vector<detail::ObjectLocation> ClientEngine::locations(
       at.size = Bytes{large         ? (*entry.location).length
                       : entry.value ? entry.value->bytes.size()
                                     : 0};
-      at.nodes.push_back(node_);
+      at.nodes.push_back(self_.node);
     }
   }
   for (std::size_t from = 0; from < asked.size(); from += wire::kMaxRefs) {

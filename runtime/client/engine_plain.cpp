@@ -124,8 +124,8 @@ void ClientEngine::reply_plain(ProcessIndex to, const wire::PlainReply& reply, B
     peer->channel.count_completed(++peer->completed);
     if (peer->channel.post(plain_.encode(reply), value))
       peers_.wake_for_reply(*peer, work_.has_calls() && io_loop_->shares_cpu());
-  } else if (to == process_) {
-    on_reply(process_, plain_.general(reply), value, steady_now());
+  } else if (to == self_.process) {
+    on_reply(self_.process, plain_.general(reply), value, steady_now());
   }
   unlock_and_collect(lock);
 }

@@ -26,16 +26,14 @@ struct ClientEngine::Reports final : TaskReport::Out {
   }
   void each_own(
       const std::function<void(const Entry&, const std::string& site)>& look_at) override {
-    std::map<std::uint32_t, std::string> sites;
-    for (const auto& [place, number] : engine.sites_)
-      if (number != 0) sites.emplace(number, text_of_site(place.first, place.second));
+    std::map<std::uint32_t, std::string> sites = engine.sites_.texts();
     engine.values_.objects().each_own(TaskReport::kMostOwn, [&](const Entry& entry) {
       look_at(entry, sites[static_cast<std::uint32_t>(entry.site)]);
     });
   }
   ClientEngine& engine;
   TaskReport report{*this,
-                    engine.job_,
+                    engine.self_.job,
                     engine.tasks_,
                     engine.actors_,
                     engine.waiting_threads_,

@@ -93,7 +93,7 @@ void ClientEngine::lacks_descriptors(BlobView packet, Time now) {
   io_loop_->notify();
   // A caller of this process cannot reach it. A worker that runs may close files; an idle one
   // hardly will.
-  if (kind_ != wire::ProcessKind::worker || work_.is_serving() || peers_.has_unanswered()) return;
+  if (self_.kind != wire::ProcessKind::worker || work_.is_serving() || peers_.has_unanswered()) return;
   if (!agent_.lack().may_end_process(now)) return;
   const auto decoded = wire::decode_node(packet);
   const auto* channel = decoded ? std::get_if<wire::Channel>(&decoded->message) : nullptr;
@@ -125,37 +125,14 @@ ValueRoom ClientEngine::make_room(std::size_t size, detail::CallSite at) {
   return room;
 }
 
-std::uint64_t ClientEngine::next_serial() noexcept {
-  static std::atomic<std::uint64_t> last{0};
-  return ++last;
-}
-
-/// Returns a call site for people: "main.cpp:12", or a function's name.
-std::string ClientEngine::text_of_site(std::string_view text, std::uint32_t line) {
-  if (line == 0) return std::string(text);
-  text.remove_prefix(text.find_last_of('/') + 1);
-  return std::string(text) + ":" + std::to_string(line);
-}
-
-/// Returns the agent's number for a call site, which the agent is told once. Each thread caches
-/// its last one.
+/// Returns the agent's number for a call site, which the agent is told once.
 std::uint32_t ClientEngine::number_of(detail::CallSite at) {
-  struct Last {
-    std::uint64_t engine = 0;
-    const char* text = nullptr;
-    std::uint32_t line = 0, number = 0;
-  };
-  static thread_local Last last;
-  if (last.engine == serial_ && last.text == at.text && last.line == at.line) return last.number;
+  if (const auto number = sites_.lately(at)) return *number;
   Guard lock = guard();
-  const auto [known, fresh] = sites_.try_emplace({at.text, at.line}, 0);
-  if (fresh && sites_.size() <= wire::kMaxCallSites) {
-    known->second = static_cast<std::uint32_t>(sites_.size());
-    tell_agent(wire::CallSite{known->second, text_of_site(at.text, at.line)});
-  }
-  last = {serial_, at.text, at.line, known->second};
+  const CallSites::Found found = sites_.find(at);
+  if (found.fresh) tell_agent(*found.fresh);
   unlock_and_collect(lock);
-  return last.number;
+  return found.number;
 }
 
 OutgoingValue ClientEngine::finish_room(ValueRoom room,

@@ -61,7 +61,7 @@ class ExecutorWaits {
 /// and its unstarted calls back meanwhile, since the awaited work may need them.
 void ClientEngine::idle_until(Guard& guard, const std::function<bool()>& done, Time deadline,
                               Duration grace, Time now) {
-  if (kind_ != wire::ProcessKind::worker) {
+  if (self_.kind != wire::ProcessKind::worker) {
     tasks_.recall_claimed();
     io_loop_->wait(guard, done, deadline, now);
     return;
@@ -150,7 +150,7 @@ void ClientEngine::leave_silent_holder(const wire::LeaseReclaim& question) {
   const bool runs =
       work_.is_busy() || work_.is_blocked() || work_.is_ending() || peers_.has_unanswered();
   // A holder that is this process answers for itself.
-  if (holder == nullptr || question.holder == process_ || runs) return;
+  if (holder == nullptr || question.holder == self_.process || runs) return;
   holder->refused = true;
   tell_agent(wire::LeaseReturned{question.lease});
 }
