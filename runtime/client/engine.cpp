@@ -521,17 +521,17 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
   message.demand = demand_of(request, 0);
   // The agent keeps the creation call, so it becomes the owner of all that the call names.
   const std::size_t beside = writer_.encode(wire::NodeMessage(message)).size();
-  message.creation = call_that_fits(
+  message.creation = encoder_.encode(
       call, {.holder = kAgentProcess, .by_reference = true, .recovers = true}, beside);
   if (request.name.empty()) {
-    tell_agent(wire::NodeMessage(message), payload_);
+    tell_agent(wire::NodeMessage(message), encoder_.payload());
     unlock_and_collect(lock);
     return {message.actor, std::move(lifetime)};
   }
   // The name may be taken: the answer decides which actor the handle names.
   const ActorId id = message.actor;
   const std::uint64_t number = message.request = questions_.ask<wire::FoundActor>();
-  const wire::FoundActor found = ask_for_name(lock, std::move(message), payload_, number);
+  const wire::FoundActor found = ask_for_name(lock, std::move(message), encoder_.payload(), number);
   if (!found.found)
     throw InvalidArgument(Code::invalid_argument,
                           "no actor could be made under the name '" + request.name + "'");
@@ -707,82 +707,6 @@ std::vector<int> ClientEngine::gpu_ids() {
 // --- TaskManager::Out, ActorCalls::Out
 // -------------------------------------------------------------------------------
 
-wire::Call ClientEngine::encode_call(const detail::Call& call, const Receiver& to, Blob& payload) {
-  wire::Call message;
-  message.function = engine::Registry::instance().key_of(call.callable);
-  message.arguments.reserve(call.arguments.size());
-  for (const auto& argument : call.arguments) {
-    if (argument.object) {
-      message.arguments.push_back(values_.outgoing(argument.object, to, payload));
-      continue;
-    }
-    wire::Value value;
-    value.kind = wire::Value::Kind::inline_bytes;
-    append_inline(value, BlobView(call.bytes).subspan(argument.offset, argument.size), payload);
-    for (std::uint32_t i = 0; i < argument.ref_count; ++i) {
-      const auto& ref = call.refs[argument.first_ref + i];
-      values_.share(ref, to);
-      value.refs.push_back(ref.id());
-    }
-    message.arguments.push_back(std::move(value));
-  }
-  return message;
-}
-
-/// Encodes a call with its payload in payload_, so that both fit a frame with `beside` other
-/// bytes. Small values travel along when there is room for all of them; otherwise all objects
-/// travel as references.
-wire::Call ClientEngine::call_that_fits(const detail::Call& call, Receiver to, std::size_t beside) {
-  for (;; to.only_references = true) {
-    payload_.clear();
-    wire::Call message = encode_call(call, to, payload_);
-    if (fits(message, beside)) return message;
-    take_back(message, to);
-    if (!to.only_references) continue;
-    refuse(message);
-    payload_.clear();
-    return message;
-  }
-}
-
-/// Returns whether the call fits a frame. An upper bound of its size decides mostly; only a call
-/// near the limit is encoded to learn its size.
-bool ClientEngine::fits(const wire::Call& message, std::size_t beside) {
-  std::size_t most = beside + payload_.size() + 256;
-  for (const wire::Value& argument : message.arguments)
-    most += argument.kind == wire::Value::Kind::error
-                ? ring::kMaxFrame
-                : sizeof(wire::Location) + 64 + argument.refs.size() * sizeof(ObjectId);
-  if (most <= ring::kMaxFrame) return true;  // mostly
-  if (most > wire::kMaxMessage) return false;
-  return writer_.encode(wire::CallMessage(message)).size() + payload_.size() + beside <=
-         ring::kMaxFrame;
-}
-
-/// Returns the counts of a message that the receiver will not get.
-void ClientEngine::take_back(const wire::Call& message, const Receiver& to) {
-  if (to.holder == kAgentProcess) return;
-  for (const wire::Value& argument : message.arguments)
-    wire::for_each_ref(argument, [&](ObjectId id) {
-      tell_agent(wire::Hold{id, to.holder, -1, to.frame, to.waiting});
-    });
-}
-
-/// Replaces the arguments of a call that does not fit by an error, so that it ends as every call
-/// does.
-void ClientEngine::refuse(wire::Call& message) {
-  ErrorInfo info;
-  info.code = Code::invalid_argument;
-  info.outcome = Outcome::not_executed;
-  info.message =
-      "the arguments of one call hold too many refs or small values to travel together: put some "
-      "of them into one object";
-  wire::Value refused;
-  refused.kind = wire::Value::Kind::error;
-  refused.error = std::make_shared<const ErrorInfo>(std::move(info));
-  message.arguments = {std::move(refused)};
-}
-
 bool ClientEngine::send_call(ProcessIndex worker, const detail::Call& call, std::uint64_t actor_low,
                              std::uint32_t attempt, std::uint32_t results, std::uint64_t& sequence,
                              bool& plain) {
@@ -796,7 +720,7 @@ bool ClientEngine::send_call(ProcessIndex worker, const detail::Call& call, std:
   }
   Receiver receiver = peer->receiver();
   receiver.recovers = actor_low != 0;
-  wire::Call message = call_that_fits(call, receiver, 0);
+  wire::Call message = encoder_.encode(call, receiver);
   message.sequence = peer->sent + 1;
   message.actor_low = actor_low;
   message.attempt = attempt;
@@ -805,7 +729,7 @@ bool ClientEngine::send_call(ProcessIndex worker, const detail::Call& call, std:
   const BlobView head = writer_.encode(wire::CallMessage(std::move(message)));
   // The counts for the receiver are taken already (RUN-4). So the frame waits behind a full ring;
   // building it again would count twice.
-  peer->channel.send(head, payload_);
+  peer->channel.send(head, encoder_.payload());
   sequence = ++peer->sent;
   return true;
 }
@@ -822,9 +746,9 @@ bool ClientEngine::send(ProcessIndex worker, Task& task) {
 /// Delivers a call to the actor of this process, to which no ring leads.
 void ClientEngine::deliver_here(ActorCall& call) {
   auto incoming = std::allocate_shared<Incoming>(FreeListAllocator<Incoming>());
-  incoming->call = call_that_fits(call.call, {.holder = self_.process, .recovers = true}, 0);
+  incoming->call = encoder_.encode(call.call, {.holder = self_.process, .recovers = true});
   incoming->from = self_.process;
-  incoming->payload = BlobView(payload_);
+  incoming->payload = encoder_.payload();
   incoming->call.sequence = call.sequence = loopback_.next();
   incoming->call.actor_low = call.actor.low;
   incoming->call.attempt = 1;

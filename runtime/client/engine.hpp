@@ -16,6 +16,7 @@
 #include "troupe/runtime/client/actor_calls.hpp"
 #include "troupe/runtime/client/actor_lease_timer.hpp"
 #include "troupe/runtime/client/agent_link.hpp"
+#include "troupe/runtime/client/call_encoder.hpp"
 #include "troupe/runtime/client/call_sites.hpp"
 #include "troupe/runtime/client/identity.hpp"
 #include "troupe/runtime/client/in_place.hpp"
@@ -342,11 +343,6 @@ class ClientEngine final : public detail::Engine,
   bool send_call(ProcessIndex worker, const detail::Call& call, std::uint64_t actor_low,
                  std::uint32_t attempt, std::uint32_t results, std::uint64_t& sequence,
                  bool& plain);
-  wire::Call call_that_fits(const detail::Call& call, Receiver to, std::size_t beside);
-  bool fits(const wire::Call& message, std::size_t beside);
-  static void refuse(wire::Call& message);
-  void take_back(const wire::Call& message, const Receiver& to);
-  wire::Call encode_call(const detail::Call& call, const Receiver& to, Blob& payload);
   bool block_until(Guard& guard, const std::function<bool()>& done, Time deadline, Time now = {});
   void idle_until(Guard& guard, const std::function<bool()>& done, Time deadline, Duration grace,
                   Time now = {});
@@ -428,8 +424,9 @@ class ClientEngine final : public detail::Engine,
   WorkerLease lease_;
   wire::FrameWriter writer_;
   PlainCalls plain_;
+  CallEncoder encoder_{values_};
   std::uint32_t sent_since_look_ = 0;
-  Blob payload_;  ///< scratch for outgoing frames
+  Blob payload_;  ///< scratch for outgoing results
   alignas(16) std::array<std::byte, ring::kMaxFrame> frame_;
   Time next_tick_ = Time::max();
   Time next_look_ = Time::max();  ///< when let_go_of_unwanted() is due

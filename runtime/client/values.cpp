@@ -331,6 +331,10 @@ void Values::share(const detail::ObjectHandle& handle, const Receiver& to) {
   if (to.holder != kAgentProcess) tell(wire::Hold{entry.id, to.holder, +1, to.frame, to.waiting});
 }
 
+void Values::unshare(ObjectId id, const Receiver& to) {
+  if (to.holder != kAgentProcess) tell(wire::Hold{id, to.holder, -1, to.frame, to.waiting});
+}
+
 detail::ObjectHandle Values::find_held(ObjectId id) {
   while (Entry* entry = objects_->find(id)) {
     if (detail::ObjectHandle handle = lost_.revive(*entry)) return handle;

@@ -158,6 +158,8 @@ class Values {
   wire::Value outgoing_forward(const detail::ObjectHandle& handle, const Receiver& to);
   /// Counts the receiver as a holder of an object that a frame will name.
   void share(const detail::ObjectHandle& handle, const Receiver& to);
+  /// Undoes share(), for a frame that does not go out.
+  void unshare(ObjectId id, const Receiver& to);
 
  private:
   /// Waiters of a ready entry whose turn comes after the waiter that runs now. A queue instead of
