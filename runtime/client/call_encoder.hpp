@@ -22,7 +22,7 @@ namespace troupe::client {
 
 class CallEncoder {
  public:
-  explicit CallEncoder(Values& values) noexcept : values_(values) {}
+  explicit CallEncoder(Values& values) : values_(values) {}
 
   /// Encodes function and arguments, which share a frame with `beside` other bytes.
   wire::Call encode(const detail::Call& call, Receiver to, std::size_t beside = 0);

@@ -373,7 +373,7 @@ void ClientEngine::submit(detail::Call&& call, const detail::Request* options,
     throw Overloaded(Code::overloaded, "4,194,304 tasks of this process wait already");
   const bool plain = options == nullptr && !objects;
   const ProcessIndex worker = plain ? tasks_.open_way(0) : 0;
-  const std::uint64_t sequence = send_ahead<Task>(worker, call, 0, results.size());
+  const std::uint64_t sequence = sender_.send_ahead<Task>(worker, call, 0, results.size());
   std::unique_ptr<Task> owned(new Task{{}, std::move(call)});
   Task* task = owned.get();
   if (options != nullptr) {
@@ -480,17 +480,18 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
   message.demand = demand_of(request, 0);
   // The agent keeps the creation call, so it becomes the owner of all that the call names.
   const std::size_t beside = writer_.encode(wire::NodeMessage(message)).size();
-  message.creation = encoder_.encode(
+  message.creation = sender_.encoder().encode(
       call, {.holder = kAgentProcess, .by_reference = true, .recovers = true}, beside);
   if (request.name.empty()) {
-    tell_agent(wire::NodeMessage(message), encoder_.payload());
+    tell_agent(wire::NodeMessage(message), sender_.encoder().payload());
     unlock_and_collect(lock);
     return {message.actor, std::move(lifetime)};
   }
   // The name may be taken: the answer decides which actor the handle names.
   const ActorId id = message.actor;
   const std::uint64_t number = message.request = questions_.ask<wire::FoundActor>();
-  const wire::FoundActor found = ask_for_name(lock, std::move(message), encoder_.payload(), number);
+  const wire::FoundActor found =
+      ask_for_name(lock, std::move(message), sender_.encoder().payload(), number);
   if (!found.found)
     throw InvalidArgument(Code::invalid_argument,
                           "no actor could be made under the name '" + request.name + "'");
@@ -572,7 +573,8 @@ void ClientEngine::call(const detail::ActorHandle& actor, detail::Call&& call,
   Guard lock = guard();
   if (agent_.is_lost()) raise(agent_.why_lost());
   const ProcessIndex worker = objects ? 0 : actors_.open_way(actor.id);
-  const std::uint64_t sequence = send_ahead<ActorCall>(worker, call, actor.id.low, results.size());
+  const std::uint64_t sequence =
+      sender_.send_ahead<ActorCall>(worker, call, actor.id.low, results.size());
   if (sequence == 0) actors_.check_room(actor.id);  // before anything points at the call
   std::unique_ptr<ActorCall> owned(new ActorCall{{}, actor.id, std::move(call)});
   ActorCall* pending = owned.get();
@@ -666,65 +668,15 @@ std::vector<int> ClientEngine::gpu_ids() {
 // --- TaskManager::Out, ActorCalls::Out
 // -------------------------------------------------------------------------------
 
-bool ClientEngine::send_call(ProcessIndex worker, const detail::Call& call, std::uint64_t actor_low,
-                             std::uint32_t attempt, std::uint32_t results, std::uint64_t& sequence,
-                             bool& plain) {
-  Peer* peer = peers_.of(worker);
-  TROUPE_ASSERT(peer != nullptr, "a call goes to a worker with a channel");
-  if (peer->channel.waiting() > 0) return false;
-  plain = send_plain(*peer, call, actor_low, attempt, results);
-  if (plain) {
-    sequence = ++peer->sent;
-    return true;
-  }
-  Receiver receiver = peer->receiver();
-  receiver.recovers = actor_low != 0;
-  wire::Call message = encoder_.encode(call, receiver);
-  message.sequence = peer->sent + 1;
-  message.actor_low = actor_low;
-  message.attempt = attempt;
-  message.results = results;
-  settle_agent_queue();
-  const BlobView head = writer_.encode(wire::CallMessage(std::move(message)));
-  // The counts for the receiver are taken already (RUN-4). So the frame waits behind a full ring;
-  // building it again would count twice.
-  peer->channel.send(head, encoder_.payload());
-  sequence = ++peer->sent;
-  return true;
-}
-
 bool ClientEngine::send(ProcessIndex worker, Task& task) {
-  bool plain = false;
-  const bool sent =
-      send_call(worker, task.call, 0, task.attempt, static_cast<std::uint32_t>(task.results.size()),
-                task.sequence, plain);
-  task.light = plain && task.results.size() == 1 && task.request == nullptr;
-  return sent;
-}
-
-/// Delivers a call to the actor of this process, to which no ring leads.
-void ClientEngine::deliver_here(ActorCall& call) {
-  auto incoming = std::allocate_shared<Incoming>(FreeListAllocator<Incoming>());
-  incoming->call = encoder_.encode(call.call, {.holder = self_.process, .recovers = true});
-  incoming->from = self_.process;
-  incoming->payload = encoder_.payload();
-  incoming->call.sequence = call.sequence = loopback_.next();
-  incoming->call.actor_low = call.actor.low;
-  incoming->call.attempt = 1;
-  incoming->call.results = static_cast<std::uint32_t>(call.results.size());
-  call.light = false;
-  work_.take(std::move(incoming), false);
-  io_loop_->notify();
+  return sender_.send(worker, task);
 }
 
 bool ClientEngine::send(ProcessIndex worker, ActorCall& call) {
-  if (worker == self_.process) return deliver_here(call), true;
-  bool plain = false;
-  const bool sent =
-      send_call(worker, call.call, call.actor.low, 1,
-                static_cast<std::uint32_t>(call.results.size()), call.sequence, plain);
-  call.light = plain && call.results.size() == 1;
-  return sent;
+  if (worker != self_.process) return sender_.send(worker, call);
+  sender_.deliver_here(call);
+  io_loop_->notify();
+  return true;
 }
 
 void ClientEngine::request_lease(LeaseKey key, std::uint32_t backlog) {
@@ -756,14 +708,10 @@ void ClientEngine::return_lease(LeaseId lease) {
   tell_agent(wire::LeaseReturned{lease});
 }
 void ClientEngine::recall(ProcessIndex worker) {
-  if (Peer* peer = peers_.of(worker))
-    peer->channel.send(writer_.encode(wire::CallMessage(wire::Recall{})));
+  sender_.recall(worker);
 }
 bool ClientEngine::may_come_back(ProcessIndex worker, std::uint64_t sequence) {
-  const Peer* peer = peers_.of(worker);
-  if (peer == nullptr || peer->remote) return false;
-  const bool is_own = worker == self_.process;
-  return (is_own ? peer->started : peer->channel.peer_progress().started) < sequence;
+  return sender_.may_come_back(worker, sequence);
 }
 void ClientEngine::fail(Task& task, const Error& reason) {
   Error error = located(reason, task.call, task.request.get(), static_cast<int>(task.attempt));

@@ -16,16 +16,14 @@
 #include "troupe/runtime/client/actor_calls.hpp"
 #include "troupe/runtime/client/actor_lease_timer.hpp"
 #include "troupe/runtime/client/agent_link.hpp"
-#include "troupe/runtime/client/call_encoder.hpp"
+#include "troupe/runtime/client/call_sender.hpp"
 #include "troupe/runtime/client/call_sites.hpp"
 #include "troupe/runtime/client/identity.hpp"
 #include "troupe/runtime/client/in_place.hpp"
 #include "troupe/runtime/client/io_loop.hpp"
 #include "troupe/runtime/client/lock.hpp"
-#include "troupe/runtime/client/loopback.hpp"
 #include "troupe/runtime/client/objects.hpp"
 #include "troupe/runtime/client/peers.hpp"
-#include "troupe/runtime/client/plain_calls.hpp"
 #include "troupe/runtime/client/questions.hpp"
 #include "troupe/runtime/client/recovery.hpp"
 #include "troupe/runtime/client/scheduling_classes.hpp"
@@ -72,6 +70,7 @@ class ValueRoom {
 class ClientEngine final : public detail::Engine,
                            private TaskManager::Out,
                            private ActorCalls::Out,
+                           private CallSender::Out,
                            private WorkQueue::Out,
                            private StoreUse::Asks,
                            private Recovery::Out,
@@ -285,7 +284,7 @@ class ClientEngine final : public detail::Engine,
   void collect_released() override;
   void fire(const Waiter& waiter, Entry& entry) override;
   void tell_agent(const wire::NodeMessage& message, BlobView payload = {});
-  void settle_agent_queue();
+  void settle_agent_queue() override;
 
   // tasks that run where they are awaited (engine_in_place.cpp)
   bool run_awaited(Guard& lock, Entry& entry);
@@ -340,9 +339,6 @@ class ClientEngine final : public detail::Engine,
   static const ErrorInfo* failed_argument(const detail::Call& call);
   wire::FoundActor ask_for_name(Guard& lock, const wire::NodeMessage& question, BlobView payload,
                                 std::uint64_t request);
-  bool send_call(ProcessIndex worker, const detail::Call& call, std::uint64_t actor_low,
-                 std::uint32_t attempt, std::uint32_t results, std::uint64_t& sequence,
-                 bool& plain);
   bool block_until(Guard& guard, const std::function<bool()>& done, Time deadline, Time now = {});
   void idle_until(Guard& guard, const std::function<bool()>& done, Time deadline, Duration grace,
                   Time now = {});
@@ -362,18 +358,12 @@ class ClientEngine final : public detail::Engine,
     collect_and_unlock(guard);
   }
   void collect_and_unlock(Guard& guard);
-  void deliver_here(ActorCall& call);
 
   // the fast path of plain calls (engine_plain.cpp)
   bool take_plain(Peer& peer, BlobView frame, Time now);
   bool take_light(Peer& peer, const wire::PlainReply& reply, BlobView payload, Time now);
   void end(ProcessIndex worker, bool task, std::uint64_t sequence, Duration ran, Time now,
            bool light);
-  bool send_plain(Peer& peer, const detail::Call& call, std::uint64_t actor_low,
-                  std::uint32_t attempt, std::uint32_t results);
-  template <class Record>
-  std::uint64_t send_ahead(ProcessIndex worker, const detail::Call& call, std::uint64_t actor_low,
-                           std::size_t results);
   void look_around() noexcept;
 
   // waiting (engine_waiting.cpp)
@@ -423,15 +413,13 @@ class ClientEngine final : public detail::Engine,
   CallSites sites_{self_.engine};
   WorkerLease lease_;
   wire::FrameWriter writer_;
-  PlainCalls plain_;
-  CallEncoder encoder_{values_};
+  CallSender sender_{*this, self_, peers_, values_, work_};
   std::uint32_t sent_since_look_ = 0;
   Blob payload_;  ///< scratch for outgoing results
   alignas(16) std::array<std::byte, ring::kMaxFrame> frame_;
   Time next_tick_ = Time::max();
   Time next_look_ = Time::max();  ///< when let_go_of_unwanted() is due
   ActorLeaseTimer lease_timer_;   ///< of the actor that lives in this process
-  Loopback loopback_;             ///< calls of that actor to itself
   std::atomic<bool> stopping_{false};
   bool awaits_end_of_job_ = false;  ///< stop() waits for the end of the job
   const os::ThreadWatch executor_;  ///< of a worker: the thread that runs its calls

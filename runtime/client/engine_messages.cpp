@@ -461,7 +461,7 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
   const auto over = [&] {
     return agent_.is_lost() ||
            (work_.is_ending() && !has_work() && tasks_.live() + actors_.live() == 0 &&
-            !(loopback_.actor() && peers_.has_unanswered()));
+            !(sender_.loopback().actor() && peers_.has_unanswered()));
   };
   bool go_on = has_work();
   if (!go_on && !work_.is_ending()) {
@@ -479,7 +479,7 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
     work_.next(call, actor, resume);
     if (actor) {
       lease_timer_.begin(agent_.channel().peer_doorbell().said(), steady_now());
-      loopback_.begin(actor->start.actor);
+      sender_.loopback().begin(actor->start.actor);
       actors_.lives_here(actor->start.actor, actor->start.incarnation, self_.process);
     } else if (call) {
       peers_.begin_call(call->from, call->call.sequence);

@@ -15,38 +15,6 @@ constexpr std::uint32_t kSendsPerLook = 16;
 
 }  // namespace
 
-/// Sends the call as a plain one, if it is plain. True: the call is in the peer's ring, or waits
-/// for room there.
-bool ClientEngine::send_plain(Peer& peer, const detail::Call& call, std::uint64_t actor_low,
-                              std::uint32_t attempt, std::uint32_t results) {
-  const BlobView head = plain_.encode(call, {peer.sent + 1, actor_low, attempt, results});
-  if (head.empty()) return false;
-  TROUPE_ASSERT(head.size() + call.bytes.size() <= ring::kMaxFrame,
-                "the inline arguments of a call are bounded");
-  peer.channel.send(head, call.bytes);
-  return true;
-}
-
-/// Sends a call to a worker that has room for it, before the call's records are made: they are
-/// made while the call is on its way. Returns the call's number; 0: it was not sent and takes the
-/// general path. Memory for the records, a Record and an Entry, is reserved before the call
-/// leaves, so that a call on its way always gets its records.
-template <class Record>
-std::uint64_t ClientEngine::send_ahead(ProcessIndex worker, const detail::Call& call,
-                                       std::uint64_t actor_low, std::size_t results) {
-  Peer* peer = worker != 0 ? peers_.of(worker) : nullptr;
-  if (peer == nullptr || peer->channel.waiting() > 0 || results > 1) return 0;
-  static_assert(spare_size(sizeof(Record)) != spare_size(sizeof(Entry)), "they share no spares");
-  Record::ensure_spare();
-  Entry::ensure_spare();
-  if (!send_plain(*peer, call, actor_low, 1, static_cast<std::uint32_t>(results))) return 0;
-  return ++peer->sent;
-}
-template std::uint64_t ClientEngine::send_ahead<Task>(ProcessIndex, const detail::Call&,
-                                                      std::uint64_t, std::size_t);
-template std::uint64_t ClientEngine::send_ahead<ActorCall>(ProcessIndex, const detail::Call&,
-                                                           std::uint64_t, std::size_t);
-
 /// Ends a task or a call to an actor after its last reply. `light`: nothing can observe when its
 /// record is freed, because it holds at most one small value that only its handles know. Such a
 /// record is freed later, by drop_spent().
@@ -97,7 +65,7 @@ bool ClientEngine::take_plain(Peer& peer, BlobView frame, Time now) {
   BlobView payload;
   if (wire::PlainReply reply; wire::read_plain(frame, reply, payload)) {
     if (!take_light(peer, reply, payload, now))
-      on_reply(peer.process, plain_.general(reply), payload, now);
+      on_reply(peer.process, sender_.plain().general(reply), payload, now);
     return true;
   }
   wire::PlainCall plain;
@@ -122,10 +90,10 @@ void ClientEngine::reply_plain(ProcessIndex to, const wire::PlainReply& reply, B
   work_.answered();
   if (Peer* peer = peers_.of(to)) {
     peer->channel.count_completed(++peer->completed);
-    if (peer->channel.post(plain_.encode(reply), value))
+    if (peer->channel.post(sender_.plain().encode(reply), value))
       peers_.wake_for_reply(*peer, work_.has_calls() && io_loop_->shares_cpu());
   } else if (to == self_.process) {
-    on_reply(self_.process, plain_.general(reply), value, steady_now());
+    on_reply(self_.process, sender_.plain().general(reply), value, steady_now());
   }
   unlock_and_collect(lock);
 }

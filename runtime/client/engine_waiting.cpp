@@ -91,7 +91,8 @@ void ClientEngine::idle_beside(Guard& guard, const std::function<bool()>& done, 
     unlock_and_collect(guard);  // the executor may wait for the lock
     const bool call_waits = executor_.waited_since(last);
     guard.lock();
-    const bool unused = work_.is_serving() ? call_waits : static_cast<bool>(loopback_.actor());
+    const bool unused =
+        work_.is_serving() ? call_waits : static_cast<bool>(sender_.loopback().actor());
     if (!unused || work_.executor_waits())
       blocking.end();
     else if (!blocking)
@@ -246,9 +247,9 @@ Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, 
 /// Returns whether the entry waits for an unfinished call to the actor whose methods run on this
 /// thread.
 bool ClientEngine::is_own_call(const Entry& entry) const {
-  if (!loopback_.on_actor_thread()) return false;
+  if (!sender_.loopback().on_actor_thread()) return false;
   for (const Entry* at = &entry; at != nullptr; at = next_of(*at))
-    if (!at->ready.load(std::memory_order_relaxed) && actors_.owes(loopback_.actor(), *at))
+    if (!at->ready.load(std::memory_order_relaxed) && actors_.owes(sender_.loopback().actor(), *at))
       return true;
   return false;
 }
@@ -346,7 +347,7 @@ std::vector<std::size_t> ClientEngine::wait(std::span<const detail::ObjectHandle
                           [&](const Waiter& w) { return w.who == &slots[i]; });
       }
     } unregister{objects, slots};
-    if (timeout == detail::kNoTimeout && loopback_.on_actor_thread()) {
+    if (timeout == detail::kNoTimeout && sender_.loopback().on_actor_thread()) {
       std::size_t possible = at_once;
       for (std::size_t i = 0; i < objects.size(); ++i)
         possible += !slots[i].fired && !is_own_call(entry_of(objects[i]));
