@@ -5,7 +5,6 @@
 #include "troupe/runtime/base/wait.hpp"
 #include "troupe/runtime/client/current_engine.hpp"
 #include "troupe/runtime/client/demand.hpp"
-#include "troupe/runtime/client/failed_tell.hpp"
 #include "troupe/runtime/client/log_printer.hpp"
 #include "troupe/runtime/client/session_engine.hpp"
 #include "troupe/runtime/engine/registry.hpp"
@@ -27,23 +26,7 @@ constexpr std::size_t kMaxInlineArguments =
     8 * 1024;  ///< all inline arguments of a call; larger ones become objects
 constexpr std::size_t kSmallCall = 256;  ///< fits in any case, with few arguments and no refs
 constexpr std::size_t kMaxCallArguments = 200;
-constexpr std::size_t kMaxTasks = 4 << 20;
-constexpr Duration kTick = 1ms;
-constexpr Duration kSlowTick = 50ms;  ///< while no call waits behind another
 constexpr Duration kAgentAnswers = 10s;
-
-/// Adds the name of the called function to the error of a call that ended without a reply of its
-/// worker. A lost argument arose elsewhere and stays as it is.
-Error located(const Error& reason, const detail::Call& call, const detail::Request* request,
-              int attempt) {
-  if (!reason.where().function.empty() || reason.code() == Code::object_lost ||
-      call.callable == nullptr)
-    return reason;
-  ErrorInfo info = reason.info();
-  info.origin.function = place_of(call, request);
-  info.origin.attempt = attempt;
-  return Error(std::move(info));
-}
 
 /// Reads the limit of kept lineage. A worker ignores a malformed text, since its driver refuses
 /// it.
@@ -70,7 +53,7 @@ void ClientEngine::gets_visits() noexcept {
 
 ClientEngine::ClientEngine(Start start)
     : self_{.kind = start.kind},
-      recovery_(static_cast<Recovery::Out&>(*this), values_, classes_,
+      recovery_(static_cast<Recovery::Out&>(*this), values_, calls_.classes(),
                 start.kind == wire::ProcessKind::worker, lineage_limit_of(start.kind)),
       abandon_(start.abandon) {
   agent_.connect(std::move(start.socket));
@@ -89,6 +72,7 @@ void ClientEngine::begin(const Start& start) {
   peers_.bell() = ring::Doorbell::create().value();
   say_hello(start);
   io_loop_.reset(new IoLoop(static_cast<IoLoop::Host&>(*this), peers_.bell(), lock_));
+  calls_.begin(*io_loop_);
   // A message may have arrived already. Holding the lock keeps the I/O thread from handling it
   // until current_engine is set: handles that it drops must be released by this engine. Without an
   // engine they would be deleted although others still know the objects.
@@ -180,7 +164,7 @@ void ClientEngine::finish(bool failed) {
   if (!stopping_.load()) {
     Guard lock = guard();
     io_loop_->wait(
-        lock, [this] { return agent_.is_lost() || actors_.live() == 0; },
+        lock, [this] { return agent_.is_lost() || calls_.actors().live() == 0; },
         steady_now() + kLastCalls);
     tell_agent(wire::Shutdown{failed ? "" : "its driver is done"});
     awaits_end_of_job_ = !agent_.is_lost();
@@ -218,7 +202,7 @@ void ClientEngine::stop() {
   // With the lock held nothing arrives any more: the leader of the I/O loop has seen its end.
   // Only then may handles be dropped without an engine (current_engine is null below).
   const Guard lock = guard();
-  drop_spent();
+  calls_.drop_spent();
   end_following();
   current_engine.unvisited.store(nullptr, std::memory_order_seq_cst);
   current_engine.any.store(nullptr, std::memory_order_seq_cst);
@@ -255,45 +239,6 @@ void ClientEngine::release(Entry* entry) noexcept {
 
 // --- calls
 // -----------------------------------------------------------------------------------------------------------
-
-std::uint32_t ClientEngine::watch_arguments(const detail::Call& call, Waiter waiter) try {
-  std::uint32_t waiting = 0;
-  for (const auto& argument : call.arguments) {
-    if (!argument.object) continue;
-    entry_of(argument.object).argued = true;
-    Entry* blocker = blocker_of(entry_of(argument.object));
-    if (blocker == nullptr) continue;
-    ++waiting;
-    blocker->waiters.edit().push_back(waiter);
-    values_.need(entry_of(argument.object), false);
-  }
-  return waiting;
-} catch (...) {  // out of memory: some may be watched
-  unwatch_arguments(call, waiter.who);
-  throw;
-}
-
-/// Undoes watch_arguments() for `who`.
-void ClientEngine::unwatch_arguments(const detail::Call& call, const void* who) {
-  for (const auto& argument : call.arguments) {
-    Entry* blocker = argument.object ? blocker_of(entry_of(argument.object)) : nullptr;
-    if (blocker != nullptr && blocker->waiters.written())
-      std::erase_if(blocker->waiters.edit(),
-                    [who](const Waiter& waiter) { return waiter.who == who; });
-  }
-}
-
-const ErrorInfo* ClientEngine::failed_argument(const detail::Call& call) {
-  for (const auto& argument : call.arguments) {
-    if (!argument.object) continue;
-    const Entry& entry = entry_of(argument.object);
-    if (!entry.ready.load(std::memory_order_acquire)) continue;
-    const Entry& origin = origin_of(entry);
-    if (origin.ready.load(std::memory_order_acquire) && origin.kind == wire::Value::Kind::error)
-      return origin.error.get();
-  }
-  return nullptr;
-}
 
 void ClientEngine::shrink_arguments(detail::Call& call) {
   if (call.arguments.size() > kMaxCallArguments)
@@ -357,11 +302,6 @@ Error ClientEngine::of_another_session() {
                Outcome::not_executed);
 }
 
-LeaseKey ClientEngine::key_for(const detail::Request* options) {
-  if (options == nullptr) return 0;
-  return classes_.key_for(demand_of(*options, 1));
-}
-
 void ClientEngine::submit(detail::Call&& call, const detail::Request* options,
                           std::span<detail::ObjectHandle> results) {
   if (options != nullptr) check_amounts(*options);
@@ -369,83 +309,8 @@ void ClientEngine::submit(detail::Call&& call, const detail::Request* options,
   const bool objects = takes_objects(call);
   Guard lock = guard();
   if (agent_.is_lost()) raise(agent_.why_lost());
-  if (tasks_.live() >= kMaxTasks)
-    throw Overloaded(Code::overloaded, "4,194,304 tasks of this process wait already");
-  const bool plain = options == nullptr && !objects;
-  const ProcessIndex worker = plain ? tasks_.open_way(0) : 0;
-  const std::uint64_t sequence = sender_.send_ahead<Task>(worker, call, 0, results.size());
-  std::unique_ptr<Task> owned(new Task{{}, std::move(call)});
-  Task* task = owned.get();
-  if (options != nullptr) {
-    task->request = std::make_unique<const detail::Request>(*options);
-    task->retries_left = options->max_retries;
-  }
-  for (auto& result : results) result = values_.objects().create();
-  if (const ErrorInfo* error = objects ? failed_argument(task->call) : nullptr) {
-    for (auto& result : results)
-      values_.settle_error(entry_of(result), of_call_not_run(Error(*error)));
-    unlock_and_collect(lock);
-    return;
-  }
-  for (const auto& result : results) {
-    task->results.push_back(result);
-    entry_of(result).task = task;
-  }
-  task->key = static_cast<std::uint32_t>(key_for(options).value);
-  task->sequence = sequence;
-  task->light = sequence != 0 && results.size() == 1;
-  if (objects) watch_arguments(*task);
-  start(std::move(owned), sequence != 0 ? worker : 0);
-  look_around();
+  calls_.submit(std::move(call), options, results, objects);
   unlock_and_collect(lock);
-}
-
-Waiter ClientEngine::waiter_of(Task& task) {
-  return {[](ClientEngine& engine, void* who, Entry& entry) {
-            auto* t = static_cast<Task*>(who);
-            TaskManager& tasks = engine.tasks_;
-            if (entry.kind == wire::Value::Kind::error)
-              tasks.argument_failed(*t, Error(*entry.error));
-            else
-              tasks.argument_ready(*t, steady_now());
-          },
-          &task};
-}
-
-void ClientEngine::watch_arguments(Task& task) {
-  task.waiting = static_cast<std::uint16_t>(watch_arguments(task.call, waiter_of(task)));
-}
-
-/// Submits a task once more, to compute a lost value. Its old key may be forgotten.
-void ClientEngine::run_again(std::unique_ptr<Task> task) {
-  if (const ErrorInfo* error = failed_argument(task->call)) {
-    fail(*task, TaskManager::of_all_attempts(*task, of_call_not_run(Error(*error))));
-    return;
-  }
-  task->key = static_cast<std::uint32_t>(key_for(task->request.get()).value);
-  watch_arguments(*task);
-  start(std::move(task));
-}
-
-/// Hands a task to the TaskManager: it is sent as soon as its arguments are ready. `sent_to`: the
-/// worker that send_ahead() has sent it to, or 0. Precondition: its arguments are watched. Under
-/// the lock.
-void ClientEngine::start(std::unique_ptr<Task>&& owned, ProcessIndex sent_to) {
-  const LazyTime now(&steady_now);
-  if (sent_to != 0) {
-    tasks_.sent(std::move(owned), sent_to, now);
-  } else {
-    try {
-      tasks_.submit(std::move(owned), now);
-    } catch (...) {
-      if (owned) unwatch_arguments(owned->call, owned.get());
-      throw;
-    }
-  }
-  // A lone task has no task behind it that could be handed back. A near timer would cost each of
-  // its waits, so it gets a later one.
-  next_tick_ = std::min(next_tick_, now() + (tasks_.live() > 1 ? kTick : kSlowTick));
-  if (io_loop_) io_loop_->set_timer(next_tick_);
 }
 
 detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Request* options) {
@@ -480,10 +345,10 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
   message.demand = demand_of(request, 0);
   // The agent keeps the creation call, so it becomes the owner of all that the call names.
   const std::size_t beside = writer_.encode(wire::NodeMessage(message)).size();
-  message.creation = sender_.encoder().encode(
+  message.creation = calls_.sender().encoder().encode(
       call, {.holder = kAgentProcess, .by_reference = true, .recovers = true}, beside);
   if (request.name.empty()) {
-    tell_agent(wire::NodeMessage(message), sender_.encoder().payload());
+    tell_agent(wire::NodeMessage(message), calls_.sender().encoder().payload());
     unlock_and_collect(lock);
     return {message.actor, std::move(lifetime)};
   }
@@ -491,7 +356,7 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
   const ActorId id = message.actor;
   const std::uint64_t number = message.request = questions_.ask<wire::FoundActor>();
   const wire::FoundActor found =
-      ask_for_name(lock, std::move(message), sender_.encoder().payload(), number);
+      ask_for_name(lock, std::move(message), calls_.sender().encoder().payload(), number);
   if (!found.found)
     throw InvalidArgument(Code::invalid_argument,
                           "no actor could be made under the name '" + request.name + "'");
@@ -544,9 +409,9 @@ void ClientEngine::kill(const detail::ActorHandle& actor, bool may_restart) {
   Guard lock = guard();
   tell_agent(wire::KillActor{actor.id, may_restart});
   if (may_restart)
-    actors_.ending_life(actor.id);
+    calls_.actors().ending_life(actor.id);
   else
-    actors_.killed(actor.id);
+    calls_.actors().killed(actor.id);
   unlock_and_collect(lock);
 }
 
@@ -572,55 +437,8 @@ void ClientEngine::call(const detail::ActorHandle& actor, detail::Call&& call,
   const bool objects = takes_objects(call);
   Guard lock = guard();
   if (agent_.is_lost()) raise(agent_.why_lost());
-  const ProcessIndex worker = objects ? 0 : actors_.open_way(actor.id);
-  const std::uint64_t sequence =
-      sender_.send_ahead<ActorCall>(worker, call, actor.id.low, results.size());
-  if (sequence == 0) actors_.check_room(actor.id);  // before anything points at the call
-  std::unique_ptr<ActorCall> owned(new ActorCall{{}, actor.id, std::move(call)});
-  ActorCall* pending = owned.get();
-  pending->lifetime = actor.lifetime;
-  pending->sequence = sequence;
-  pending->light = sequence != 0 && results.size() == 1;
-  for (auto& result : results) result = values_.objects().create();
-  for (const auto& result : results) pending->results.push_back(result);
-  if (objects) watch_arguments(*pending);
-  if (sequence != 0) {
-    actors_.sent(std::move(owned));
-  } else {
-    try {
-      actors_.submit(std::move(owned));
-    } catch (...) {
-      if (owned) unwatch_arguments(owned->call, pending);
-      throw;
-    }
-  }
-  if (next_look_ == Time::max()) look_later();
-  look_around();
+  calls_.call(actor, std::move(call), results, objects);
   unlock_and_collect(lock);
-}
-
-/// Sets the timer for let_go_of_unwanted(). No event says that only calls still hold an actor or
-/// a result, so it has to be checked now and then.
-void ClientEngine::look_later() {
-  next_look_ = steady_now() + ActorCalls::kUnwantedLook;
-  next_tick_ = std::min(next_tick_, next_look_);
-  if (io_loop_) io_loop_->set_timer(next_tick_);
-}
-
-void ClientEngine::watch_arguments(ActorCall& call) {
-  ActorCall* pending = &call;
-  if (const ErrorInfo* error = failed_argument(pending->call))
-    pending->argument_error = std::make_shared<const Error>(*error);
-  pending->waiting =
-      watch_arguments(pending->call, {[](ClientEngine& engine, void* who, Entry& entry) {
-                                        auto* c = static_cast<ActorCall*>(who);
-                                        ActorCalls& actors = engine.actors_;
-                                        if (entry.kind == wire::Value::Kind::error)
-                                          actors.argument_failed(*c, Error(*entry.error));
-                                        else
-                                          actors.argument_ready(*c);
-                                      },
-                                      pending});
 }
 
 // --- where am I
@@ -663,75 +481,6 @@ std::vector<detail::NodeInfo> ClientEngine::nodes() {
 std::vector<int> ClientEngine::gpu_ids() {
   Guard lock = guard();
   return lease_.devices();
-}
-
-// --- TaskManager::Out, ActorCalls::Out
-// -------------------------------------------------------------------------------
-
-bool ClientEngine::send(ProcessIndex worker, Task& task) {
-  return sender_.send(worker, task);
-}
-
-bool ClientEngine::send(ProcessIndex worker, ActorCall& call) {
-  if (worker != self_.process) return sender_.send(worker, call);
-  sender_.deliver_here(call);
-  io_loop_->notify();
-  return true;
-}
-
-void ClientEngine::request_lease(LeaseKey key, std::uint32_t backlog) {
-  const SchedulingClasses::Class& cls = classes_.at(key);
-  tell_agent(wire::RequestLease{key, backlog, cls.demand, cls.near, cls.bytes});
-  // Also needed when the arguments became ready long after the submission and the last tick.
-  next_tick_ = std::min(next_tick_, steady_now() + TaskManager::kAskAgain);
-}
-/// Chooses the key of the node with most bytes of the task's large arguments. It is a preference:
-/// the task runs elsewhere if there is no room.
-void ClientEngine::placed(Task& task) {
-  if (task.key == 0 && !takes_objects(task.call)) return;  // mostly
-  Nearest most;
-  for (const auto& argument : task.call.arguments) {
-    if (!argument.object) continue;
-    const Entry& origin = origin_of(entry_of(argument.object));
-    if (!origin.ready.load(std::memory_order_acquire)) continue;
-    const bool far = origin.kind == wire::Value::Kind::remote &&
-                     origin.fetched.load(std::memory_order_acquire) == nullptr;
-    if (far)
-      most.add(classes_.node(origin.location->segment), origin.location->length);
-    else if (origin.kind == wire::Value::Kind::shared || origin.kind == wire::Value::Kind::remote)
-      most.add(self_.node, origin.location->length);
-  }
-  if (most.bytes() != 0 || classes_.at(lease_key(task)).bytes != 0)
-    task.key = static_cast<std::uint32_t>(classes_.place(lease_key(task), most, self_.node).value);
-}
-void ClientEngine::return_lease(LeaseId lease) {
-  tell_agent(wire::LeaseReturned{lease});
-}
-void ClientEngine::recall(ProcessIndex worker) {
-  sender_.recall(worker);
-}
-bool ClientEngine::may_come_back(ProcessIndex worker, std::uint64_t sequence) {
-  return sender_.may_come_back(worker, sequence);
-}
-void ClientEngine::fail(Task& task, const Error& reason) {
-  Error error = located(reason, task.call, task.request.get(), static_cast<int>(task.attempt));
-  if (task.spec != nullptr) {
-    recovery_.lineage().failed(*std::exchange(task.spec, nullptr), Spec::End::failed);
-    error = Recovery::cannot_run_again(error);
-  }
-  for (const auto& result : task.results)
-    if (!entry_of(result).ready.load(std::memory_order_relaxed))
-      values_.settle_error(entry_of(result), error);
-}
-void ClientEngine::watch(ActorId actor) {
-  tell_agent(wire::WatchActor{actor});
-}
-void ClientEngine::fail(ActorCall& call, const Error& reason) {
-  const Error error = located(reason, call.call, nullptr, 0);
-  if (call.results.empty()) log_failed_tell(call, error);
-  for (const auto& result : call.results)
-    if (!entry_of(result).ready.load(std::memory_order_relaxed))
-      values_.settle_error(entry_of(result), error);
 }
 
 }  // namespace troupe::client

@@ -13,11 +13,10 @@
 #pragma once
 
 #include "troupe/runtime/base/process_mark.hpp"
-#include "troupe/runtime/client/actor_calls.hpp"
 #include "troupe/runtime/client/actor_lease_timer.hpp"
 #include "troupe/runtime/client/agent_link.hpp"
-#include "troupe/runtime/client/call_sender.hpp"
 #include "troupe/runtime/client/call_sites.hpp"
+#include "troupe/runtime/client/calls.hpp"
 #include "troupe/runtime/client/identity.hpp"
 #include "troupe/runtime/client/in_place.hpp"
 #include "troupe/runtime/client/io_loop.hpp"
@@ -26,10 +25,8 @@
 #include "troupe/runtime/client/peers.hpp"
 #include "troupe/runtime/client/questions.hpp"
 #include "troupe/runtime/client/recovery.hpp"
-#include "troupe/runtime/client/scheduling_classes.hpp"
 #include "troupe/runtime/client/store_use.hpp"
 #include "troupe/runtime/client/suspended_runs.hpp"
-#include "troupe/runtime/client/tasks.hpp"
 #include "troupe/runtime/client/values.hpp"
 #include "troupe/runtime/client/waiting_threads.hpp"
 #include "troupe/runtime/client/work_queue.hpp"
@@ -68,9 +65,7 @@ class ValueRoom {
 };
 
 class ClientEngine final : public detail::Engine,
-                           private TaskManager::Out,
-                           private ActorCalls::Out,
-                           private CallSender::Out,
+                           private Calls::Out,
                            private WorkQueue::Out,
                            private StoreUse::Asks,
                            private Recovery::Out,
@@ -217,7 +212,7 @@ class ClientEngine final : public detail::Engine,
 
   // IoLoop::Host
   Time drain(Time now) override;
-  Time next_timer() const noexcept override { return next_tick_; }
+  Time next_timer() const noexcept override { return calls_.next_tick(); }
   int socket_fd() const override { return agent_.socket().fd(); }
   bool wants_write() const override { return agent_.socket().has_queued(); }
   bool wants_read() const override { return !agent_.lack().exists(); }
@@ -229,21 +224,6 @@ class ClientEngine final : public detail::Engine,
   bool peer_elsewhere() const noexcept override { return peers_.is_last_elsewhere(); }
   bool drain_watched(Time now) override;
   Time aside(Time now) noexcept override { return lease_timer_.look(now); }
-  // TaskManager::Out
-  bool send(ProcessIndex worker, Task& task) override;
-  void placed(Task& task) override;
-  void request_lease(LeaseKey key, std::uint32_t backlog) override;
-  void unused(LeaseKey key) override { classes_.forget(key); }
-  void return_lease(LeaseId lease) override;
-  void recall(ProcessIndex worker) override;
-  void fail(Task& task, const Error& error) override;
-  bool may_come_back(ProcessIndex worker, std::uint64_t sequence) override;
-  void claim_came_back() override { io_loop_->notify(); }
-  // ActorCalls::Out
-  bool send(ProcessIndex worker, ActorCall& call) override;
-  void watch(ActorId actor) override;
-  void fail(ActorCall& call, const Error& error) override;
-
   // WorkQueue::Out
   void hand_back(ProcessIndex caller, const wire::HandBack& calls) override;
   bool is_refused(ProcessIndex caller) override;
@@ -270,14 +250,9 @@ class ClientEngine final : public detail::Engine,
   void on_peer_died(const wire::PeerDied& message, Time now);
   void on_node_message(wire::NodeMessage& message, BlobView payload, Time now);
   void on_call_message(Peer& peer, wire::CallMessage& message, BlobView payload, Time now);
-  void on_reply(ProcessIndex worker, const wire::Reply& reply, BlobView payload, Time now);
-  void grant(const wire::LeaseGranted& granted, Time now);
-  void reclaim(LeaseId lease, Time now);
-  void on_actor_update(const wire::ActorUpdate& update);
   void agent_gone(const std::string& why, Code code = Code::unavailable);
   Error no_answer(const char* why) const;
   void drop_peer(Peer& peer);
-  void drop_spent() noexcept;
 
   // handles, and the queue to the agent (engine_objects.cpp)
   void end_following();
@@ -299,7 +274,7 @@ class ClientEngine final : public detail::Engine,
     if (io_loop_) io_loop_->notify();
   }
   void unparked(Entry& entry) override { release(&entry); }
-  void run_again(std::unique_ptr<Task> task) override;
+  void run_again(std::unique_ptr<Task> task) override { calls_.run_again(std::move(task)); }
   void recovered() override { ++recoveries_; }
 
   // waiting for a value (engine_waiting.cpp)
@@ -328,15 +303,6 @@ class ClientEngine final : public detail::Engine,
   bool takes_objects(const detail::Call& call) const;
   void expect_ours(const detail::ObjectHandle& object) const;
   static Error of_another_session();
-  LeaseKey key_for(const detail::Request* options);
-  std::uint32_t watch_arguments(const detail::Call& call, Waiter waiter);
-  void watch_arguments(Task& task);
-  void watch_arguments(ActorCall& call);
-  void unwatch_arguments(const detail::Call& call, const void* who);
-  static Waiter waiter_of(Task& task);
-  void start(std::unique_ptr<Task>&& task, ProcessIndex sent_to = {});
-  void look_later();
-  static const ErrorInfo* failed_argument(const detail::Call& call);
   wire::FoundActor ask_for_name(Guard& lock, const wire::NodeMessage& question, BlobView payload,
                                 std::uint64_t request);
   bool block_until(Guard& guard, const std::function<bool()>& done, Time deadline, Time now = {});
@@ -361,10 +327,6 @@ class ClientEngine final : public detail::Engine,
 
   // the fast path of plain calls (engine_plain.cpp)
   bool take_plain(Peer& peer, BlobView frame, Time now);
-  bool take_light(Peer& peer, const wire::PlainReply& reply, BlobView payload, Time now);
-  void end(ProcessIndex worker, bool task, std::uint64_t sequence, Duration ran, Time now,
-           bool light);
-  void look_around() noexcept;
 
   // waiting (engine_waiting.cpp)
   void idle_beside(Guard& guard, const std::function<bool()>& done, Time deadline, Duration grace);
@@ -390,10 +352,9 @@ class ClientEngine final : public detail::Engine,
   AgentLink agent_;
   LogPrinter* log_printer_ = nullptr;  ///< null: workers write to the program's own output
   StoreUse store_;
-  Recovery recovery_;  ///< before values_, which is given its address
-  Values values_{static_cast<Values::Out&>(*this), recovery_, store_, classes_};
-  TaskManager tasks_{*this};
-  ActorCalls actors_{*this};
+  Calls calls_{static_cast<Calls::Out&>(*this), self_, peers_, values_, recovery_, work_};
+  Recovery recovery_;
+  Values values_{static_cast<Values::Out&>(*this), recovery_, store_, calls_.classes()};
   WaitingThreads waiting_threads_;
   struct Reports;                     ///< of questions about this process (engine_reports.cpp)
   std::shared_ptr<Reports> reports_;  ///< null before the first question
@@ -402,23 +363,14 @@ class ClientEngine final : public detail::Engine,
   /// Counts how often a lost value got another object or a new answer.
   std::atomic<std::uint64_t> recoveries_{0};
   Peers peers_;
-  SchedulingClasses classes_;
   WorkQueue work_{*this};
-  /// Records of the call that ended last, if it was light (see end()). The next drain() frees
-  /// them, which keeps that work off the way from a reply to the next call.
-  std::unique_ptr<Task> spent_task_;
-  std::unique_ptr<ActorCall> spent_call_;
   std::unordered_set<Resume*> resumes_;
   Questions questions_;
   CallSites sites_{self_.engine};
   WorkerLease lease_;
   wire::FrameWriter writer_;
-  CallSender sender_{*this, self_, peers_, values_, work_};
-  std::uint32_t sent_since_look_ = 0;
   Blob payload_;  ///< scratch for outgoing results
   alignas(16) std::array<std::byte, ring::kMaxFrame> frame_;
-  Time next_tick_ = Time::max();
-  Time next_look_ = Time::max();  ///< when let_go_of_unwanted() is due
   ActorLeaseTimer lease_timer_;   ///< of the actor that lives in this process
   std::atomic<bool> stopping_{false};
   bool awaits_end_of_job_ = false;  ///< stop() waits for the end of the job

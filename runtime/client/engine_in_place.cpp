@@ -2,7 +2,6 @@
 /// task.
 #include "troupe/runtime/client/engine.hpp"
 
-#include <algorithm>
 #include <utility>
 
 namespace troupe::client {
@@ -29,17 +28,17 @@ class Claiming {
 /// the lock held.
 bool ClientEngine::run_awaited(Guard& lock, Entry& entry) {
   const auto done = [&entry] { return is_here(entry) || fetch_failed(entry); };
-  const auto over = [&] { return done() || tasks_.claim_returned(); };
+  const auto over = [&] { return done() || calls_.tasks().claim_returned(); };
   while (!done() && !stopping_ && !agent_.is_lost()) {
     Task* task = awaited_task(entry);
     const Time now = steady_now();
     Claim::Answer answer = Claim::Answer::no;
-    if (task != nullptr && may_run_here(*task)) answer = tasks_.claim(*task, now);
+    if (task != nullptr && may_run_here(*task)) answer = calls_.tasks().claim(*task, now);
     if (answer == Claim::Answer::no) break;
     if (answer == Claim::Answer::wait) {
-      const Claiming claiming(tasks_);
+      const Claiming claiming(calls_.tasks());
       block_until(lock, over, Time::max(), now);
-      task = tasks_.take_returned(steady_now());
+      task = calls_.tasks().take_returned(steady_now());
     }
     if (task != nullptr) run_here(lock, *task);
   }
@@ -49,7 +48,7 @@ bool ClientEngine::run_awaited(Guard& lock, Entry& entry) {
 /// Returns whether the task may run in this process. Tasks that belong to another node have a key
 /// of their own, and may not. Under the lock.
 bool ClientEngine::may_run_here(const Task& task) const {
-  const SchedulingClasses::Class& cls = classes_.at(lease_key(task));
+  const SchedulingClasses::Class& cls = calls_.classes().at(lease_key(task));
   return !cls.node && lease_.covers(cls.demand, self_.node);
 }
 
@@ -66,40 +65,10 @@ void ClientEngine::run_here(Guard& lock, Task& task) {
   waited_ns_.fetch_add((steady_now() - begun).count(), std::memory_order_relaxed);
 }
 
-/// Settles the results of a task that ran in this process, as on_reply() does for other tasks.
+/// Takes the results of a task that ran in this process.
 void ClientEngine::ended_here(Task& task, std::span<OutgoingValue> values) noexcept {
   Guard lock = guard();
-  const auto failed = std::find_if(values.begin(), values.end(), [](const OutgoingValue& value) {
-    return value.kind == wire::Value::Kind::error;
-  });
-  if (failed != values.end() && task.request) {
-    const auto& types = task.request->retry_on;
-    if (std::find(types.begin(), types.end(), failed->error->type) != types.end() &&
-        tasks_.retry_here(task, steady_now())) {
-      for (const OutgoingValue& value : values) values_.drop_own(value);
-      next_tick_ = std::min(next_tick_, steady_now() + std::chrono::milliseconds(1));
-      return unlock_and_collect(lock);
-    }
-  }
-  if (failed != values.end() && task.request && !task.request->name.empty())
-    for (OutgoingValue& value : values)
-      if (value.error) value.error = with_its_name(Error(*value.error), task).shared_info();
-  // The agent must get the KeptCall of a call before the Fulfil of its results: this process may
-  // end between the two messages.
-  std::vector<detail::ObjectHandle> unsaid;
-  for (std::size_t i = 0; i < task.results.size(); ++i) {
-    Entry& result = entry_of(task.results[i]);
-    if (result.ready.load(std::memory_order_relaxed)) {
-      values_.drop_own(values[i]);
-      continue;
-    }
-    const bool may_be_kept = values[i].kind == wire::Value::Kind::shared ||
-                             values[i].kind == wire::Value::Kind::forwarded;
-    if (may_be_kept && std::exchange(result.fulfil, false)) unsaid.push_back(task.results[i]);
-    values_.settle_own(result, std::move(values[i]));
-  }
-  recovery_.remember(tasks_.ended_here(task));
-  for (const detail::ObjectHandle& handle : unsaid) values_.tell_fulfilled(entry_of(handle));
+  calls_.ended_here(task, values);
   unlock_and_collect(lock);
 }
 

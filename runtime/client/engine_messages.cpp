@@ -2,7 +2,6 @@
 /// rings. All under the lock.
 #include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/client/engine.hpp"
-#include "troupe/runtime/client/failed_tell.hpp"
 #include "troupe/runtime/client/log_printer.hpp"
 #include "troupe/runtime/os/role.hpp"
 #include "troupe/runtime/wire/cases.hpp"
@@ -37,7 +36,7 @@ bool names_memory(const wire::CallMessage& message) {
 }  // namespace
 
 Time ClientEngine::drain(Time now) {
-  drop_spent();
+  calls_.drop_spent();
   peers_.wake_late();
   if (agent_.socket().has_queued() && !agent_.is_lost() && !agent_.socket().flush())
     agent_gone("the node's agent closed the connection");
@@ -45,20 +44,15 @@ Time ClientEngine::drain(Time now) {
   peers_.each_ready([&](std::uint32_t slot) { drain_slot(slot, now); });
   if (work_.has_refused() && work_.judge_refused()) io_loop_->notify();
   agent_.channel().flush();
-  if (now >= next_tick_) {
-    next_tick_ = tasks_.tick(now);
-    if (now >= next_look_)
-      next_look_ = actors_.let_go_of_unwanted(now) ? now + ActorCalls::kUnwantedLook : Time::max();
-    next_tick_ = std::min(next_tick_, next_look_);
-  }
-  next_tick_ = std::min(next_tick_, agent_.lack().next_look());
-  if (reports_) next_tick_ = std::min(next_tick_, step_reports(now));
-  drop_spent();
+  calls_.tick(now);
+  calls_.wake_by(agent_.lack().next_look());
+  if (reports_) calls_.wake_by(step_reports(now));
+  calls_.drop_spent();
   collect_released();
   // While more calls wait, a caller may have to be woken for a wake-up that was put off.
   if (work_.has_calls() && io_loop_->shares_cpu())
-    return std::min(next_tick_, now + kWakeupCoalescer);
-  return next_tick_;
+    return std::min(calls_.next_tick(), now + kWakeupCoalescer);
+  return calls_.next_tick();
 }
 
 void ClientEngine::drain_socket() {
@@ -116,8 +110,7 @@ void ClientEngine::drain_agent(Time now) {
 void ClientEngine::drain_peer(Peer& peer, Time now) {
   if (peer.dead) return;
   if (peer.channel.waiting() > 0 && peer.channel.flush()) {
-    tasks_.writable(peer.process, now);
-    actors_.writable(peer.process);
+    calls_.writable(peer.process, now);
   }
   std::size_t size = 0;
   for (;;) {
@@ -160,8 +153,7 @@ void ClientEngine::drop_peer(Peer& peer) {
   info.code = Code::worker_died;
   info.message = "the process answered with damaged messages";
   const Error error(info);
-  tasks_.worker_died(peer.process, ~std::uint64_t{0}, error, false, steady_now());
-  actors_.worker_died(peer.process, ~std::uint64_t{0}, error);
+  calls_.worker_died(peer.process, ~std::uint64_t{0}, error, false, steady_now());
 }
 
 // --- the agent's messages
@@ -173,37 +165,7 @@ void ClientEngine::on_channel(const wire::Channel& message, std::vector<Fd> desc
   if (*opened == nullptr) return;
   const Time now = steady_now();
   drain_slot(message.my_slot, now);  // frames may have come before the slot was known
-  for (const auto& pending : peers_.take_grants()) {
-    grant(pending.grant, now);
-    if (pending.reclaimed) reclaim(pending.grant.lease, now);
-  }
-  for (const auto& update : peers_.take_updates()) on_actor_update(update);
-}
-
-void ClientEngine::on_actor_update(const wire::ActorUpdate& update) {
-  if (update.state == wire::ActorState::alive && update.worker != self_.process &&
-      peers_.of(update.worker) == nullptr) {
-    peers_.wait(update);  // the channel is on its way over the socket
-    return;
-  }
-  actors_.update(update);
-}
-
-void ClientEngine::grant(const wire::LeaseGranted& granted, Time now) {
-  // No task wants it any more.
-  if (!classes_.knows(granted.key)) return return_lease(granted.lease);
-  if (peers_.of(granted.worker) == nullptr) {
-    peers_.wait(granted);
-    return;
-  }
-  tasks_.granted(granted.key, granted.lease, granted.worker, now);
-  next_tick_ = std::min(next_tick_, now + 1ms);
-}
-
-/// Handles LeaseReclaim, also for a lease whose worker's channel is still on its way.
-void ClientEngine::reclaim(LeaseId lease, Time now) {
-  peers_.reclaim(lease);
-  tasks_.reclaim(lease, now);
+  calls_.go_on(now);
 }
 
 void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
@@ -229,7 +191,7 @@ void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
   info.remote_stack = message.stack;
   info.last_lines = message.last_lines;
   if (!peer.remote) info.origin.node = self_.node_name;
-  const bool hosts_actor = actors_.has_worker(message.peer);
+  const bool hosts_actor = calls_.actors().has_worker(message.peer);
   if (hosts_actor) {
     info.code = is_lost ? Code::actor_unavailable : Code::actor_died;
     info.message = is_lost
@@ -238,8 +200,7 @@ void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
   }
   const Error error(info);
   if (!peer.dead)
-    tasks_.worker_died(message.peer, started, error, os::is_end_of_process(message.reason), now);
-  if (!peer.dead) actors_.worker_died(message.peer, started, error);
+    calls_.worker_died(message.peer, started, error, os::is_end_of_process(message.reason), now);
   work_.drop_calls_of(message.peer);
   if (peer.remote) {  // from here on nothing is written to it
     // Return the counts for its node of refs in frames that never left this process.
@@ -261,13 +222,15 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
   std::visit(
       Cases{[&](wire::PeerDied& m) { on_peer_died(m, now); },
             [&](wire::LeaseGranted& m) {
-              if (m.lease != 0) return grant(m, now);
+              if (m.lease != 0) return calls_.grant(m, now);
               if (Peer* caller = peers_.find(m.worker)) caller->refused = false;
               lease_.granted(m);
             },
-            [&](wire::LeaseRefused& m) { tasks_.refused(m.key, Error(Code::infeasible, m.why)); },
+            [&](wire::LeaseRefused& m) {
+              calls_.tasks().refused(m.key, Error(Code::infeasible, m.why));
+            },
             [&](wire::LeaseReclaim& m) {
-              if (m.holder == 0) return reclaim(m.lease, now);
+              if (m.holder == 0) return calls_.reclaim(m.lease, now);
               leave_silent_holder(m);
             },
             [&](wire::Ready& m) { on_ready(m, payload); },
@@ -275,7 +238,7 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
               work_.become({std::move(m), Blob(payload.begin(), payload.end())});
               io_loop_->notify();
             },
-            [&](wire::ActorUpdate& m) { on_actor_update(m); },
+            [&](wire::ActorUpdate& m) { calls_.update(m); },
             [&](wire::FoundActor& m) {
               if (!answered(m) && m.found) tell_agent(wire::Hold{m.lifetime, self_.process, -1});
             },
@@ -370,81 +333,10 @@ void ClientEngine::on_call_message(Peer& peer, wire::CallMessage& message, BlobV
                      incoming->payload = payload;
                      take_call(peer, std::move(incoming));
                    },
-                   [&](wire::Reply& m) { on_reply(peer.process, m, payload, now); },
-                   [&](wire::HandBack& m) {
-                     tasks_.handed_back(peer.process, m.first, m.count, now);
-                     next_tick_ = std::min(next_tick_, now + 1ms);
-                   },
+                   [&](wire::Reply& m) { calls_.take_reply(peer.process, m, payload, now); },
+                   [&](wire::HandBack& m) { calls_.hand_back(peer.process, m, now); },
                    [&](wire::Recall&) { work_.hand_back_unstarted(); }},
              message);
-}
-
-/// Returns whether a record that ended is light, as end() defines it.
-template <class Ended>
-static bool is_light(const Ended& ended) noexcept {
-  return ended.light && is_alone(entry_of(ended.results.front()));
-}
-
-void ClientEngine::drop_spent() noexcept {
-  spent_task_.reset();
-  spent_call_.reset();
-}
-
-void ClientEngine::on_reply(ProcessIndex worker, const wire::Reply& reply, BlobView payload,
-                            Time now) {
-  std::span<const detail::ObjectHandle> results;
-  // The agent must get the KeptCall of a call before the Fulfil of its result: this process may
-  // end between the two messages.
-  detail::ObjectHandle unsaid;
-  Task* task = tasks_.in_flight(worker, reply.sequence);
-  ActorCall* call = task == nullptr ? actors_.in_flight(worker, reply.sequence) : nullptr;
-  if (task != nullptr) {
-    if (reply.value.kind == wire::Value::Kind::error && tasks_.yields(worker, reply.sequence, now))
-      return;
-    if (reply.value.kind == wire::Value::Kind::error && task->request) {
-      const auto& types = task->request->retry_on;
-      if (std::find(types.begin(), types.end(), reply.value.error->type) != types.end() &&
-          tasks_.retry(worker, reply.sequence, now))
-        return;
-    }
-    results = task->results;
-  } else if (call != nullptr) {
-    results = call->results;
-  } else {
-    values_.discard(reply.value);
-    return;  // a reply of a late attempt
-  }
-  if (reply.value.kind == wire::Value::Kind::error) {
-    Error error(*reply.value.error);
-    if (task != nullptr) error = with_its_name(error, *task);
-    if (task != nullptr && task->fate == Task::Fate::open && reply.lost_argument != 0 &&
-        error.code() == Code::object_lost && recovery_.recover_argument(*task, reply, error)) {
-      const std::uint32_t waiting = watch_arguments(task->call, waiter_of(*task));
-      tasks_.postponed(worker, reply.sequence, waiting, now);
-      next_tick_ = std::min(next_tick_, now + 1ms);
-      return;
-    }
-    if (task != nullptr) error = TaskManager::of_all_attempts(*task, error);
-    if (task != nullptr && task->spec != nullptr) error = Recovery::cannot_run_again(error);
-    for (const auto& result : results) values_.settle_error(entry_of(result), error);
-    if (results.empty() && call != nullptr) log_failed_tell(*call, error);
-  } else if (reply.index < results.size() &&
-             !entry_of(results[reply.index]).ready.load(std::memory_order_relaxed)) {
-    Entry& result = entry_of(results[reply.index]);
-    const bool may_be_kept = task != nullptr && reply.last &&
-                             (reply.value.kind == wire::Value::Kind::shared ||
-                              reply.value.kind == wire::Value::Kind::forwarded);
-    if (may_be_kept && std::exchange(result.fulfil, false)) unsaid = results[reply.index];
-    values_.settle(result, reply.value, payload);
-  } else {
-    values_.discard(reply.value);  // an earlier attempt gave this result already
-  }
-  if (call != nullptr && reply.value.kind != wire::Value::Kind::inline_bytes)
-    for (const auto& result : results) entry_of(result).made = Entry::Made::actor;
-  if (!reply.last) return;
-  const bool light = task != nullptr ? task->spec == nullptr && is_light(*task) : is_light(*call);
-  end(worker, task != nullptr, reply.sequence, Duration(reply.ran_ns), now, light);
-  if (unsaid) values_.tell_fulfilled(entry_of(unsaid));
 }
 
 // --- the worker's side
@@ -459,9 +351,8 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
   // Results of tasks and calls of this process may be awaited elsewhere: it ends only after they
   // do.
   const auto over = [&] {
-    return agent_.is_lost() ||
-           (work_.is_ending() && !has_work() && tasks_.live() + actors_.live() == 0 &&
-            !(sender_.loopback().actor() && peers_.has_unanswered()));
+    return agent_.is_lost() || (work_.is_ending() && !has_work() && calls_.live() == 0 &&
+                                !(calls_.sender().loopback().actor() && peers_.has_unanswered()));
   };
   bool go_on = has_work();
   if (!go_on && !work_.is_ending()) {
@@ -479,8 +370,8 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
     work_.next(call, actor, resume);
     if (actor) {
       lease_timer_.begin(agent_.channel().peer_doorbell().said(), steady_now());
-      sender_.loopback().begin(actor->start.actor);
-      actors_.lives_here(actor->start.actor, actor->start.incarnation, self_.process);
+      calls_.sender().loopback().begin(actor->start.actor);
+      calls_.actors().lives_here(actor->start.actor, actor->start.incarnation, self_.process);
     } else if (call) {
       peers_.begin_call(call->from, call->call.sequence);
     }
@@ -500,8 +391,7 @@ bool ClientEngine::has_lost_agent() {
 void ClientEngine::finish_sends() {
   Guard lock = guard();
   io_loop_->wait(
-      lock, [this] { return agent_.is_lost() || tasks_.live() + actors_.live() == 0; },
-      Time::max());
+      lock, [this] { return agent_.is_lost() || calls_.live() == 0; }, Time::max());
   unlock_and_collect(lock);
 }
 
@@ -522,8 +412,7 @@ void ClientEngine::reply(ProcessIndex to, std::uint64_t sequence, std::uint32_t 
     message.lost_argument = value.lost.number;
     message.lost = value.lost.object;
     if (peer == nullptr) {
-      const Blob bytes = payload_;  // payload_ changes when a waiter sends
-      on_reply(self_.process, message, bytes, steady_now());
+      calls_.take_reply(self_.process, message, payload_, steady_now());
       return unlock_and_collect(lock);
     }
     settle_agent_queue();

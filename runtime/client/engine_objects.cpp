@@ -8,7 +8,7 @@ namespace troupe::client {
 void ClientEngine::end_following() {
   std::vector<detail::ObjectHandle> followers;
   values_.objects().each_promoted([&](Entry& source) { values_.leave(source, followers); });
-  tasks_.each([&](const Task& task) {  // a recompute target need not be promoted
+  calls_.tasks().each([&](const Task& task) {  // a recompute target need not be promoted
     for (const auto& result : task.results) values_.leave(entry_of(result), followers);
   });
 }
@@ -26,7 +26,7 @@ void ClientEngine::collect_released() {
 }
 
 void ClientEngine::fire(const Waiter& waiter, Entry& entry) {
-  waiter.fire(*this, waiter.who, entry);
+  waiter.fire(calls_, waiter.who, entry);
 }
 
 // --- the agent

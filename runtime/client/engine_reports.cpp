@@ -17,7 +17,7 @@ struct ClientEngine::Reports final : TaskReport::Out {
   Begun has_begun(ProcessIndex worker, const Task& task) override {
     const Peer* peer = engine.peers_.of(worker);
     if (peer == nullptr || peer->remote) return Begun::unknown;
-    return engine.may_come_back(worker, task.sequence) ? Begun::no : Begun::yes;
+    return engine.calls_.may_come_back(worker, task.sequence) ? Begun::no : Begun::yes;
   }
   void each_awaited(const std::function<bool(const detail::ObjectHandle&)>& look_at) override {
     if (engine.work_.is_busy()) return;
@@ -34,8 +34,8 @@ struct ClientEngine::Reports final : TaskReport::Out {
   ClientEngine& engine;
   TaskReport report{*this,
                     engine.self_.job,
-                    engine.tasks_,
-                    engine.actors_,
+                    engine.calls_.tasks(),
+                    engine.calls_.actors(),
                     engine.waiting_threads_,
                     unix_nanoseconds() - steady_now().time_since_epoch().count()};
 };

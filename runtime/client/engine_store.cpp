@@ -86,9 +86,7 @@ void ClientEngine::lacks_descriptors(BlobView packet, Time now) {
   agent_.lack().met(now);
   if (!agent_.lack().is_lasting(now)) return;
   const Error error = DescriptorLack::error();
-  tasks_.refuse_unleased(error);
-  for (const auto& pending : peers_.take_grants()) return_lease(pending.grant.lease);
-  for (const wire::ActorUpdate& update : peers_.updates()) actors_.fail_queued(update.actor, error);
+  calls_.refuse_unreachable(error);
   questions_.refuse_extents(error);
   io_loop_->notify();
   // A caller of this process cannot reach it. A worker that runs may close files; an idle one

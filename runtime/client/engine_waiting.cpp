@@ -31,7 +31,7 @@ class Blocking {
   Blocking(const Blocking&) = delete;
   Blocking& operator=(const Blocking&) = delete;
   void begin() {
-    engine_.tasks_.recall_claimed();
+    engine_.calls_.tasks().recall_claimed();
     engine_.work_.block();
     begun_ = true;
   }
@@ -62,7 +62,7 @@ class ExecutorWaits {
 void ClientEngine::idle_until(Guard& guard, const std::function<bool()>& done, Time deadline,
                               Duration grace, Time now) {
   if (self_.kind != wire::ProcessKind::worker) {
-    tasks_.recall_claimed();
+    calls_.tasks().recall_claimed();
     io_loop_->wait(guard, done, deadline, now);
     return;
   }
@@ -92,7 +92,7 @@ void ClientEngine::idle_beside(Guard& guard, const std::function<bool()>& done, 
     const bool call_waits = executor_.waited_since(last);
     guard.lock();
     const bool unused =
-        work_.is_serving() ? call_waits : static_cast<bool>(sender_.loopback().actor());
+        work_.is_serving() ? call_waits : static_cast<bool>(calls_.sender().loopback().actor());
     if (!unused || work_.executor_waits())
       blocking.end();
     else if (!blocking)
@@ -172,7 +172,7 @@ Error ClientEngine::overdue(Guard& lock, const Entry& entry, Duration timeout) {
   std::optional<ActorCalls::Delay> delay;
   if (timeout > Duration::zero())
     for (const Entry* at = &entry; at != nullptr && !delay; at = next_of(*at))
-      delay = actors_.delay_of(*at);
+      delay = calls_.actors().delay_of(*at);
   ErrorInfo info = plain.info();
   if (!delay) {
     if (timeout <= Duration::zero()) return plain;
@@ -197,9 +197,10 @@ Error ClientEngine::overdue(Guard& lock, const Entry& entry, Duration timeout) {
 /// Returns why the entry has no value yet, in one sentence; empty: unknown. Asks the agent, and
 /// waits kReasonComes for its answer at most.
 std::string ClientEngine::why_waits(Guard& lock, const Entry& entry) {
-  const WaitPath path = wait_path(
-      entry, tasks_, actors_,
-      [this](ProcessIndex worker, const Task& t) { return may_come_back(worker, t.sequence); });
+  const WaitPath path =
+      wait_path(entry, calls_.tasks(), calls_.actors(), [this](ProcessIndex worker, const Task& t) {
+        return calls_.may_come_back(worker, t.sequence);
+      });
   if (!path.question) return path.text;
   wire::Explain question = *path.question;
   const std::uint64_t request = question.request = questions_.ask<wire::Explained>();
@@ -247,9 +248,10 @@ Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, 
 /// Returns whether the entry waits for an unfinished call to the actor whose methods run on this
 /// thread.
 bool ClientEngine::is_own_call(const Entry& entry) const {
-  if (!sender_.loopback().on_actor_thread()) return false;
+  if (!calls_.sender().loopback().on_actor_thread()) return false;
   for (const Entry* at = &entry; at != nullptr; at = next_of(*at))
-    if (!at->ready.load(std::memory_order_relaxed) && actors_.owes(sender_.loopback().actor(), *at))
+    if (!at->ready.load(std::memory_order_relaxed) &&
+        calls_.actors().owes(calls_.sender().loopback().actor(), *at))
       return true;
   return false;
 }
@@ -326,7 +328,7 @@ std::vector<std::size_t> ClientEngine::wait(std::span<const detail::ObjectHandle
   }
   const std::size_t at_once = order.size();
   if (at_once < count) {
-    const auto fire = [](ClientEngine&, void* who, Entry&) {
+    const auto fire = [](Calls&, void* who, Entry&) {
       auto* slot = static_cast<Slot*>(who);
       slot->fired = true;
       slot->order->push_back(slot->index);
@@ -347,7 +349,7 @@ std::vector<std::size_t> ClientEngine::wait(std::span<const detail::ObjectHandle
                           [&](const Waiter& w) { return w.who == &slots[i]; });
       }
     } unregister{objects, slots};
-    if (timeout == detail::kNoTimeout && sender_.loopback().on_actor_thread()) {
+    if (timeout == detail::kNoTimeout && calls_.sender().loopback().on_actor_thread()) {
       std::size_t possible = at_once;
       for (std::size_t i = 0; i < objects.size(); ++i)
         possible += !slots[i].fired && !is_own_call(entry_of(objects[i]));
@@ -433,7 +435,7 @@ void ClientEngine::look_again(Entry& entry) {
 void ClientEngine::resume_with(Entry& entry, Resume* resume) {
   Entry* blocker = blocker_of(entry);
   Entry& at = blocker != nullptr ? *blocker : origin_of(entry);
-  at.waiters.edit().push_back({[](ClientEngine&, void* who, Entry&) {
+  at.waiters.edit().push_back({[](Calls&, void* who, Entry&) {
                                  std::unique_ptr<Resume> r(static_cast<Resume*>(who));
                                  Entry& wanted = entry_of(r->object);
                                  if (fetch_failed(wanted)) r->engine->look_again(wanted);

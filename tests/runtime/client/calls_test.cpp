@@ -1,0 +1,240 @@
+// Tests Calls: CALLS-2 to CALLS-6. NoMemory* test CALLS-1.
+#include "troupe/runtime/client/calls.hpp"
+
+#include "troupe/runtime/wire/cases.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace troupe::client::calls_test {
+namespace {
+
+using namespace std::chrono_literals;
+using Handle = detail::ObjectHandle;
+using Kind = wire::Value::Kind;
+constexpr ProcessIndex kSelf = 7, kWorker = 11;
+constexpr ActorId kActor{0, 9};
+constexpr Time kNow{};
+
+void run_nothing(detail::Invocation&) {}
+const detail::Callable kFunction{.thunk = &run_nothing};
+
+struct CallsTest : testing::Test, Calls::Out, Recovery::Out, WorkQueue::Out {
+  CallsTest() {
+    self.process = kSelf;
+    values.begin(kSelf, 5, 1);
+    recovery.belongs_to(kSelf);
+    peers.bell() = ring::Doorbell::create().value();
+  }
+  // Calls::Out and Recovery::Out
+  void settle_agent_queue() override {}
+  void tell(const wire::NodeMessage& message, BlobView) override {
+    std::visit(wire::Cases{[&](const wire::RequestLease&) { said += "request "; },
+                           [&](const wire::LeaseReturned& m) {
+                             said += "return(" + std::to_string(m.lease.value) + ") ";
+                           },
+                           [&](const wire::WatchActor&) { said += "watch "; },
+                           [&](const wire::KeptCall&) { said += "call "; },
+                           [&](const wire::Fulfil&) { said += "fulfil "; },
+                           [&](const wire::Free&) { said += "free "; }, [&](const auto&) {}},
+               message);
+  }
+  void collect_released() override {}
+  void notify() override {}
+  void fire(const Waiter& waiter, Entry& entry) override { waiter.fire(calls, waiter.who, entry); }
+  void unparked(Entry&) override {}
+  void run_again(std::unique_ptr<Task> task) override { calls.run_again(std::move(task)); }
+  void recovered() override {}
+  // WorkQueue::Out
+  void hand_back(ProcessIndex, const wire::HandBack&) override {}
+  void drop_refs(const wire::Call&) override {}
+  bool is_refused(ProcessIndex) override { return false; }
+  void tell_blocked(bool) override {}
+
+  /// Opens the worker's channel.
+  Peers::Peer& connect() {
+    const ring::Doorbell bell = ring::Doorbell::create().value();
+    auto memory = ring::ChannelMemory::create().value();
+    std::vector<Fd> descriptors;
+    for (const int one : {memory.fd(), bell.memory_fd(), bell.event_fd()})
+      descriptors.emplace_back(::dup(one));
+    worker = ring::Channel(std::move(memory), 0,
+                           std::make_shared<ring::Doorbell>(ring::Doorbell::create().value()), 2);
+    return *peers.open(wire::Channel{kWorker, 1, 2, 2}, std::move(descriptors)).value();
+  }
+  void grant(std::uint64_t lease, LeaseKey key = 0) {
+    wire::LeaseGranted granted;
+    granted.key = key;
+    granted.lease = LeaseId::of(lease);
+    granted.worker = kWorker;
+    calls.grant(granted, kNow);
+  }
+  void lives(wire::ActorState state) {
+    wire::ActorUpdate update;
+    update.actor = kActor;
+    update.state = state;
+    update.worker = kWorker;
+    update.incarnation = 1;
+    calls.update(update);
+  }
+  static detail::Call call_of(std::vector<Handle> objects = {}) {
+    detail::Call call;
+    call.callable = &kFunction;
+    for (Handle& object : objects) call.arguments.push_back({0, 0, 0, 0, std::move(object)});
+    return call;
+  }
+  Handle submit(std::vector<Handle> objects = {}) {
+    Handle result;
+    const bool takes_objects = !objects.empty();
+    calls.submit(call_of(std::move(objects)), nullptr, {&result, 1}, takes_objects);
+    return result;
+  }
+  Handle call(std::vector<Handle> objects = {}) {
+    Handle result;
+    const bool takes_objects = !objects.empty();
+    calls.call({kActor, lifetime}, call_of(std::move(objects)), {&result, 1}, takes_objects);
+    return result;
+  }
+  /// Returns the numbers of the calls that the worker gets.
+  std::vector<std::uint64_t> sent() {
+    std::vector<std::uint64_t> numbers;
+    std::size_t size = 0;
+    while (worker && worker.receive(frame.data(), size) == ring::Pop::frame) {
+      const auto decoded = wire::decode_call(BlobView(frame.data(), size));
+      if (!decoded) continue;
+      if (const auto* one = std::get_if<wire::Call>(&decoded->message))
+        numbers.push_back(one->sequence);
+    }
+    return numbers;
+  }
+  static wire::Reply reply_of(std::uint64_t number, Kind kind) {
+    wire::Reply reply;
+    reply.sequence = number;
+    reply.value.kind = kind;
+    return reply;
+  }
+  std::string heard() { return std::exchange(said, {}); }
+
+  std::string said;
+  Identity self;
+  Peers peers;
+  ring::Channel worker;  ///< its end
+  alignas(16) std::array<std::byte, ring::kMaxFrame> frame;
+  StoreUse store;
+  WorkQueue work{static_cast<WorkQueue::Out&>(*this)};
+  Calls calls{static_cast<Calls::Out&>(*this), self, peers, values, recovery, work};
+  Recovery recovery{static_cast<Recovery::Out&>(*this), values, calls.classes(), true,
+                    Bytes{1 << 20}};
+  Values values{static_cast<Values::Out&>(*this), recovery, store, calls.classes()};
+  Handle lifetime;
+};
+
+TEST_F(CallsTest, TaskIsSentWhenItsArgumentIsReady) {
+  connect();
+  const Handle argument = values.objects().create();
+  const Handle result = submit({argument});
+  EXPECT_EQ(heard(), "");
+  values.settle(entry_of(argument), reply_of(0, Kind::inline_bytes).value, {});
+  EXPECT_EQ(heard(), "request ");
+  EXPECT_TRUE(sent().empty());
+  grant(1);
+  EXPECT_EQ(sent(), (std::vector<std::uint64_t>{1}));
+  EXPECT_EQ(calls.live(), 1u);
+}
+
+TEST_F(CallsTest, CallWithAFailedArgumentIsNotSent) {
+  connect();
+  const Handle failed = values.objects().create();
+  values.settle_error(entry_of(failed), Error(Code::task_failed, "it threw"));
+  const Handle pending = values.objects().create();
+  const std::vector<Handle> results{submit({failed}), call({failed}), submit({pending}),
+                                    call({pending})};
+  values.settle_error(entry_of(pending), Error(Code::task_failed, "it threw"));
+  for (const Handle& result : results) {
+    ASSERT_EQ(entry_of(result).kind, Kind::error);
+    EXPECT_EQ(entry_of(result).error->outcome, Outcome::not_executed);
+  }
+  EXPECT_TRUE(sent().empty());
+  EXPECT_EQ(calls.live(), 0u);
+}
+
+TEST_F(CallsTest, FirstReplySettlesAResultAndALaterOneIsGivenBack) {
+  Peers::Peer& peer = connect();
+  const Handle task = submit();
+  grant(1);
+  const Handle answer = call();
+  lives(wire::ActorState::alive);
+  EXPECT_EQ(sent(), (std::vector<std::uint64_t>{1, 2}));
+  heard();
+  for (const std::uint64_t number : {1u, 2u}) {
+    wire::PlainReply reply;
+    reply.sequence = number;
+    reply.value = {0, 4};
+    calls.take_plain(peer, reply, Blob(4), kNow);
+    const Handle& result = number == 1 ? task : answer;
+    ASSERT_EQ(entry_of(result).kind, Kind::inline_bytes);
+    EXPECT_EQ(BlobView(entry_of(result).value->bytes).size(), 4u);
+    calls.take_reply(kWorker, reply_of(number, Kind::shared), {}, kNow);
+    EXPECT_EQ(heard(), "free ");
+  }
+  EXPECT_EQ(calls.live(), 0u);
+  calls.drop_spent();
+}
+
+TEST_F(CallsTest, AgentGetsTheCallBeforeTheResult) {
+  connect();
+  const Handle result = submit();
+  grant(1);
+  values.promote(entry_of(result));
+  heard();
+  calls.take_reply(kWorker, reply_of(1, Kind::shared), {}, kNow);
+  EXPECT_EQ(heard(), "call fulfil ");
+}
+
+TEST_F(CallsTest, LeaseThatNoTaskWantsGoesBack) {
+  connect();
+  grant(5, LeaseKey::of(77));
+  EXPECT_EQ(heard(), "return(5) ");
+}
+
+TEST_F(CallsTest, GrantAndLifeWaitForTheChannel) {
+  submit();
+  grant(1);
+  call();
+  lives(wire::ActorState::alive);
+  EXPECT_EQ(calls.live(), 2u);
+  connect();
+  EXPECT_TRUE(sent().empty());
+  calls.go_on(kNow);
+  EXPECT_EQ(sent(), (std::vector<std::uint64_t>{1, 2}));
+}
+
+TEST_F(CallsTest, UnreachableWorkersEndWhatWaitsForThem) {
+  const Handle task = submit();
+  grant(1);
+  const Handle answer = call();
+  lives(wire::ActorState::alive);
+  heard();
+  calls.refuse_unreachable(Error(Code::unavailable, "no descriptor is left"));
+  EXPECT_EQ(entry_of(task).kind, Kind::error);
+  EXPECT_EQ(entry_of(answer).kind, Kind::error);
+  EXPECT_EQ(heard(), "return(1) ");
+  EXPECT_EQ(calls.live(), 0u);
+}
+
+TEST_F(CallsTest, TickIsDueAtTheEarliestWish) {
+  EXPECT_EQ(calls.next_tick(), Time::max());
+  calls.wake_by(kNow + 9s);
+  calls.wake_by(kNow + 20s);
+  EXPECT_EQ(calls.tick(kNow + 8s), kNow + 9s) << "nothing is due";
+  EXPECT_EQ(calls.tick(kNow + 9s), Time::max());
+  submit();
+  EXPECT_LE(calls.next_tick(), steady_now() + TaskManager::kAskAgain);
+}
+
+}  // namespace
+}  // namespace troupe::client::calls_test
