@@ -97,7 +97,7 @@ ClientEngine::~ClientEngine() {
     delete entry;
     entry = next != nullptr ? next : released_.exchange(nullptr);
   }
-  for (Resume* resume : resumes_) delete resume;
+  resumes_.clear();
 }
 
 void ClientEngine::say_hello(const Start& start) {
@@ -206,7 +206,7 @@ void ClientEngine::stop() {
   end_following();
   current_engine.unvisited.store(nullptr, std::memory_order_seq_cst);
   current_engine.any.store(nullptr, std::memory_order_seq_cst);
-  give_up_notices();  // after current_engine is null, since callbacks ask for it
+  resumes_.give_up_notices();  // after current_engine is null, since callbacks ask for it
 }
 
 // --- handles

@@ -25,6 +25,7 @@
 #include "troupe/runtime/client/peers.hpp"
 #include "troupe/runtime/client/questions.hpp"
 #include "troupe/runtime/client/recovery.hpp"
+#include "troupe/runtime/client/resumes.hpp"
 #include "troupe/runtime/client/store_use.hpp"
 #include "troupe/runtime/client/suspended_runs.hpp"
 #include "troupe/runtime/client/values.hpp"
@@ -45,7 +46,6 @@
 #include <set>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 namespace troupe::client {
@@ -201,15 +201,6 @@ class ClientEngine final : public detail::Engine,
  private:
   friend class Blocking;
   using Peer = Peers::Peer;
-  /// A wait for an object without a thread. A Resume that has not fired is deleted when the
-  /// engine ends.
-  struct Resume {
-    ClientEngine* engine;
-    std::function<void()> fire;
-    detail::ObjectHandle object;
-    bool on_executor = true;  ///< false: fires at once, under the lock
-  };
-
   // IoLoop::Host
   Time drain(Time now) override;
   Time next_timer() const noexcept override { return calls_.next_tick(); }
@@ -333,10 +324,6 @@ class ClientEngine final : public detail::Engine,
   bool is_own_call(const Entry& entry) const;
   Error overdue(Guard& lock, const Entry& entry, Duration timeout);
   std::string why_waits(Guard& lock, const Entry& entry);
-  void resume_with(Entry& entry, Resume* resume);
-  void resume(const Resume& resume);
-  void give_up_notices();
-  void look_again(Entry& entry);
   void take_call(const Peer& peer, std::shared_ptr<Incoming> incoming);
   void leave_silent_holder(const wire::LeaseReclaim& question);
   void wait_for_work(Guard& guard, const std::function<bool()>& done);
@@ -364,7 +351,7 @@ class ClientEngine final : public detail::Engine,
   std::atomic<std::uint64_t> recoveries_{0};
   Peers peers_;
   WorkQueue work_{*this};
-  std::unordered_set<Resume*> resumes_;
+  Resumes resumes_{values_, recovery_, work_};
   Questions questions_;
   CallSites sites_{self_.engine};
   WorkerLease lease_;

@@ -307,7 +307,7 @@ void ClientEngine::agent_gone(const std::string& why, Code code) {
   work_.end();
   if (abandon_ != nullptr) abandon_(work_.is_serving());
   if (log_printer_ != nullptr && !stopping_) log_printer_->on_loss();
-  give_up_notices();
+  resumes_.give_up_notices();
   // Every wait checks agent_.is_lost(). Results that are still pending end in an error when somebody
   // asks for them.
   if (!io_loop_) return;

@@ -21,8 +21,7 @@ struct ClientEngine::Reports final : TaskReport::Out {
   }
   void each_awaited(const std::function<bool(const detail::ObjectHandle&)>& look_at) override {
     if (engine.work_.is_busy()) return;
-    for (const Resume* resume : engine.resumes_)
-      if (resume->on_executor && !look_at(resume->object)) return;
+    engine.resumes_.each_on_executor(look_at);
   }
   void each_own(
       const std::function<void(const Entry&, const std::string& site)>& look_at) override {

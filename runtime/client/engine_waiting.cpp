@@ -368,10 +368,7 @@ void ClientEngine::when_ready(const detail::ObjectHandle& object, std::function<
   if (!is_here(entry) && !is_foreign(entry)) {
     Guard lock = guard();
     if (!is_here(entry)) {
-      auto* resume = new Resume{this, std::move(fire), object};
-      resumes_.insert(resume);
-      resume_with(entry, resume);
-      values_.need(entry, true);
+      resumes_.add(object, std::move(fire), true);
       unlock_and_collect(lock);
       return;
     }
@@ -393,58 +390,13 @@ void ClientEngine::notify_when_ready(const detail::ObjectHandle& object,
   if (!is_here(entry) && !is_foreign(entry)) {
     Guard lock = guard();
     if (!is_here(entry) && !agent_.is_lost() && !stopping_) {
-      auto* resume = new Resume{this, std::move(told), object, false};
-      resumes_.insert(resume);
-      resume_with(entry, resume);
-      values_.need(entry, true);
+      resumes_.add(object, std::move(told), false);
       unlock_and_collect(lock);
       return;
     }
     unlock_and_collect(lock);
   }
   told();
-}
-
-/// Runs the callbacks of notify_when_ready() when no answer comes any more: they learn the reason
-/// when they look. Under the lock.
-void ClientEngine::give_up_notices() {
-  for (Resume* resume : resumes_)
-    if (!resume->on_executor) std::exchange(resume->fire, [] {})();
-}
-
-void ClientEngine::resume(const Resume& resume) {
-  if (resume.on_executor)
-    work_.resume(resume.fire);
-  else
-    resume.fire();
-}
-
-/// Tries to recover an object whose bytes could not be fetched.
-void ClientEngine::look_again(Entry& entry) {
-  Entry& origin = origin_of(entry);
-  const std::shared_ptr<const ErrorInfo> why = origin.fetch_error;
-  if (!why || why->code != Code::object_lost) return;
-  Error error(*why);
-  if (recovery_.recover(entry, error))
-    values_.need(entry, true);
-  else
-    origin.fetch_error = error.shared_info();
-}
-
-/// Fires the Resume when the entry is ready and its bytes are here, if it has any.
-void ClientEngine::resume_with(Entry& entry, Resume* resume) {
-  Entry* blocker = blocker_of(entry);
-  Entry& at = blocker != nullptr ? *blocker : origin_of(entry);
-  at.waiters.edit().push_back({[](Calls&, void* who, Entry&) {
-                                 std::unique_ptr<Resume> r(static_cast<Resume*>(who));
-                                 Entry& wanted = entry_of(r->object);
-                                 if (fetch_failed(wanted)) r->engine->look_again(wanted);
-                                 if (!is_here(wanted) && !fetch_failed(wanted))
-                                   return r->engine->resume_with(wanted, r.release());
-                                 r->engine->resumes_.erase(r.get());
-                                 r->engine->resume(*r);
-                               },
-                               resume});
 }
 
 Result<detail::Value> ClientEngine::peek(const detail::ObjectHandle& object) {
