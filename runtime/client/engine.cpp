@@ -71,7 +71,7 @@ ClientEngine::ClientEngine(Start start)
 void ClientEngine::begin(const Start& start) {
   peers_.bell() = ring::Doorbell::create().value();
   say_hello(start);
-  io_loop_.reset(new IoLoop(static_cast<IoLoop::Host&>(*this), peers_.bell(), lock_));
+  io_loop_.reset(new IoLoop(static_cast<IoLoop::Host&>(*this), peers_.bell(), gate_.lock()));
   calls_.begin(*io_loop_);
   // A message may have arrived already. Holding the lock keeps the I/O thread from handling it
   // until current_engine is set: handles that it drops must be released by this engine. Without an
@@ -91,12 +91,7 @@ ClientEngine::~ClientEngine() {
     const Guard lock = guard();
     recovery_.lineage().clear();
   }
-  // No agent is left to tell: just delete entries that were released while the engine stopped.
-  for (Entry* entry = released_.exchange(nullptr); entry != nullptr;) {
-    Entry* next = entry->next_released;
-    delete entry;
-    entry = next != nullptr ? next : released_.exchange(nullptr);
-  }
+  gate_.drop();  // no agent is left to tell
   resumes_.clear();
 }
 
@@ -209,34 +204,6 @@ void ClientEngine::stop() {
   resumes_.give_up_notices();  // after current_engine is null, since callbacks ask for it
 }
 
-// --- handles
-// ---------------------------------------------------------------------------------------------------------
-
-void ClientEngine::collect_and_unlock(Guard& guard) {
-  do {
-    collect_released();
-    guard.unlock();
-  } while (has_leftovers() && lock_.try_lock() && (guard = Guard(lock_, std::adopt_lock), true));
-}
-
-void ClientEngine::release(Entry* entry) noexcept {
-  if (is_alone(*entry)) {
-    delete entry;
-    return;
-  }
-  Entry* head = released_.load(std::memory_order_relaxed);
-  do {
-    entry->next_released = head;
-  } while (!released_.compare_exchange_weak(head, entry, std::memory_order_seq_cst));
-  // This thread pushes first and then tries the lock; the holder unlocks first and then checks
-  // has_leftovers() (unlock_and_collect()). So one of the two sees the other, and no entry is
-  // left behind.
-  if (lock_.held_by_this_thread() || !lock_.try_lock())
-    return;  // the holder collects when it unlocks
-  Guard guard(lock_, std::adopt_lock);
-  unlock_and_collect(guard);
-}
-
 // --- calls
 // -----------------------------------------------------------------------------------------------------------
 
@@ -328,7 +295,7 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
   takes_objects(call);
   Guard lock = guard();
   if (agent_.is_lost()) raise(agent_.why_lost());
-  collect_released();  // the name may be that of an actor whose last handle was just dropped
+  gate_.collect();  // the name may be that of an actor whose last handle was just dropped
   wire::CreateActor message;
   // No object has this id: a person names both by their ids.
   message.actor = ActorId{values_.objects().high(), values_.objects().next_low()};

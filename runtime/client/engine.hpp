@@ -12,15 +12,14 @@
 /// opens it.
 #pragma once
 
-#include "troupe/runtime/base/process_mark.hpp"
 #include "troupe/runtime/client/actor_lease_timer.hpp"
 #include "troupe/runtime/client/agent_link.hpp"
 #include "troupe/runtime/client/call_sites.hpp"
 #include "troupe/runtime/client/calls.hpp"
+#include "troupe/runtime/client/engine_gate.hpp"
 #include "troupe/runtime/client/identity.hpp"
 #include "troupe/runtime/client/in_place.hpp"
 #include "troupe/runtime/client/io_loop.hpp"
-#include "troupe/runtime/client/lock.hpp"
 #include "troupe/runtime/client/objects.hpp"
 #include "troupe/runtime/client/peers.hpp"
 #include "troupe/runtime/client/questions.hpp"
@@ -192,9 +191,9 @@ class ClientEngine final : public detail::Engine,
   void ended_here(Task& task, std::span<OutgoingValue> values) noexcept;
 
   /// Ends an entry whose last handle is gone. Any thread, also one that holds the lock.
-  void release(Entry* entry) noexcept;
+  void release(Entry* entry) noexcept { gate_.release(entry); }
   /// True in a fork of the process that the engine belongs to. The engine must not be used there.
-  bool in_fork() const noexcept { return mark_.in_fork(); }
+  bool in_fork() const noexcept { return gate_.mark().in_fork(); }
   /// Whether the entry was made in an earlier session of this process.
   bool is_foreign(const Entry& entry) const noexcept { return values_.is_foreign(entry); }
 
@@ -207,9 +206,7 @@ class ClientEngine final : public detail::Engine,
   int socket_fd() const override { return agent_.socket().fd(); }
   bool wants_write() const override { return agent_.socket().has_queued(); }
   bool wants_read() const override { return !agent_.lack().exists(); }
-  bool has_leftovers() const noexcept override {
-    return released_.load(std::memory_order_seq_cst) != nullptr || store_.has_unpins();
-  }
+  bool has_leftovers() const noexcept override { return gate_.has_leftovers(); }
   void socket_ready() noexcept override { agent_.note_readable(); }
   bool watch_peer() noexcept override { return peers_.watch(); }
   bool peer_elsewhere() const noexcept override { return peers_.is_last_elsewhere(); }
@@ -247,7 +244,7 @@ class ClientEngine final : public detail::Engine,
 
   // handles, and the queue to the agent (engine_objects.cpp)
   void end_following();
-  void collect_released() override;
+  void collect_released() override { gate_.collect(); }
   void fire(const Waiter& waiter, Entry& entry) override;
   void tell_agent(const wire::NodeMessage& message, BlobView payload = {});
   void settle_agent_queue() override;
@@ -286,7 +283,6 @@ class ClientEngine final : public detail::Engine,
   void replicate(Guard& lock, Entry& entry, const detail::Replication& how);
   void release_memory();
   Result<detail::Value> materialise(const detail::ObjectHandle& handle, Duration timeout);
-  void report_unpins();
   std::uint32_t number_of(detail::CallSite at);
 
   // outgoing calls (engine.cpp)
@@ -299,22 +295,8 @@ class ClientEngine final : public detail::Engine,
   bool block_until(Guard& guard, const std::function<bool()>& done, Time deadline, Time now = {});
   void idle_until(Guard& guard, const std::function<bool()>& done, Time deadline, Duration grace,
                   Time now = {});
-  /// Takes the lock. Throws in a fork, where the thread that held the lock does not exist.
-  Guard guard() {
-    mark_.expect_own();
-    return Guard(lock_);
-  }
-  /// Unlocks, and frees entries that were released meanwhile. A thread that releases an entry
-  /// while another holds the lock leaves the entry to that holder.
-  void unlock_and_collect(Guard& guard) {
-    if (!has_leftovers()) {  // mostly
-      guard.unlock();
-      if (!has_leftovers() || !lock_.try_lock()) return;
-      guard = Guard(lock_, std::adopt_lock);
-    }
-    collect_and_unlock(guard);
-  }
-  void collect_and_unlock(Guard& guard);
+  Guard guard() { return gate_.guard(); }
+  void unlock_and_collect(Guard& guard) { gate_.unlock_and_collect(guard); }
 
   // the fast path of plain calls (engine_plain.cpp)
   bool take_plain(Peer& peer, BlobView frame, Time now);
@@ -331,11 +313,8 @@ class ClientEngine final : public detail::Engine,
   // names of objects (engine_names.cpp)
   wire::NamedObject ask_named(Guard& lock, wire::NameObject question);
 
-  const ProcessMark mark_;
   Identity self_;
-  EngineLock lock_;
-  std::atomic<Entry*> released_{/// Entries whose last handle is gone, to be freed under the lock.
-                                nullptr};
+  EngineGate gate_{static_cast<Recovery::Out&>(*this), values_, store_};
   AgentLink agent_;
   LogPrinter* log_printer_ = nullptr;  ///< null: workers write to the program's own output
   StoreUse store_;

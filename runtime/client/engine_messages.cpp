@@ -48,7 +48,7 @@ Time ClientEngine::drain(Time now) {
   calls_.wake_by(agent_.lack().next_look());
   if (reports_) calls_.wake_by(step_reports(now));
   calls_.drop_spent();
-  collect_released();
+  gate_.collect();
   // While more calls wait, a caller may have to be woken for a wake-up that was put off.
   if (work_.has_calls() && io_loop_->shares_cpu())
     return std::min(calls_.next_tick(), now + kWakeupCoalescer);

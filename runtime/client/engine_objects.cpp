@@ -13,18 +13,6 @@ void ClientEngine::end_following() {
   });
 }
 
-void ClientEngine::collect_released() {
-  report_unpins();
-  if (released_.load(std::memory_order_acquire) == nullptr) return;  // mostly; costs no write
-  Entry* entry = released_.exchange(nullptr, std::memory_order_seq_cst);
-  while (entry != nullptr) {
-    Entry* next = entry->next_released;
-    values_.free(entry);
-    entry = next;
-    if (entry == nullptr) entry = released_.exchange(nullptr, std::memory_order_seq_cst);
-  }
-}
-
 void ClientEngine::fire(const Waiter& waiter, Entry& entry) {
   waiter.fire(calls_, waiter.who, entry);
 }

@@ -50,14 +50,7 @@ class StoreBuilding final : public detail::Building {
 }  // namespace
 
 void ClientEngine::views_ended() {
-  if (stopping_.load(std::memory_order_relaxed) || lock_.held_by_this_thread() || !lock_.try_lock())
-    return;  // the holder collects when it unlocks
-  Guard guard(lock_, std::adopt_lock);
-  unlock_and_collect(guard);
-}
-
-void ClientEngine::report_unpins() {
-  for (const auto& unpin : store_.take_unpins()) tell_agent(unpin);
+  if (!stopping_.load(std::memory_order_relaxed)) gate_.collect_if_free();
 }
 
 void ClientEngine::on_extent(const wire::GiveExtent& message, std::vector<Fd> descriptors) {
@@ -136,7 +129,7 @@ std::uint32_t ClientEngine::number_of(detail::CallSite at) {
 
 OutgoingValue ClientEngine::finish_room(ValueRoom room,
                                         std::span<const detail::ObjectHandle> refs) {
-  mark_.expect_own();
+  gate_.mark().expect_own();
   for (const auto& ref : refs) expect_ours(ref);
   if (refs.size() > wire::kMaxRefs) return bundled(std::move(room), refs);
   OutgoingValue value;
@@ -321,7 +314,7 @@ Result<objectstore::Location> ClientEngine::where_is(const wire::Location& name)
 /// spill them. Empty extents go back, unless one was just given to a thread here. At most 256
 /// values at a time, since their messages have to fit the queue.
 void ClientEngine::release_memory() {
-  collect_released();
+  gate_.collect();
   for (int left = 256; left > 0 && values_.objects().oldest_own() != nullptr; --left) {
     Entry& entry = *values_.objects().oldest_own();
     values_.objects().remove_own(entry);

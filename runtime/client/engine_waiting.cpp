@@ -296,7 +296,7 @@ detail::Value ClientEngine::get(const detail::ObjectHandle& object, Duration tim
 
 bool ClientEngine::is_ready(const detail::ObjectHandle& object) {
   if (!object) return true;
-  mark_.expect_own();
+  gate_.mark().expect_own();
   Entry& entry = entry_of(object);
   if (entry.ready.load(std::memory_order_acquire) || is_foreign(entry)) return true;
   Guard lock = guard();
