@@ -73,6 +73,7 @@ void ClientEngine::begin(const Start& start) {
   say_hello(start);
   io_loop_.reset(new IoLoop(static_cast<IoLoop::Host&>(*this), peers_.bell(), gate_.lock()));
   calls_.begin(*io_loop_);
+  waits_.begin(*io_loop_);
   // A message may have arrived already. Holding the lock keeps the I/O thread from handling it
   // until current_engine is set: handles that it drops must be released by this engine. Without an
   // engine they would be deleted although others still know the objects.
@@ -156,7 +157,7 @@ void ClientEngine::be_welcomed(const wire::Welcome& welcome, std::vector<Fd> des
 }
 
 void ClientEngine::finish(bool failed) {
-  if (!stopping_.load()) {
+  if (!waits_.is_over()) {
     Guard lock = guard();
     io_loop_->wait(
         lock, [this] { return agent_.is_lost() || calls_.actors().live() == 0; },
@@ -188,7 +189,7 @@ void ClientEngine::on_log(detail::OnLog take) {
 }
 
 void ClientEngine::stop() {
-  if (stopping_.exchange(true)) return;
+  if (!waits_.end()) return;
   io_loop_->stop();
   if (awaits_end_of_job_) agent_.await_close(kJobEnds);
   // close() is not enough: a fork of this process may have it open. A worker's connection ends with
@@ -343,7 +344,7 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
 wire::FoundActor ClientEngine::ask_for_name(Guard& lock, const wire::NodeMessage& question,
                                             BlobView payload, std::uint64_t request) {
   tell_agent(question, payload);
-  block_until(
+  waits_.block_until(
       lock, [&] { return questions_.is_answered(request); }, steady_now() + kAgentAnswers);
   auto answer = questions_.take<wire::FoundActor>(request);
   if (!answer) throw Unavailable(Code::unavailable, "the node's agent did not answer within 10 s");
@@ -415,7 +416,7 @@ std::vector<detail::NodeInfo> ClientEngine::nodes() {
   Guard lock = guard();
   const std::uint64_t request = questions_.ask<wire::Nodes>();
   tell_agent(wire::ListNodes{request});
-  block_until(
+  waits_.block_until(
       lock, [&] { return questions_.is_answered(request); }, steady_now() + kAgentAnswers);
   const auto answer = questions_.take<wire::Nodes>(request);
   unlock_and_collect(lock);

@@ -26,13 +26,12 @@
 #include "troupe/runtime/client/recovery.hpp"
 #include "troupe/runtime/client/resumes.hpp"
 #include "troupe/runtime/client/store_use.hpp"
-#include "troupe/runtime/client/suspended_runs.hpp"
 #include "troupe/runtime/client/values.hpp"
 #include "troupe/runtime/client/waiting_threads.hpp"
+#include "troupe/runtime/client/waits.hpp"
 #include "troupe/runtime/client/work_queue.hpp"
 #include "troupe/runtime/client/worker_lease.hpp"
 #include "troupe/runtime/engine/engine.hpp"
-#include "troupe/runtime/os/thread_watch.hpp"
 #include "troupe/runtime/wire/messages.hpp"
 #include "troupe/runtime/wire/plain.hpp"
 
@@ -138,7 +137,7 @@ class ClientEngine final : public detail::Engine,
   std::vector<detail::NodeInfo> nodes() override;
   NodeId node() override { return self_.node; }
   std::vector<int> gpu_ids() override;
-  bool stop_requested() override { return stopping_.load(std::memory_order_relaxed); }
+  bool stop_requested() override { return waits_.is_over(); }
 
   // --- for the worker's loop ---
   /// The worker's thread applies them before each run.
@@ -181,9 +180,9 @@ class ClientEngine final : public detail::Engine,
   detail::ActorHandle self(ActorId actor, ObjectId lifetime);
   const std::string& node_name() const noexcept { return self_.node_name; }
   /// Returns how long calls in this process have waited for values so far.
-  Duration waited() const noexcept { return Duration(waited_ns_.load(std::memory_order_relaxed)); }
+  Duration waited() const noexcept { return waits_.waited(); }
   void tell_pace(std::vector<wire::SitePace> sites);
-  SuspendedRuns& suspended_runs() noexcept { return suspended_runs_; }
+  SuspendedRuns& suspended_runs() noexcept { return waits_.suspended_runs(); }
 
   /// Allows tasks that this process awaits to run in it, by `runner`. nullptr ends that.
   void runs_in_place(InPlaceRunner* runner);
@@ -198,7 +197,6 @@ class ClientEngine final : public detail::Engine,
   bool is_foreign(const Entry& entry) const noexcept { return values_.is_foreign(entry); }
 
  private:
-  friend class Blocking;
   using Peer = Peers::Peer;
   // IoLoop::Host
   Time drain(Time now) override;
@@ -239,7 +237,6 @@ class ClientEngine final : public detail::Engine,
   void on_node_message(wire::NodeMessage& message, BlobView payload, Time now);
   void on_call_message(Peer& peer, wire::CallMessage& message, BlobView payload, Time now);
   void agent_gone(const std::string& why, Code code = Code::unavailable);
-  Error no_answer(const char* why) const;
   void drop_peer(Peer& peer);
 
   // handles, and the queue to the agent (engine_objects.cpp)
@@ -248,11 +245,6 @@ class ClientEngine final : public detail::Engine,
   void fire(const Waiter& waiter, Entry& entry) override;
   void tell_agent(const wire::NodeMessage& message, BlobView payload = {});
   void settle_agent_queue() override;
-
-  // tasks that run where they are awaited (engine_in_place.cpp)
-  bool run_awaited(Guard& lock, Entry& entry);
-  bool may_run_here(const Task& task) const;
-  void run_here(Guard& lock, Task& task);
 
   // Recovery::Out
   void tell(const wire::NodeMessage& message, BlobView payload) override {
@@ -292,9 +284,6 @@ class ClientEngine final : public detail::Engine,
   static Error of_another_session();
   wire::FoundActor ask_for_name(Guard& lock, const wire::NodeMessage& question, BlobView payload,
                                 std::uint64_t request);
-  bool block_until(Guard& guard, const std::function<bool()>& done, Time deadline, Time now = {});
-  void idle_until(Guard& guard, const std::function<bool()>& done, Time deadline, Duration grace,
-                  Time now = {});
   Guard guard() { return gate_.guard(); }
   void unlock_and_collect(Guard& guard) { gate_.unlock_and_collect(guard); }
 
@@ -302,13 +291,11 @@ class ClientEngine final : public detail::Engine,
   bool take_plain(Peer& peer, BlobView frame, Time now);
 
   // waiting (engine_waiting.cpp)
-  void idle_beside(Guard& guard, const std::function<bool()>& done, Time deadline, Duration grace);
   bool is_own_call(const Entry& entry) const;
   Error overdue(Guard& lock, const Entry& entry, Duration timeout);
   std::string why_waits(Guard& lock, const Entry& entry);
   void take_call(const Peer& peer, std::shared_ptr<Incoming> incoming);
   void leave_silent_holder(const wire::LeaseReclaim& question);
-  void wait_for_work(Guard& guard, const std::function<bool()>& done);
 
   // names of objects (engine_names.cpp)
   wire::NamedObject ask_named(Guard& lock, wire::NameObject question);
@@ -334,17 +321,12 @@ class ClientEngine final : public detail::Engine,
   Questions questions_;
   CallSites sites_{self_.engine};
   WorkerLease lease_;
+  Waits waits_{self_, gate_, agent_, work_, calls_, lease_};
   wire::FrameWriter writer_;
   Blob payload_;  ///< scratch for outgoing results
   alignas(16) std::array<std::byte, ring::kMaxFrame> frame_;
-  ActorLeaseTimer lease_timer_;   ///< of the actor that lives in this process
-  std::atomic<bool> stopping_{false};
-  bool awaits_end_of_job_ = false;  ///< stop() waits for the end of the job
-  const os::ThreadWatch executor_;  ///< of a worker: the thread that runs its calls
-  SuspendedRuns suspended_runs_;
-  InPlaceRunner* in_place_ = nullptr;  ///< set in a worker
-  bool runs_here_ = false;             ///< a task runs in place
-  std::atomic<Duration::rep> waited_ns_{0};
+  ActorLeaseTimer lease_timer_;      ///< of the actor that lives in this process
+  bool awaits_end_of_job_ = false;   ///< stop() waits for the end of the job
   void (*abandon_)(bool) = nullptr;  ///< see Start
   std::unique_ptr<IoLoop> io_loop_;
 };

@@ -306,20 +306,13 @@ void ClientEngine::agent_gone(const std::string& why, Code code) {
   if (!agent_.lose(Error(code, why))) return;
   work_.end();
   if (abandon_ != nullptr) abandon_(work_.is_serving());
-  if (log_printer_ != nullptr && !stopping_) log_printer_->on_loss();
+  if (log_printer_ != nullptr && !waits_.is_over()) log_printer_->on_loss();
   resumes_.give_up_notices();
   // Every wait checks agent_.is_lost(). Results that are still pending end in an error when somebody
   // asks for them.
   if (!io_loop_) return;
   io_loop_->forget_socket();
   io_loop_->notify();
-}
-
-/// Returns the error of a wait that has no answer: why the agent is lost, that the session is over, or
-/// else `why`.
-Error ClientEngine::no_answer(const char* why) const {
-  if (agent_.is_lost()) return agent_.why_lost();
-  return Error(Code::unavailable, stopping_ ? "the session is over" : why);
 }
 
 // --- peers' messages
@@ -347,7 +340,9 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
   Guard lock = guard();
   work_.answered();
   // Calls that were accepted before Shutdown still run, and so do calls of the actor to itself.
-  const auto has_work = [this] { return !agent_.is_lost() && !stopping_ && work_.has_any(); };
+  const auto has_work = [this] {
+    return !agent_.is_lost() && !waits_.is_over() && work_.has_any();
+  };
   // Results of tasks and calls of this process may be awaited elsewhere: it ends only after they
   // do.
   const auto over = [&] {
@@ -356,7 +351,7 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
   };
   bool go_on = has_work();
   if (!go_on && !work_.is_ending()) {
-    wait_for_work(lock, [&] { return work_.is_ending() || has_work(); });
+    waits_.wait_for_work(lock, [&] { return work_.is_ending() || has_work(); });
     go_on = has_work();
   }
   if (work_.is_ending()) [[unlikely]] {
@@ -422,6 +417,17 @@ void ClientEngine::reply(ProcessIndex to, std::uint64_t sequence, std::uint32_t 
     store_.drop(value.location);
   }
   unlock_and_collect(lock);
+}
+
+void ClientEngine::ended_here(Task& task, std::span<OutgoingValue> values) noexcept {
+  Guard lock = guard();
+  calls_.ended_here(task, values);
+  unlock_and_collect(lock);
+}
+
+void ClientEngine::runs_in_place(InPlaceRunner* runner) {
+  const Guard lock = guard();
+  waits_.runs_in_place(runner);
 }
 
 void ClientEngine::tell_pace(std::vector<wire::SitePace> sites) {

@@ -17,7 +17,7 @@ constexpr Duration kControlAnswers = 30s, kNodesAnswer = 10s;
 wire::NamedObject ClientEngine::ask_named(Guard& lock, wire::NameObject question) {
   const std::uint64_t request = question.request = questions_.ask<wire::NamedObject>();
   tell_agent(question);
-  block_until(
+  waits_.block_until(
       lock, [&] { return questions_.is_answered(request); }, steady_now() + kControlAnswers);
   auto answer = questions_.take<wire::NamedObject>(request);
   if (!answer)
@@ -123,7 +123,7 @@ std::vector<detail::ObjectLocation> ClientEngine::locations(
     for (std::size_t i = 0; i < count; ++i)
       question.objects.push_back(origin_of(entry_of(objects[asked[from + i]])).id);
     tell_agent(question);
-    block_until(
+    waits_.block_until(
         lock, [&] { return questions_.is_answered(question.request); },
         steady_now() + kNodesAnswer);
     const auto located = questions_.take<wire::Located>(question.request);

@@ -50,7 +50,7 @@ class StoreBuilding final : public detail::Building {
 }  // namespace
 
 void ClientEngine::views_ended() {
-  if (!stopping_.load(std::memory_order_relaxed)) gate_.collect_if_free();
+  if (!waits_.is_over()) gate_.collect_if_free();
 }
 
 void ClientEngine::on_extent(const wire::GiveExtent& message, std::vector<Fd> descriptors) {
@@ -96,11 +96,11 @@ Result<bool> ClientEngine::need_extent(std::uint64_t bytes) {
   Guard lock = guard();
   const std::uint64_t request = questions_.ask<Questions::Extent>();
   tell_agent(wire::NeedExtent{bytes, request});
-  idle_until(
+  waits_.idle_until(
       lock, [&] { return questions_.is_answered(request) || agent_.is_lost(); },
       steady_now() + kMemoryAnswers, kMemoryGrace);
   const auto answer = questions_.take<Questions::Extent>(request);
-  if (!answer) return no_answer("the node's agent gave no memory within 40 s");
+  if (!answer) return waits_.no_answer("the node's agent gave no memory within 40 s");
   if (answer->added) unlock_and_collect(lock);
   return answer->added;
 }
@@ -229,13 +229,13 @@ void ClientEngine::replicate(Guard& lock, Entry& entry, const detail::Replicatio
                              static_cast<std::uint64_t>(how.timeout.count())});
   const Time now = steady_now();
   const Time until = deadline_after(now, how.timeout);
-  idle_until(
+  waits_.idle_until(
       lock, [&] { return questions_.is_answered(request) || agent_.is_lost(); },
       deadline_after(until, kReplicaAnswers), kReplicaGrace, now);
   const auto answered = questions_.take<wire::Replicated>(request);
   std::optional<Error> error;
   if (!answered)
-    error = no_answer(
+    error = waits_.no_answer(
         "the node's agent did not say in time whether "
         "an object has its replicas");
   else if (answered->error)
@@ -286,11 +286,11 @@ bool ClientEngine::fetch_reader(bool is_segment, std::uint64_t id, Error& error)
       steady_now() + kReaderAnswers);
   const auto answer = questions_.take<Questions::Reader>(request);
   if (!answer) {
-    if (!agent_.is_lost() && !stopping_ && agent_.lack().exists()) {
+    if (!agent_.is_lost() && !waits_.is_over() && agent_.lack().exists()) {
       error = DescriptorLack::error();
       return false;
     }
-    error = no_answer("the node's agent gave no view of memory within 10 s");
+    error = waits_.no_answer("the node's agent gave no view of memory within 10 s");
     return false;
   }
   if (answer->failed) error = *answer->failed;
@@ -301,11 +301,11 @@ Result<objectstore::Location> ClientEngine::where_is(const wire::Location& name)
   Guard lock = guard();
   const std::uint64_t request = questions_.ask<wire::NowAt>();
   tell_agent(wire::WhereIs{request, name});
-  idle_until(
+  waits_.idle_until(
       lock, [&] { return questions_.is_answered(request) || agent_.is_lost(); },
       steady_now() + kMemoryAnswers, kMemoryGrace);
   const auto answer = questions_.take<wire::NowAt>(request);
-  if (!answer) return no_answer("the node's agent did not find an object within 40 s");
+  if (!answer) return waits_.no_answer("the node's agent did not find an object within 40 s");
   if (answer->error) return Error(*answer->error);
   return store_location(answer->location);
 }

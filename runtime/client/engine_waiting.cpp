@@ -13,116 +13,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A wait that lasts longer than this gives the worker's CPU back.
-constexpr Duration kBlockGrace = 100us;
 /// How long a wait that is over waits for the agent's reason.
 constexpr Duration kReasonComes = 200ms;
-/// The longest interval between two looks at what the executor does.
-constexpr Duration kLookAtExecutor = 10ms;
 
 }  // namespace
-
-/// From begin() to end(), the worker has given its CPU back to the agent and its unstarted calls to
-/// their callers (RUN-5).
-class Blocking {
- public:
-  explicit Blocking(ClientEngine& engine) : engine_(engine) {}
-  ~Blocking() { end(); }
-  Blocking(const Blocking&) = delete;
-  Blocking& operator=(const Blocking&) = delete;
-  void begin() {
-    engine_.calls_.tasks().recall_claimed();
-    engine_.work_.block();
-    begun_ = true;
-  }
-  void end() {
-    if (std::exchange(begun_, false)) engine_.work_.unblock();
-  }
-  explicit operator bool() const noexcept { return begun_; }
-
- private:
-  ClientEngine& engine_;
-  bool begun_ = false;
-};
-
-/// The executor is in idle_until() while it lives.
-class ExecutorWaits {
- public:
-  explicit ExecutorWaits(WorkQueue& work) noexcept : work_(work) { work_.executor_waits(true); }
-  ~ExecutorWaits() { work_.executor_waits(false); }
-  ExecutorWaits(const ExecutorWaits&) = delete;
-  ExecutorWaits& operator=(const ExecutorWaits&) = delete;
-
- private:
-  WorkQueue& work_;
-};
-
-/// Waits as IoLoop::wait() does. A worker whose executor waits longer than `grace` gives its CPU
-/// and its unstarted calls back meanwhile, since the awaited work may need them.
-void ClientEngine::idle_until(Guard& guard, const std::function<bool()>& done, Time deadline,
-                              Duration grace, Time now) {
-  if (self_.kind != wire::ProcessKind::worker) {
-    calls_.tasks().recall_claimed();
-    io_loop_->wait(guard, done, deadline, now);
-    return;
-  }
-  if (!executor_.is_this_thread()) return idle_beside(guard, done, deadline, grace);
-  const Time begun = steady_now();
-  const Time patient_until = std::min(deadline, deadline_after(begun, grace));
-  const ExecutorWaits waits(work_);
-  if (!io_loop_->wait(guard, done, patient_until) && patient_until < deadline && !stopping_) {
-    Blocking blocking(*this);
-    blocking.begin();
-    io_loop_->wait(guard, done, deadline);
-  }
-  waited_ns_.fetch_add((steady_now() - begun).count(), std::memory_order_relaxed);
-}
-
-/// Waits on a thread of user code beside the executor, to which the CPU belongs. The CPU goes back
-/// while a call runs and waits, probably for this thread, or while an actor has no call to run.
-void ClientEngine::idle_beside(Guard& guard, const std::function<bool()>& done, Time deadline,
-                               Duration grace) {
-  Duration pause = grace;
-  os::ThreadWatch::Look last;
-  Blocking blocking(*this);
-  while (!stopping_) {
-    const Time until = std::min(deadline, deadline_after(steady_now(), pause));
-    if (io_loop_->wait(guard, done, until) || until == deadline) return;
-    unlock_and_collect(guard);  // the executor may wait for the lock
-    const bool call_waits = executor_.waited_since(last);
-    guard.lock();
-    const bool unused =
-        work_.is_serving() ? call_waits : static_cast<bool>(calls_.sender().loopback().actor());
-    if (!unused || work_.executor_waits())
-      blocking.end();
-    else if (!blocking)
-      blocking.begin();
-    // A call that has waited is left out of the Pace report.
-    if (blocking) waited_ns_.fetch_add(1, std::memory_order_relaxed);
-    pause = std::min(2 * pause, kLookAtExecutor);
-  }
-}
-
-/// Waits on the worker's own thread, which runs nothing now.
-void ClientEngine::wait_for_work(Guard& guard, const std::function<bool()>& done) {
-  // Runs that wait in coroutines keep their devices, which hold their state.
-  if (suspended_runs_.any() && lease_.devices().empty())
-    idle_until(guard, done, Time::max(), kBlockGrace);
-  else
-    io_loop_->wait(guard, done, Time::max());
-}
-
-bool ClientEngine::block_until(Guard& guard, const std::function<bool()>& done, Time deadline,
-                               Time now) {
-  if (done()) return true;
-  idle_until(guard, [&] { return done() || agent_.is_lost(); }, deadline, kBlockGrace, now);
-  if (done()) return true;
-  if (stopping_ || agent_.is_lost()) {
-    const Error error = no_answer("");
-    raise(Error(error.code(), error.message(), Outcome::unknown));
-  }
-  return false;
-}
 
 void ClientEngine::take_call(const Peer& peer, std::shared_ptr<Incoming> incoming) {
   if (work_.take(std::move(incoming), peer.refused)) io_loop_->notify();
@@ -206,7 +100,8 @@ std::string ClientEngine::why_waits(Guard& lock, const Entry& entry) {
   const std::uint64_t request = question.request = questions_.ask<wire::Explained>();
   tell_agent(question);
   try {
-    block_until(lock, [&] { return questions_.is_answered(request); }, steady_now() + kReasonComes);
+    waits_.block_until(
+        lock, [&] { return questions_.is_answered(request); }, steady_now() + kReasonComes);
   } catch (const Error&) {  // the agent is gone, or the job was stopped: the next call says so
   }
   const auto answer = questions_.take<wire::Explained>(request);
@@ -265,16 +160,15 @@ bool ClientEngine::is_own_call(const Entry& entry) const {
   if (!is_here(entry)) {
     Guard lock = guard();
     values_.need(entry, true);
-    const bool in_place =
-        in_place_ != nullptr && deadline == Time::max() && in_place_->is_allowed();
+    const bool in_place = deadline == Time::max() && waits_.may_run_awaited();
     bool ended = false;
     try {
       if (is_own_call(entry)) raise(Loopback::waits_for_itself());
       const WaitingThreads::Here here(waiting_threads_, {&object, 1}, 1);
       if (in_place)
-        ended = run_awaited(lock, entry);
+        ended = waits_.run_awaited(lock, entry);
       else
-        ended = block_until(
+        ended = waits_.block_until(
             lock, [&entry] { return is_here(entry) || fetch_failed(entry); }, deadline, now);
     } catch (const Error& error) {
       return error;
@@ -356,7 +250,8 @@ std::vector<std::size_t> ClientEngine::wait(std::span<const detail::ObjectHandle
       if (possible < count) raise(Loopback::waits_for_itself());
     }
     const WaitingThreads::Here here(waiting_threads_, objects, count);
-    block_until(lock, [&] { return order.size() >= count; }, deadline_after(steady_now(), timeout));
+    waits_.block_until(
+        lock, [&] { return order.size() >= count; }, deadline_after(steady_now(), timeout));
   }
   if (order.size() > count) order.resize(count);
   unlock_and_collect(lock);
@@ -389,7 +284,7 @@ void ClientEngine::notify_when_ready(const detail::ObjectHandle& object,
   Entry& entry = entry_of(object);
   if (!is_here(entry) && !is_foreign(entry)) {
     Guard lock = guard();
-    if (!is_here(entry) && !agent_.is_lost() && !stopping_) {
+    if (!is_here(entry) && !agent_.is_lost() && !waits_.is_over()) {
       resumes_.add(object, std::move(told), false);
       unlock_and_collect(lock);
       return;
