@@ -4,7 +4,7 @@
 /// results. Serves ClientEngine, under its lock.
 ///
 ///     calls.submit(std::move(call), options, results, takes_objects);   // or call(), for an actor
-///     calls.take_plain(peer, reply, payload, now);   // a reply has come; take_reply(): of any kind
+///     if (calls.take_plain(peer, frame, now)) …      // a reply has come; take_reply(): any reply
 ///     calls.grant(message, now);                     // so has a lease
 ///     Time next = calls.tick(now);                   // when it is due
 ///
@@ -77,6 +77,14 @@ class Calls final : private TaskManager::Out, private ActorCalls::Out {
   void run_again(std::unique_ptr<Task> task);
 
   // --- what arrives
+  /// Takes a plain reply. Returns false when the frame is another message, or broken.
+  bool take_plain(Peers::Peer& peer, BlobView frame, Time now) {
+    BlobView payload;
+    wire::PlainReply reply;
+    if (!wire::read_plain(frame, reply, payload)) return false;
+    take_plain(peer, reply, payload, now);
+    return true;
+  }
   /// Handles a reply to a call of this process.
   void take_plain(Peers::Peer& peer, const wire::PlainReply& reply, BlobView payload, Time now) {
     if (!take_light(peer, reply, payload, now))

@@ -73,6 +73,7 @@ void ClientEngine::begin(const Start& start) {
   say_hello(start);
   io_loop_.reset(new IoLoop(static_cast<IoLoop::Host&>(*this), peers_.bell(), gate_.lock()));
   calls_.begin(*io_loop_);
+  callers_.begin(*io_loop_);
   waits_.begin(*io_loop_);
   // A message may have arrived already. Holding the lock keeps the I/O thread from handling it
   // until current_engine is set: handles that it drops must be released by this engine. Without an
@@ -94,6 +95,7 @@ ClientEngine::~ClientEngine() {
   }
   gate_.drop();  // no agent is left to tell
   resumes_.clear();
+  callers_.work().clear();
 }
 
 void ClientEngine::say_hello(const Start& start) {
@@ -149,7 +151,7 @@ void ClientEngine::be_welcomed(const wire::Welcome& welcome, std::vector<Fd> des
   self_.node_name = welcome.node_name;
   self_.job = welcome.job;
   self_.process = welcome.process;
-  work_.belongs_to(self_.process);
+  callers_.work().belongs_to(self_.process);
   recovery_.belongs_to(self_.process);
   std::uint64_t high = 0, unused = 0;
   detail::random_id(high, unused);

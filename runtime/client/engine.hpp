@@ -15,6 +15,7 @@
 #include "troupe/runtime/client/actor_lease_timer.hpp"
 #include "troupe/runtime/client/agent_link.hpp"
 #include "troupe/runtime/client/call_sites.hpp"
+#include "troupe/runtime/client/callers.hpp"
 #include "troupe/runtime/client/calls.hpp"
 #include "troupe/runtime/client/engine_gate.hpp"
 #include "troupe/runtime/client/identity.hpp"
@@ -64,7 +65,6 @@ class ValueRoom {
 
 class ClientEngine final : public detail::Engine,
                            private Calls::Out,
-                           private WorkQueue::Out,
                            private StoreUse::Asks,
                            private Recovery::Out,
                            private IoLoop::Host {
@@ -163,9 +163,6 @@ class ClientEngine final : public detail::Engine,
   /// When a task's argument is gone for good, `lost` says which: its caller may compute it again.
   std::vector<detail::Value> open_arguments(const wire::Call& call, BlobView payload,
                                             LostArgument& lost);
-  /// Returns the counts that the sender of a call took for this process. For a call that will not
-  /// run here.
-  void drop_refs(const wire::Call& call) override { values_.drop_refs(call); }
   /// Makes room for a value: inline bytes up to the inline limit, else shared memory. Throws
   /// OutOfMemory.
   ValueRoom make_room(std::size_t size, detail::CallSite at);
@@ -210,11 +207,6 @@ class ClientEngine final : public detail::Engine,
   bool peer_elsewhere() const noexcept override { return peers_.is_last_elsewhere(); }
   bool drain_watched(Time now) override;
   Time aside(Time now) noexcept override { return lease_timer_.look(now); }
-  // WorkQueue::Out
-  void hand_back(ProcessIndex caller, const wire::HandBack& calls) override;
-  bool is_refused(ProcessIndex caller) override;
-  void tell_blocked(bool is_blocked) override;
-
   // StoreUse::Asks
   Result<bool> need_extent(std::uint64_t bytes) override;
   bool fetch_reader(bool is_segment, std::uint64_t id, Error& error) override;
@@ -287,15 +279,10 @@ class ClientEngine final : public detail::Engine,
   Guard guard() { return gate_.guard(); }
   void unlock_and_collect(Guard& guard) { gate_.unlock_and_collect(guard); }
 
-  // the fast path of plain calls (engine_plain.cpp)
-  bool take_plain(Peer& peer, BlobView frame, Time now);
-
   // waiting (engine_waiting.cpp)
   bool is_own_call(const Entry& entry) const;
   Error overdue(Guard& lock, const Entry& entry, Duration timeout);
   std::string why_waits(Guard& lock, const Entry& entry);
-  void take_call(const Peer& peer, std::shared_ptr<Incoming> incoming);
-  void leave_silent_holder(const wire::LeaseReclaim& question);
 
   // names of objects (engine_names.cpp)
   wire::NamedObject ask_named(Guard& lock, wire::NameObject question);
@@ -305,7 +292,8 @@ class ClientEngine final : public detail::Engine,
   AgentLink agent_;
   LogPrinter* log_printer_ = nullptr;  ///< null: workers write to the program's own output
   StoreUse store_;
-  Calls calls_{static_cast<Calls::Out&>(*this), self_, peers_, values_, recovery_, work_};
+  Callers callers_{static_cast<Calls::Out&>(*this), self_, peers_, values_, calls_};
+  Calls calls_{static_cast<Calls::Out&>(*this), self_, peers_, values_, recovery_, callers_.work()};
   Recovery recovery_;
   Values values_{static_cast<Values::Out&>(*this), recovery_, store_, calls_.classes()};
   WaitingThreads waiting_threads_;
@@ -316,14 +304,12 @@ class ClientEngine final : public detail::Engine,
   /// Counts how often a lost value got another object or a new answer.
   std::atomic<std::uint64_t> recoveries_{0};
   Peers peers_;
-  WorkQueue work_{*this};
-  Resumes resumes_{values_, recovery_, work_};
+  Resumes resumes_{values_, recovery_, callers_.work()};
   Questions questions_;
   CallSites sites_{self_.engine};
   WorkerLease lease_;
-  Waits waits_{self_, gate_, agent_, work_, calls_, lease_};
+  Waits waits_{self_, gate_, agent_, callers_.work(), calls_, lease_};
   wire::FrameWriter writer_;
-  Blob payload_;  ///< scratch for outgoing results
   alignas(16) std::array<std::byte, ring::kMaxFrame> frame_;
   ActorLeaseTimer lease_timer_;      ///< of the actor that lives in this process
   bool awaits_end_of_job_ = false;   ///< stop() waits for the end of the job

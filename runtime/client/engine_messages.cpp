@@ -42,7 +42,7 @@ Time ClientEngine::drain(Time now) {
     agent_gone("the node's agent closed the connection");
   if (agent_.take_readable() || now >= agent_.lack().next_look()) drain_socket();
   peers_.each_ready([&](std::uint32_t slot) { drain_slot(slot, now); });
-  if (work_.has_refused() && work_.judge_refused()) io_loop_->notify();
+  if (callers_.work().has_refused() && callers_.work().judge_refused()) io_loop_->notify();
   agent_.channel().flush();
   calls_.tick(now);
   calls_.wake_by(agent_.lack().next_look());
@@ -50,7 +50,7 @@ Time ClientEngine::drain(Time now) {
   calls_.drop_spent();
   gate_.collect();
   // While more calls wait, a caller may have to be woken for a wake-up that was put off.
-  if (work_.has_calls() && io_loop_->shares_cpu())
+  if (callers_.work().has_calls() && io_loop_->shares_cpu())
     return std::min(calls_.next_tick(), now + kWakeupCoalescer);
   return calls_.next_tick();
 }
@@ -124,8 +124,9 @@ void ClientEngine::drain_peer(Peer& peer, Time now) {
       case ring::Pop::frame: break;
     }
     peers_.heard(peer);
-    if (take_plain(peer, BlobView(frame_.data(), size), now)) continue;
-    auto decoded = wire::decode_call(BlobView(frame_.data(), size));
+    const BlobView frame(frame_.data(), size);
+    if (calls_.take_plain(peer, frame, now) || callers_.take_plain(peer, frame)) continue;
+    auto decoded = wire::decode_call(frame);
     if (!decoded) {
       log_line("process %llu of this node sent a bad message: %s",
                static_cast<unsigned long long>(peer.process.value), decoded.error().what());
@@ -201,7 +202,7 @@ void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
   const Error error(info);
   if (!peer.dead)
     calls_.worker_died(message.peer, started, error, os::is_end_of_process(message.reason), now);
-  work_.drop_calls_of(message.peer);
+  callers_.work().drop_calls_of(message.peer);
   if (peer.remote) {  // from here on nothing is written to it
     // Return the counts for its node of refs in frames that never left this process.
     for (const Blob& frame : peer.channel.take_waiting())
@@ -231,11 +232,11 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
             },
             [&](wire::LeaseReclaim& m) {
               if (m.holder == 0) return calls_.reclaim(m.lease, now);
-              leave_silent_holder(m);
+              callers_.leave_silent_holder(m);
             },
             [&](wire::Ready& m) { on_ready(m, payload); },
             [&](wire::StartActor& m) {
-              work_.become({std::move(m), Blob(payload.begin(), payload.end())});
+              callers_.work().become({std::move(m), Blob(payload.begin(), payload.end())});
               io_loop_->notify();
             },
             [&](wire::ActorUpdate& m) { calls_.update(m); },
@@ -274,7 +275,7 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
                 else
                   agent_gone("the node goes down: " + m.why);
               } else {
-                work_.end();
+                callers_.work().end();
                 io_loop_->notify();
               }
             },
@@ -304,8 +305,8 @@ void ClientEngine::on_ready(const wire::Ready& message, BlobView payload) {
 
 void ClientEngine::agent_gone(const std::string& why, Code code) {
   if (!agent_.lose(Error(code, why))) return;
-  work_.end();
-  if (abandon_ != nullptr) abandon_(work_.is_serving());
+  callers_.work().end();
+  if (abandon_ != nullptr) abandon_(callers_.work().is_serving());
   if (log_printer_ != nullptr && !waits_.is_over()) log_printer_->on_loss();
   resumes_.give_up_notices();
   // Every wait checks agent_.is_lost(). Results that are still pending end in an error when somebody
@@ -319,16 +320,10 @@ void ClientEngine::agent_gone(const std::string& why, Code code) {
 
 void ClientEngine::on_call_message(Peer& peer, wire::CallMessage& message, BlobView payload,
                                    Time now) {
-  std::visit(Cases{[&](wire::Call& m) {
-                     auto incoming = std::allocate_shared<Incoming>(FreeListAllocator<Incoming>());
-                     incoming->from = peer.process;
-                     incoming->call = std::move(m);
-                     incoming->payload = payload;
-                     take_call(peer, std::move(incoming));
-                   },
+  std::visit(Cases{[&](wire::Call& m) { callers_.take(peer, std::move(m), payload); },
                    [&](wire::Reply& m) { calls_.take_reply(peer.process, m, payload, now); },
                    [&](wire::HandBack& m) { calls_.hand_back(peer.process, m, now); },
-                   [&](wire::Recall&) { work_.hand_back_unstarted(); }},
+                   [&](wire::Recall&) { callers_.work().hand_back_unstarted(); }},
              message);
 }
 
@@ -338,31 +333,31 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
                                             std::optional<ActorStart>& actor,
                                             std::function<void()>& resume) {
   Guard lock = guard();
-  work_.answered();
+  callers_.work().answered();
   // Calls that were accepted before Shutdown still run, and so do calls of the actor to itself.
   const auto has_work = [this] {
-    return !agent_.is_lost() && !waits_.is_over() && work_.has_any();
+    return !agent_.is_lost() && !waits_.is_over() && callers_.work().has_any();
   };
   // Results of tasks and calls of this process may be awaited elsewhere: it ends only after they
   // do.
   const auto over = [&] {
-    return agent_.is_lost() || (work_.is_ending() && !has_work() && calls_.live() == 0 &&
+    return agent_.is_lost() || (callers_.work().is_ending() && !has_work() && calls_.live() == 0 &&
                                 !(calls_.sender().loopback().actor() && peers_.has_unanswered()));
   };
   bool go_on = has_work();
-  if (!go_on && !work_.is_ending()) {
-    waits_.wait_for_work(lock, [&] { return work_.is_ending() || has_work(); });
+  if (!go_on && !callers_.work().is_ending()) {
+    waits_.wait_for_work(lock, [&] { return callers_.work().is_ending() || has_work(); });
     go_on = has_work();
   }
-  if (work_.is_ending()) [[unlikely]] {
+  if (callers_.work().is_ending()) [[unlikely]] {
     // They may need the very CPU that this worker holds.
-    if (!work_.is_blocked() && !over()) work_.block();
+    if (!callers_.work().is_blocked() && !over()) callers_.work().block();
     if (!has_work()) io_loop_->wait(lock, [&] { return over() || has_work(); }, Time::max());
     go_on = has_work();
   }
   if (go_on) {
     lease_.show_devices();
-    work_.next(call, actor, resume);
+    callers_.work().next(call, actor, resume);
     if (actor) {
       lease_timer_.begin(agent_.channel().peer_doorbell().said(), steady_now());
       calls_.sender().loopback().begin(actor->start.actor);
@@ -390,32 +385,16 @@ void ClientEngine::finish_sends() {
   unlock_and_collect(lock);
 }
 
+void ClientEngine::reply_plain(ProcessIndex to, const wire::PlainReply& reply, BlobView value) {
+  Guard lock = guard();
+  callers_.reply_plain(to, reply, value);
+  unlock_and_collect(lock);
+}
+
 void ClientEngine::reply(ProcessIndex to, std::uint64_t sequence, std::uint32_t index, bool last,
                          Duration ran, const OutgoingValue& value) {
   Guard lock = guard();
-  if (last) work_.answered();
-  Peer* peer = peers_.of(to);
-  if (peer != nullptr || to == self_.process) {
-    payload_.clear();
-    wire::Reply message;
-    message.sequence = sequence;
-    message.index = index;
-    message.last = last;
-    message.ran_ns = static_cast<std::uint64_t>(ran.count());
-    message.value = values_.outgoing(
-        value, peer != nullptr ? peer->receiver() : Receiver{.holder = self_.process}, payload_);
-    message.lost_argument = value.lost.number;
-    message.lost = value.lost.object;
-    if (peer == nullptr) {
-      calls_.take_reply(self_.process, message, payload_, steady_now());
-      return unlock_and_collect(lock);
-    }
-    settle_agent_queue();
-    if (last) peer->channel.count_completed(++peer->completed);
-    peer->channel.send(writer_.encode(wire::CallMessage(std::move(message))), payload_);
-  } else if (value.kind == wire::Value::Kind::shared) {  // the caller is gone: no owner
-    store_.drop(value.location);
-  }
+  callers_.reply(to, sequence, index, last, ran, value);
   unlock_and_collect(lock);
 }
 

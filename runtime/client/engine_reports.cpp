@@ -20,7 +20,7 @@ struct ClientEngine::Reports final : TaskReport::Out {
     return engine.calls_.may_come_back(worker, task.sequence) ? Begun::no : Begun::yes;
   }
   void each_awaited(const std::function<bool(const detail::ObjectHandle&)>& look_at) override {
-    if (engine.work_.is_busy()) return;
+    if (engine.callers_.work().is_busy()) return;
     engine.resumes_.each_on_executor(look_at);
   }
   void each_own(

@@ -84,7 +84,8 @@ void ClientEngine::lacks_descriptors(BlobView packet, Time now) {
   io_loop_->notify();
   // A caller of this process cannot reach it. A worker that runs may close files; an idle one
   // hardly will.
-  if (self_.kind != wire::ProcessKind::worker || work_.is_serving() || peers_.has_unanswered())
+  if (self_.kind != wire::ProcessKind::worker || callers_.work().is_serving() ||
+      peers_.has_unanswered())
     return;
   if (!agent_.lack().may_end_process(now)) return;
   const auto decoded = wire::decode_node(packet);

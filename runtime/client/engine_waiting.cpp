@@ -18,38 +18,6 @@ constexpr Duration kReasonComes = 200ms;
 
 }  // namespace
 
-void ClientEngine::take_call(const Peer& peer, std::shared_ptr<Incoming> incoming) {
-  if (work_.take(std::move(incoming), peer.refused)) io_loop_->notify();
-}
-
-bool ClientEngine::is_refused(ProcessIndex caller) {
-  const Peer* peer = peers_.of(caller);
-  return peer == nullptr || peer->refused;
-}
-
-void ClientEngine::hand_back(ProcessIndex caller, const wire::HandBack& calls) {
-  if (Peer* peer = peers_.of(caller)) peer->channel.send(writer_.encode(wire::CallMessage(calls)));
-}
-
-void ClientEngine::tell_blocked(bool is_blocked) {
-  if (is_blocked)
-    tell_agent(wire::Blocked{});
-  else
-    tell_agent(wire::Unblocked{});
-}
-
-/// Returns the lease in the place of its silent holder, if nothing runs here. The holder's later
-/// calls are handed back. A worker that runs does not answer.
-void ClientEngine::leave_silent_holder(const wire::LeaseReclaim& question) {
-  Peer* holder = peers_.find(question.holder);
-  const bool runs =
-      work_.is_busy() || work_.is_blocked() || work_.is_ending() || peers_.has_unanswered();
-  // A holder that is this process answers for itself.
-  if (holder == nullptr || question.holder == self_.process || runs) return;
-  holder->refused = true;
-  tell_agent(wire::LeaseReturned{question.lease});
-}
-
 namespace {
 
 Error no_result_after(Duration timeout) {
@@ -274,7 +242,7 @@ void ClientEngine::when_ready(const detail::ObjectHandle& object, std::function<
 
 void ClientEngine::post(std::function<void()> work) {
   Guard lock = guard();
-  work_.resume(std::move(work));
+  callers_.work().resume(std::move(work));
   io_loop_->notify();
   unlock_and_collect(lock);
 }
