@@ -159,17 +159,18 @@ void ClientEngine::be_welcomed(const wire::Welcome& welcome, std::vector<Fd> des
 }
 
 void ClientEngine::finish(bool failed) {
+  bool job_ends = false;
   if (!waits_.is_over()) {
     Guard lock = guard();
     io_loop_->wait(
         lock, [this] { return agent_.is_lost() || calls_.actors().live() == 0; },
         steady_now() + kLastCalls);
     tell_agent(wire::Shutdown{failed ? "" : "its driver is done"});
-    awaits_end_of_job_ = !agent_.is_lost();
+    job_ends = !agent_.is_lost();
     unlock_and_collect(lock);
-    if (log_printer_ != nullptr) log_printer_->finish(!awaits_end_of_job_);
+    if (log_printer_ != nullptr) log_printer_->finish(!job_ends);
   }
-  stop();
+  stop(job_ends);
 }
 
 void ClientEngine::print_logs(LogPrinter& printer) {
@@ -190,10 +191,10 @@ void ClientEngine::on_log(detail::OnLog take) {
   if (log_printer_ != nullptr) log_printer_->on_log(std::move(take));
 }
 
-void ClientEngine::stop() {
+void ClientEngine::stop(bool job_ends) {
   if (!waits_.end()) return;
   io_loop_->stop();
-  if (awaits_end_of_job_) agent_.await_close(kJobEnds);
+  if (job_ends) agent_.await_close(kJobEnds);
   // close() is not enough: a fork of this process may have it open. A worker's connection ends with
   // its process, since the agent kills a worker that closes it.
   if (self_.kind != wire::ProcessKind::worker) agent_.socket().shut_down();

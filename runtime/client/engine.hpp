@@ -28,7 +28,6 @@
 #include "troupe/runtime/client/resumes.hpp"
 #include "troupe/runtime/client/store_use.hpp"
 #include "troupe/runtime/client/values.hpp"
-#include "troupe/runtime/client/waiting_threads.hpp"
 #include "troupe/runtime/client/waits.hpp"
 #include "troupe/runtime/client/work_queue.hpp"
 #include "troupe/runtime/client/worker_lease.hpp"
@@ -102,8 +101,9 @@ class ClientEngine final : public detail::Engine,
   void ask_agent(const wire::NodeMessage& message);
   JobId job() const noexcept { return self_.job; }
   void on_log(detail::OnLog take) override;
-  /// Ends the I/O thread, and every wait with Unavailable("the session is over").
-  void stop();
+  /// Ends the I/O thread, and every wait with Unavailable("the session is over"). `job_ends`: waits
+  /// for the end of the job, which the agent was told of, kJobEnds at most.
+  void stop(bool job_ends = false);
 
   // --- detail::Engine ---
   void submit(detail::Call&& call, const detail::Request* options,
@@ -296,7 +296,6 @@ class ClientEngine final : public detail::Engine,
   Calls calls_{static_cast<Calls::Out&>(*this), self_, peers_, values_, recovery_, callers_.work()};
   Recovery recovery_;
   Values values_{static_cast<Values::Out&>(*this), recovery_, store_, calls_.classes()};
-  WaitingThreads waiting_threads_;
   struct Reports;                     ///< of questions about this process (engine_reports.cpp)
   std::shared_ptr<Reports> reports_;  ///< null before the first question
   void ask_reports(const wire::AskRows& question, BlobView surroundings);
@@ -312,7 +311,6 @@ class ClientEngine final : public detail::Engine,
   wire::FrameWriter writer_;
   alignas(16) std::array<std::byte, ring::kMaxFrame> frame_;
   ActorLeaseTimer lease_timer_;      ///< of the actor that lives in this process
-  bool awaits_end_of_job_ = false;   ///< stop() waits for the end of the job
   void (*abandon_)(bool) = nullptr;  ///< see Start
   std::unique_ptr<IoLoop> io_loop_;
 };

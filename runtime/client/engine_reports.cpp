@@ -35,7 +35,7 @@ struct ClientEngine::Reports final : TaskReport::Out {
                     engine.self_.job,
                     engine.calls_.tasks(),
                     engine.calls_.actors(),
-                    engine.waiting_threads_,
+                    engine.waits_.threads(),
                     unix_nanoseconds() - steady_now().time_since_epoch().count()};
 };
 

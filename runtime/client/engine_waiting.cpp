@@ -132,7 +132,7 @@ bool ClientEngine::is_own_call(const Entry& entry) const {
     bool ended = false;
     try {
       if (is_own_call(entry)) raise(Loopback::waits_for_itself());
-      const WaitingThreads::Here here(waiting_threads_, {&object, 1}, 1);
+      const WaitingThreads::Here here(waits_.threads(), {&object, 1}, 1);
       if (in_place)
         ended = waits_.run_awaited(lock, entry);
       else
@@ -217,7 +217,7 @@ std::vector<std::size_t> ClientEngine::wait(std::span<const detail::ObjectHandle
         possible += !slots[i].fired && !is_own_call(entry_of(objects[i]));
       if (possible < count) raise(Loopback::waits_for_itself());
     }
-    const WaitingThreads::Here here(waiting_threads_, objects, count);
+    const WaitingThreads::Here here(waits_.threads(), objects, count);
     waits_.block_until(
         lock, [&] { return order.size() >= count; }, deadline_after(steady_now(), timeout));
   }

@@ -20,6 +20,7 @@
 #include "troupe/runtime/client/in_place.hpp"
 #include "troupe/runtime/client/io_loop.hpp"
 #include "troupe/runtime/client/suspended_runs.hpp"
+#include "troupe/runtime/client/waiting_threads.hpp"
 #include "troupe/runtime/client/work_queue.hpp"
 #include "troupe/runtime/client/worker_lease.hpp"
 #include "troupe/runtime/os/thread_watch.hpp"
@@ -65,6 +66,8 @@ class Waits {
   /// Returns how long the executor has waited so far. Any thread.
   Duration waited() const noexcept { return Duration(waited_ns_.load(std::memory_order_relaxed)); }
   SuspendedRuns& suspended_runs() noexcept { return suspended_runs_; }
+  /// The threads that wait for values, for lists.
+  WaitingThreads& threads() noexcept { return threads_; }
 
  private:
   class Blocking;
@@ -85,6 +88,7 @@ class Waits {
   InPlaceRunner* in_place_ = nullptr;  ///< set in a worker
   bool runs_here_ = false;             ///< a task runs in place
   std::atomic<Duration::rep> waited_ns_{0};
+  WaitingThreads threads_;
 };
 
 }  // namespace troupe::client
