@@ -3,7 +3,7 @@
 ///
 ///     wire::Call message = encoder.encode(call, peer.receiver());
 ///     message.sequence = …;
-///     channel.send(writer.encode(wire::CallMessage(message)), encoder.payload());
+///     channel.send(encoder.writer().encode(wire::CallMessage(message)), encoder.payload());
 ///
 /// Invariants: ENCODE-1 A call and its payload fit a frame, together with what stands beside it.
 /// ENCODE-2 Small values travel along when there is room for all of them; otherwise all objects
@@ -28,6 +28,8 @@ class CallEncoder {
   wire::Call encode(const detail::Call& call, Receiver to, std::size_t beside = 0);
   /// Of the call that was encoded last. Valid until the next encode().
   BlobView payload() const noexcept { return payload_; }
+  /// Writes frames, this call's among them. What it returns is valid until its next use.
+  wire::FrameWriter& writer() noexcept { return writer_; }
 
  private:
   wire::Call encode_once(const detail::Call& call, const Receiver& to);

@@ -54,7 +54,7 @@ bool CallSender::send_call(ProcessIndex worker, const detail::Call& call, std::u
   message.attempt = attempt;
   message.results = results;
   out_.settle_agent_queue();
-  const BlobView head = writer_.encode(wire::CallMessage(std::move(message)));
+  const BlobView head = encoder_.writer().encode(wire::CallMessage(std::move(message)));
   // The counts for the receiver are taken already (RUN-4). So the frame waits behind a full ring;
   // building it again would count twice.
   peer->channel.send(head, encoder_.payload());
@@ -95,7 +95,7 @@ void CallSender::deliver_here(ActorCall& call) {
 
 void CallSender::recall(ProcessIndex worker) {
   if (Peer* peer = peers_.of(worker))
-    peer->channel.send(writer_.encode(wire::CallMessage(wire::Recall{})));
+    peer->channel.send(encoder_.writer().encode(wire::CallMessage(wire::Recall{})));
 }
 
 bool CallSender::may_come_back(ProcessIndex worker, std::uint64_t sequence) const {

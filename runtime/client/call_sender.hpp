@@ -78,7 +78,6 @@ class CallSender {
   CallEncoder encoder_;
   PlainCalls plain_;
   Loopback loopback_;  ///< calls of the actor that lives in this process to itself
-  wire::FrameWriter writer_;
 };
 
 }  // namespace troupe::client

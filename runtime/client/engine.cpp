@@ -62,8 +62,8 @@ ClientEngine::ClientEngine(Start start)
   } catch (const Error& error) {
     // Tell the agent what was missing; it tells those who wait for this worker.
     if (self_.kind == wire::ProcessKind::worker && error.code() == Code::out_of_memory)
-      (void)agent_.socket().send(writer_.encode(wire::NodeMessage(wire::Shutdown{error.message()})),
-                                 {});
+      (void)agent_.socket().send(
+          wire::FrameWriter().encode(wire::NodeMessage(wire::Shutdown{error.message()})), {});
     throw;
   }
 }
@@ -106,7 +106,7 @@ void ClientEngine::say_hello(const Start& start) {
   hello.pid = static_cast<std::uint32_t>(::getpid());
   hello.token = start.token;
   const int descriptors[] = {peers_.bell().memory_fd(), peers_.bell().event_fd()};
-  if (!agent_.socket().send(writer_.encode(wire::NodeMessage(hello)), descriptors))
+  if (!agent_.socket().send(wire::FrameWriter().encode(wire::NodeMessage(hello)), descriptors))
     throw Unavailable(Code::unavailable, "the node's agent closed the connection at once");
   const Time deadline = steady_now() + kAgentAnswers;
   while (!values_.has_begun() || !store_.is_attached()) {
@@ -315,7 +315,8 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
   message.restart_window_ns = static_cast<std::uint64_t>(request.restart_window.count());
   message.demand = demand_of(request, 0);
   // The agent keeps the creation call, so it becomes the owner of all that the call names.
-  const std::size_t beside = writer_.encode(wire::NodeMessage(message)).size();
+  const std::size_t beside =
+      calls_.sender().encoder().writer().encode(wire::NodeMessage(message)).size();
   message.creation = calls_.sender().encoder().encode(
       call, {.holder = kAgentProcess, .by_reference = true, .recovers = true}, beside);
   if (request.name.empty()) {

@@ -247,7 +247,6 @@ class ClientEngine final : public detail::Engine,
   }
   void unparked(Entry& entry) override { release(&entry); }
   void run_again(std::unique_ptr<Task> task) override { calls_.run_again(std::move(task)); }
-  void recovered() override { ++recoveries_; }
 
   // waiting for a value (engine_waiting.cpp)
   Result<detail::Value> open_once(const detail::ObjectHandle& object, Time deadline,
@@ -300,15 +299,12 @@ class ClientEngine final : public detail::Engine,
   std::shared_ptr<Reports> reports_;  ///< null before the first question
   void ask_reports(const wire::AskRows& question, BlobView surroundings);
   Time step_reports(Time now);
-  /// Counts how often a lost value got another object or a new answer.
-  std::atomic<std::uint64_t> recoveries_{0};
   Peers peers_;
   Resumes resumes_{values_, recovery_, callers_.work()};
   Questions questions_;
   CallSites sites_{self_.engine};
   WorkerLease lease_;
   Waits waits_{self_, gate_, agent_, callers_.work(), calls_, lease_};
-  wire::FrameWriter writer_;
   alignas(16) std::array<std::byte, ring::kMaxFrame> frame_;
   ActorLeaseTimer lease_timer_;      ///< of the actor that lives in this process
   void (*abandon_)(bool) = nullptr;  ///< see Start

@@ -93,13 +93,12 @@ Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, 
   Time now = timeout != detail::kNoTimeout ? steady_now() : Time{};
   const Time deadline = deadline_after(now, timeout);
   for (;;) {
-    const std::uint64_t seen = recoveries_.load(std::memory_order_relaxed);
+    const std::uint64_t seen = recovery_.recoveries();
     auto value = open_once(object, deadline, timeout, std::exchange(now, Time{}));
     if (is_final(value)) return value;
     Error error = value.error();
     Guard lock = guard();
-    const bool again =
-        seen != recoveries_.load(std::memory_order_relaxed) || recovery_.recover(entry, error);
+    const bool again = seen != recovery_.recoveries() || recovery_.recover(entry, error);
     if (again) values_.need(entry, true);
     unlock_and_collect(lock);
     if (!again) return error;

@@ -70,7 +70,10 @@ void WorkQueue::unblock() {
 }
 
 void WorkQueue::clear() {
-  while (!resumable_.empty()) resumable_.pop_front();
+  while (!resumable_.empty()) {
+    const std::function<void()> dropped = std::move(resumable_.front());
+    resumable_.pop_front();
+  }
   calls_.clear();
   refused_.clear();
   starts_.clear();

@@ -32,7 +32,6 @@ struct ResumesTest : testing::Test, Recovery::Out, WorkQueue::Out {
   }
   void unparked(Entry&) override {}
   void run_again(std::unique_ptr<Task>) override {}
-  void recovered() override {}
   // WorkQueue::Out
   void hand_back(ProcessIndex, const wire::HandBack&) override {}
   void drop_refs(const wire::Call&) override {}

@@ -36,7 +36,6 @@ struct WaitsTest : testing::Test,
   void fire(const Waiter& waiter, Entry& entry) override { waiter.fire(calls, waiter.who, entry); }
   void unparked(Entry&) override {}
   void run_again(std::unique_ptr<Task>) override {}
-  void recovered() override {}
   // WorkQueue::Out
   void hand_back(ProcessIndex, const wire::HandBack&) override {}
   void drop_refs(const wire::Call&) override {}
