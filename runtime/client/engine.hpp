@@ -25,6 +25,7 @@
 #include "troupe/runtime/client/peers.hpp"
 #include "troupe/runtime/client/questions.hpp"
 #include "troupe/runtime/client/recovery.hpp"
+#include "troupe/runtime/client/reports.hpp"
 #include "troupe/runtime/client/resumes.hpp"
 #include "troupe/runtime/client/store_use.hpp"
 #include "troupe/runtime/client/values.hpp"
@@ -295,10 +296,6 @@ class ClientEngine final : public detail::Engine,
   Calls calls_{static_cast<Calls::Out&>(*this), self_, peers_, values_, recovery_, callers_.work()};
   Recovery recovery_;
   Values values_{static_cast<Values::Out&>(*this), recovery_, store_, calls_.classes()};
-  struct Reports;                     ///< of questions about this process (engine_reports.cpp)
-  std::shared_ptr<Reports> reports_;  ///< null before the first question
-  void ask_reports(const wire::AskRows& question, BlobView surroundings);
-  Time step_reports(Time now);
   Peers peers_;
   Resumes resumes_{values_, recovery_, callers_.work()};
   Questions questions_;
@@ -306,6 +303,9 @@ class ClientEngine final : public detail::Engine,
   WorkerLease lease_;
   Waits waits_{self_, gate_, agent_, callers_.work(), calls_, lease_};
   alignas(16) std::array<std::byte, ring::kMaxFrame> frame_;
+  Reports reports_{
+      static_cast<Calls::Out&>(*this),
+      {self_, agent_, peers_, calls_, callers_.work(), resumes_, values_, sites_, waits_}};
   ActorLeaseTimer lease_timer_;      ///< of the actor that lives in this process
   void (*abandon_)(bool) = nullptr;  ///< see Start
   std::unique_ptr<IoLoop> io_loop_;

@@ -46,7 +46,7 @@ Time ClientEngine::drain(Time now) {
   agent_.channel().flush();
   calls_.tick(now);
   calls_.wake_by(agent_.lack().next_look());
-  if (reports_) calls_.wake_by(step_reports(now));
+  calls_.wake_by(reports_.step(now));
   calls_.drop_spent();
   gate_.collect();
   // While more calls wait, a caller may have to be woken for a wake-up that was put off.
@@ -249,7 +249,7 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
             },
             [&](wire::Located& m) { answered(m); },
             [&](wire::Explained& m) { answered(m); },
-            [&](wire::AskRows& m) { ask_reports(m, payload); },
+            [&](wire::AskRows& m) { reports_.ask(m, payload); },
             [&](wire::Nodes& m) {
               if (!answered(m) && log_printer_ != nullptr) log_printer_->on_nodes(m);
             },

@@ -68,6 +68,7 @@ class Waits {
   SuspendedRuns& suspended_runs() noexcept { return suspended_runs_; }
   /// The threads that wait for values, for lists.
   WaitingThreads& threads() noexcept { return threads_; }
+  const WaitingThreads& threads() const noexcept { return threads_; }
 
  private:
   class Blocking;
