@@ -67,6 +67,17 @@ LeaseKey Calls::key_for(const detail::Request* options) {
   return classes_.key_for(demand_of(*options, 1));
 }
 
+bool Calls::names_objects(const detail::Call& call) const {
+  bool takes = false;
+  for (const detail::Argument& argument : call.arguments) {
+    if (!argument.object) continue;
+    takes = true;
+    values_.expect_ours(argument.object);
+  }
+  for (const auto& ref : call.refs) values_.expect_ours(ref);
+  return takes;
+}
+
 void Calls::submit(detail::Call&& call, const detail::Request* options,
                    std::span<detail::ObjectHandle> results, bool takes_objects) {
   if (tasks_.live() >= kMaxTasks)

@@ -66,6 +66,9 @@ class Calls final : private TaskManager::Out, private ActorCalls::Out {
   std::size_t live() const noexcept { return tasks_.live() + actors_.live(); }
 
   // --- making calls
+  /// Returns whether objects are among the arguments. Throws for objects of another session. Needs
+  /// no lock.
+  bool names_objects(const detail::Call& call) const;
   /// Submits a task and makes its results. `takes_objects`: objects are among its arguments. Throws
   /// Overloaded. Precondition: check_amounts() has passed the options.
   void submit(detail::Call&& call, const detail::Request* options,

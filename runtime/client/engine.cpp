@@ -7,6 +7,7 @@
 #include "troupe/runtime/client/demand.hpp"
 #include "troupe/runtime/client/log_printer.hpp"
 #include "troupe/runtime/client/session_engine.hpp"
+#include "troupe/runtime/client/shrink_arguments.hpp"
 #include "troupe/runtime/engine/registry.hpp"
 #include "troupe/runtime/os/process_title.hpp"
 #include "troupe/runtime/wire/peer.hpp"
@@ -22,10 +23,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kMaxInlineArguments =
-    8 * 1024;  ///< all inline arguments of a call; larger ones become objects
-constexpr std::size_t kSmallCall = 256;  ///< fits in any case, with few arguments and no refs
-constexpr std::size_t kMaxCallArguments = 200;
 constexpr Duration kAgentAnswers = 10s;
 
 /// Reads the limit of kept lineage. A worker ignores a malformed text, since its driver refuses
@@ -78,9 +75,9 @@ void ClientEngine::begin(const Start& start) {
   // A message may have arrived already. Holding the lock keeps the I/O thread from handling it
   // until current_engine is set: handles that it drops must be released by this engine. Without an
   // engine they would be deleted although others still know the objects.
-  const Guard lock = guard();
+  const Guard lock = gate_.guard();
   io_loop_->start();
-  tell_agent(wire::StoreAttached{});  // from here on the agent may lease a worker out
+  tell(wire::StoreAttached{});  // from here on the agent may lease a worker out
   store_.begin(*this);
   current_engine.any.store(this, std::memory_order_seq_cst);
   current_engine.unvisited.store(this, std::memory_order_seq_cst);
@@ -90,7 +87,7 @@ ClientEngine::~ClientEngine() {
   stop();
   store_.end();
   {
-    const Guard lock = guard();
+    const Guard lock = gate_.guard();
     recovery_.lineage().clear();
   }
   gate_.drop();  // no agent is left to tell
@@ -161,27 +158,27 @@ void ClientEngine::be_welcomed(const wire::Welcome& welcome, std::vector<Fd> des
 void ClientEngine::finish(bool failed) {
   bool job_ends = false;
   if (!waits_.is_over()) {
-    Guard lock = guard();
+    Guard lock = gate_.guard();
     io_loop_->wait(
         lock, [this] { return agent_.is_lost() || calls_.actors().live() == 0; },
         steady_now() + kLastCalls);
-    tell_agent(wire::Shutdown{failed ? "" : "its driver is done"});
+    tell(wire::Shutdown{failed ? "" : "its driver is done"});
     job_ends = !agent_.is_lost();
-    unlock_and_collect(lock);
+    gate_.unlock_and_collect(lock);
     if (log_printer_ != nullptr) log_printer_->finish(!job_ends);
   }
   stop(job_ends);
 }
 
 void ClientEngine::print_logs(LogPrinter& printer) {
-  const Guard lock = guard();
+  const Guard lock = gate_.guard();
   log_printer_ = &printer;
 }
 
 void ClientEngine::ask_agent(const wire::NodeMessage& message) {
-  Guard lock = guard();
-  if (!agent_.is_lost()) tell_agent(message);
-  unlock_and_collect(lock);
+  Guard lock = gate_.guard();
+  if (!agent_.is_lost()) tell(message);
+  gate_.unlock_and_collect(lock);
 }
 
 void ClientEngine::on_log(detail::OnLog take) {
@@ -200,7 +197,7 @@ void ClientEngine::stop(bool job_ends) {
   if (self_.kind != wire::ProcessKind::worker) agent_.socket().shut_down();
   // With the lock held nothing arrives any more: the leader of the I/O loop has seen its end.
   // Only then may handles be dropped without an engine (current_engine is null below).
-  const Guard lock = guard();
+  const Guard lock = gate_.guard();
   calls_.drop_spent();
   end_following();
   current_engine.unvisited.store(nullptr, std::memory_order_seq_cst);
@@ -211,77 +208,15 @@ void ClientEngine::stop(bool job_ends) {
 // --- calls
 // -----------------------------------------------------------------------------------------------------------
 
-void ClientEngine::shrink_arguments(detail::Call& call) {
-  if (call.arguments.size() > kMaxCallArguments)
-    throw InvalidArgument(Code::invalid_argument,
-                          "a call takes at most 200 arguments: put them into a vector");
-  if (call.arguments.size() <= wire::kPlainArguments && call.refs.empty() &&
-      call.bytes.size() < kSmallCall)
-    return;
-  // In the message an argument takes its bytes, aligned, and the ids of its refs.
-  const auto room_for = [](const detail::Argument& argument) {
-    return argument.size + 16 + argument.ref_count * sizeof(ObjectId);
-  };
-  const auto put_one = [&](detail::Argument& argument) {
-    argument.object = put(BlobView(call.bytes).subspan(argument.offset, argument.size),
-                          std::span(call.refs).subspan(argument.first_ref, argument.ref_count),
-                          {call.callable->name});
-    argument.size = 0;
-    argument.ref_count = 0;
-  };
-  // Each argument also has a header.
-  const std::size_t limit =
-      std::min(kMaxInlineArguments, ring::kMaxFrame - 1024 - 72 * call.arguments.size());
-  std::size_t total = 0;
-  for (auto& argument : call.arguments) {
-    if (argument.object) continue;
-    if (argument.size > wire::kInlineValue || argument.ref_count > wire::kMaxRefs)
-      put_one(argument);
-    else
-      total += room_for(argument);
-  }
-  // Make objects of the larger arguments first, until the rest fits.
-  for (const std::size_t at_least : {std::size_t{272}, std::size_t{64}, std::size_t{0}})
-    for (auto& argument : call.arguments) {
-      if (total <= limit) return;
-      if (argument.object || room_for(argument) < at_least) continue;
-      total -= room_for(argument);
-      put_one(argument);
-    }
-}
-
-/// Returns whether objects are among the arguments. Throws for objects of another session.
-bool ClientEngine::takes_objects(const detail::Call& call) const {
-  bool takes = false;
-  for (const detail::Argument& argument : call.arguments) {
-    if (!argument.object) continue;
-    takes = true;
-    expect_ours(argument.object);
-  }
-  for (const auto& ref : call.refs) expect_ours(ref);
-  return takes;
-}
-
-void ClientEngine::expect_ours(const detail::ObjectHandle& object) const {
-  if (object && is_foreign(entry_of(object))) raise(of_another_session());
-}
-
-Error ClientEngine::of_another_session() {
-  return Error(Code::invalid_argument,
-               "this Ref, or handle of an actor, is of a session that has ended, and what it named "
-               "went with that",
-               Outcome::not_executed);
-}
-
 void ClientEngine::submit(detail::Call&& call, const detail::Request* options,
                           std::span<detail::ObjectHandle> results) {
   if (options != nullptr) check_amounts(*options);
-  shrink_arguments(call);
-  const bool objects = takes_objects(call);
-  Guard lock = guard();
+  shrink_arguments(call, *this);
+  const bool objects = calls_.names_objects(call);
+  Guard lock = gate_.guard();
   if (agent_.is_lost()) raise(agent_.why_lost());
   calls_.submit(std::move(call), options, results, objects);
-  unlock_and_collect(lock);
+  gate_.unlock_and_collect(lock);
 }
 
 detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Request* options) {
@@ -295,9 +230,9 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
   if (request.detached && request.name.empty())
     throw InvalidArgument(Code::invalid_argument,
                           "a detached actor needs a name: nobody could find it again");
-  shrink_arguments(call);
-  takes_objects(call);
-  Guard lock = guard();
+  shrink_arguments(call, *this);
+  calls_.names_objects(call);
+  Guard lock = gate_.guard();
   if (agent_.is_lost()) raise(agent_.why_lost());
   gate_.collect();  // the name may be that of an actor whose last handle was just dropped
   wire::CreateActor message;
@@ -320,8 +255,8 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
   message.creation = calls_.sender().encoder().encode(
       call, {.holder = kAgentProcess, .by_reference = true, .recovers = true}, beside);
   if (request.name.empty()) {
-    tell_agent(wire::NodeMessage(message), calls_.sender().encoder().payload());
-    unlock_and_collect(lock);
+    tell(wire::NodeMessage(message), calls_.sender().encoder().payload());
+    gate_.unlock_and_collect(lock);
     return {message.actor, std::move(lifetime)};
   }
   // The name may be taken: the answer decides which actor the handle names.
@@ -334,26 +269,26 @@ detail::ActorHandle ClientEngine::spawn(detail::Call&& call, const detail::Reque
                           "no actor could be made under the name '" + request.name + "'");
   if (found.actor != id && !request.get_if_exists) {
     const detail::ObjectHandle other = values_.adopt_one(found.lifetime);
-    unlock_and_collect(lock);
+    gate_.unlock_and_collect(lock);
     throw InvalidArgument(
         Code::invalid_argument,
         "an actor named '" + request.name + "' exists already: use find, or get_if_exists");
   }
   detail::ObjectHandle held = values_.adopt_one(found.lifetime);
-  unlock_and_collect(lock);
+  gate_.unlock_and_collect(lock);
   return {found.actor, std::move(held)};
 }
 
 /// Sends the question with this number, which a FoundActor answers, and waits for the answer.
 wire::FoundActor ClientEngine::ask_for_name(Guard& lock, const wire::NodeMessage& question,
                                             BlobView payload, std::uint64_t request) {
-  tell_agent(question, payload);
+  tell(question, payload);
   waits_.block_until(
       lock, [&] { return questions_.is_answered(request); }, steady_now() + kAgentAnswers);
   auto answer = questions_.take<wire::FoundActor>(request);
   if (!answer) throw Unavailable(Code::unavailable, "the node's agent did not answer within 10 s");
   if (answer->error) {
-    unlock_and_collect(lock);
+    gate_.unlock_and_collect(lock);
     raise(Error(*answer->error));
   }
   return std::move(*answer);
@@ -361,16 +296,16 @@ wire::FoundActor ClientEngine::ask_for_name(Guard& lock, const wire::NodeMessage
 
 std::optional<detail::ActorHandle> ClientEngine::find(const std::string& name,
                                                       const char* class_name) {
-  Guard lock = guard();
+  Guard lock = gate_.guard();
   const std::uint64_t request = questions_.ask<wire::FoundActor>();
   const wire::FoundActor found =
       ask_for_name(lock, wire::FindActor{request, name, ""}, {}, request);
   if (!found.found) {
-    unlock_and_collect(lock);
+    gate_.unlock_and_collect(lock);
     return std::nullopt;
   }
   detail::ObjectHandle lifetime = values_.adopt_one(found.lifetime);
-  unlock_and_collect(lock);
+  gate_.unlock_and_collect(lock);
   if (found.class_name != class_name)
     throw InvalidArgument(Code::invalid_argument, "the actor '" + name + "' is a " +
                                                       found.class_name + ", not a " + class_name);
@@ -378,13 +313,13 @@ std::optional<detail::ActorHandle> ClientEngine::find(const std::string& name,
 }
 
 void ClientEngine::kill(const detail::ActorHandle& actor, bool may_restart) {
-  Guard lock = guard();
-  tell_agent(wire::KillActor{actor.id, may_restart});
+  Guard lock = gate_.guard();
+  tell(wire::KillActor{actor.id, may_restart});
   if (may_restart)
     calls_.actors().ending_life(actor.id);
   else
     calls_.actors().killed(actor.id);
-  unlock_and_collect(lock);
+  gate_.unlock_and_collect(lock);
 }
 
 detail::ActorHandle ClientEngine::adopt_actor(ActorId id, detail::ObjectHandle lifetime) {
@@ -392,11 +327,11 @@ detail::ActorHandle ClientEngine::adopt_actor(ActorId id, detail::ObjectHandle l
 }
 
 detail::ActorHandle ClientEngine::self(ActorId actor, ObjectId lifetime) {
-  Guard lock = guard();
+  Guard lock = gate_.guard();
   bool fresh = false;
   detail::ObjectHandle handle = values_.adopt(lifetime, fresh);
-  if (fresh) tell_agent(wire::Hold{lifetime, self_.process, +1});
-  unlock_and_collect(lock);
+  if (fresh) tell(wire::Hold{lifetime, self_.process, +1});
+  gate_.unlock_and_collect(lock);
   return {actor, std::move(handle)};
 }
 
@@ -404,26 +339,26 @@ void ClientEngine::call(const detail::ActorHandle& actor, detail::Call&& call,
                         std::span<detail::ObjectHandle> results) {
   if (!actor)
     throw InvalidArgument(Code::invalid_argument, "call through an empty Actor: it was moved from");
-  expect_ours(actor.lifetime);
-  shrink_arguments(call);
-  const bool objects = takes_objects(call);
-  Guard lock = guard();
+  values_.expect_ours(actor.lifetime);
+  shrink_arguments(call, *this);
+  const bool objects = calls_.names_objects(call);
+  Guard lock = gate_.guard();
   if (agent_.is_lost()) raise(agent_.why_lost());
   calls_.call(actor, std::move(call), results, objects);
-  unlock_and_collect(lock);
+  gate_.unlock_and_collect(lock);
 }
 
 // --- where am I
 // ------------------------------------------------------------------------------------------------------
 
 std::vector<detail::NodeInfo> ClientEngine::nodes() {
-  Guard lock = guard();
+  Guard lock = gate_.guard();
   const std::uint64_t request = questions_.ask<wire::Nodes>();
-  tell_agent(wire::ListNodes{request});
+  tell(wire::ListNodes{request});
   waits_.block_until(
       lock, [&] { return questions_.is_answered(request); }, steady_now() + kAgentAnswers);
   const auto answer = questions_.take<wire::Nodes>(request);
-  unlock_and_collect(lock);
+  gate_.unlock_and_collect(lock);
   if (!answer) throw Unavailable(Code::unavailable, "the node's agent did not answer within 10 s");
   std::vector<detail::NodeInfo> rows;
   for (const auto& row : answer->rows) {
@@ -451,7 +386,7 @@ std::vector<detail::NodeInfo> ClientEngine::nodes() {
 }
 
 std::vector<int> ClientEngine::gpu_ids() {
-  Guard lock = guard();
+  Guard lock = gate_.guard();
   return lease_.devices();
 }
 

@@ -224,7 +224,6 @@ class ClientEngine final : public detail::Engine,
   void drain_slot(std::uint32_t slot, Time now);
   void drain_agent(Time now);
   void drain_peer(Peer& peer, Time now);
-  void on_ready(const wire::Ready& message, BlobView payload);
   void on_channel(const wire::Channel& message, std::vector<Fd> descriptors);
   void on_peer_died(const wire::PeerDied& message, Time now);
   void on_node_message(wire::NodeMessage& message, BlobView payload, Time now);
@@ -236,13 +235,10 @@ class ClientEngine final : public detail::Engine,
   void end_following();
   void collect_released() override { gate_.collect(); }
   void fire(const Waiter& waiter, Entry& entry) override;
-  void tell_agent(const wire::NodeMessage& message, BlobView payload = {});
   void settle_agent_queue() override;
 
   // Recovery::Out
-  void tell(const wire::NodeMessage& message, BlobView payload) override {
-    tell_agent(message, payload);
-  }
+  void tell(const wire::NodeMessage& message, BlobView payload = {}) override;
   void notify() override {
     if (io_loop_) io_loop_->notify();
   }
@@ -270,14 +266,8 @@ class ClientEngine final : public detail::Engine,
   std::uint32_t number_of(detail::CallSite at);
 
   // outgoing calls (engine.cpp)
-  void shrink_arguments(detail::Call& call);
-  bool takes_objects(const detail::Call& call) const;
-  void expect_ours(const detail::ObjectHandle& object) const;
-  static Error of_another_session();
   wire::FoundActor ask_for_name(Guard& lock, const wire::NodeMessage& question, BlobView payload,
                                 std::uint64_t request);
-  Guard guard() { return gate_.guard(); }
-  void unlock_and_collect(Guard& guard) { gate_.unlock_and_collect(guard); }
 
   // waiting (engine_waiting.cpp)
   bool is_own_call(const Entry& entry) const;

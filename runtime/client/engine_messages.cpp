@@ -174,11 +174,11 @@ void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
   Peer* const known = peers_.any(message.peer);
   if (known == nullptr) {
     peers_.died_before(message.peer);  // its channel is still on its way and must be refused
-    return tell_agent(wire::Arrived{message.peer, 0});
+    return tell(wire::Arrived{message.peer, 0});
   }
   Peer& peer = *known;
   drain_peer(peer, now);  // replies that were published before the death count
-  if (!peer.remote) tell_agent(wire::Arrived{message.peer, peer.channel.received()});
+  if (!peer.remote) tell(wire::Arrived{message.peer, peer.channel.received()});
   const std::uint64_t started = message.started != wire::PeerDied::kUnknown
                                     ? message.started
                                     : peer.channel.peer_progress().started;
@@ -207,9 +207,10 @@ void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
     // Return the counts for its node of refs in frames that never left this process.
     for (const Blob& frame : peer.channel.take_waiting())
       if (auto decoded = wire::decode_call(frame))
-        wire::for_each_ref(decoded->message,
-                           [&](ObjectId id) { tell_agent(wire::Hold{id, peer.holder, -1}); });
-    tell_agent(wire::Arrived{message.peer, peer.channel.received()});
+        wire::for_each_ref(decoded->message, [&](ObjectId id) {
+          tell(wire::Hold{id, peer.holder, -1});
+        });
+    tell(wire::Arrived{message.peer, peer.channel.received()});
   }
   if (auto next = peers_.remove(peer)) on_channel(next->message, std::move(next->descriptors));
 }
@@ -234,18 +235,18 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
               if (m.holder == 0) return calls_.reclaim(m.lease, now);
               callers_.leave_silent_holder(m);
             },
-            [&](wire::Ready& m) { on_ready(m, payload); },
+            [&](wire::Ready& m) { recovery_.on_ready(m, payload); },
             [&](wire::StartActor& m) {
               callers_.work().become({std::move(m), Blob(payload.begin(), payload.end())});
               io_loop_->notify();
             },
             [&](wire::ActorUpdate& m) { calls_.update(m); },
             [&](wire::FoundActor& m) {
-              if (!answered(m) && m.found) tell_agent(wire::Hold{m.lifetime, self_.process, -1});
+              if (!answered(m) && m.found) tell(wire::Hold{m.lifetime, self_.process, -1});
             },
             [&](wire::NamedObject& m) {
               if (!answered(m) && m.object)  // found, and counted for us
-                tell_agent(wire::Hold{m.object, self_.process, -1});
+                tell(wire::Hold{m.object, self_.process, -1});
             },
             [&](wire::Located& m) { answered(m); },
             [&](wire::Explained& m) { answered(m); },
@@ -283,26 +284,6 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
       message);
 }
 
-/// Handles Ready, which answers an Await or a Rebuild. The agent answers all Awaits that precede
-/// a Rebuild first, and no Await is sent while a Rebuild is open; so the counter `awaits` tells
-/// the two apart.
-void ClientEngine::on_ready(const wire::Ready& message, BlobView payload) {
-  const detail::ObjectHandle handle = values_.find_held(message.object);
-  if (!handle) return values_.give_back(message.value);
-  Entry& entry = entry_of(handle);
-  const bool to_rebuild = entry.rebuilding && entry.awaits == 0;
-  if (entry.awaits > 0) --entry.awaits;
-  if (!entry.ready.load(std::memory_order_relaxed)) {
-    // An answer to an Await has the lost value.
-    if (entry.rebuilding && !to_rebuild) return values_.give_back(message.value);
-    values_.settle(entry, message.value, payload, message.node);
-  } else if (to_rebuild) {
-    recovery_.rebuilt(entry, message.value, payload);
-  } else {
-    values_.arrive(entry, message.value, payload);
-  }
-}
-
 void ClientEngine::agent_gone(const std::string& why, Code code) {
   if (!agent_.lose(Error(code, why))) return;
   callers_.work().end();
@@ -332,7 +313,7 @@ void ClientEngine::on_call_message(Peer& peer, wire::CallMessage& message, BlobV
 std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
                                             std::optional<ActorStart>& actor,
                                             std::function<void()>& resume) {
-  Guard lock = guard();
+  Guard lock = gate_.guard();
   callers_.work().answered();
   // Calls that were accepted before Shutdown still run, and so do calls of the actor to itself.
   const auto has_work = [this] {
@@ -367,59 +348,59 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
     }
   }
   const Time waited = io_loop_->waited_until();
-  unlock_and_collect(lock);
+  gate_.unlock_and_collect(lock);
   return go_on ? std::optional(waited) : std::nullopt;
 }
 
 bool ClientEngine::has_lost_agent() {
-  Guard lock = guard();
+  Guard lock = gate_.guard();
   const bool lost = agent_.is_lost();
-  unlock_and_collect(lock);
+  gate_.unlock_and_collect(lock);
   return lost;
 }
 
 void ClientEngine::finish_sends() {
-  Guard lock = guard();
+  Guard lock = gate_.guard();
   io_loop_->wait(
       lock, [this] { return agent_.is_lost() || calls_.live() == 0; }, Time::max());
-  unlock_and_collect(lock);
+  gate_.unlock_and_collect(lock);
 }
 
 void ClientEngine::reply_plain(ProcessIndex to, const wire::PlainReply& reply, BlobView value) {
-  Guard lock = guard();
+  Guard lock = gate_.guard();
   callers_.reply_plain(to, reply, value);
-  unlock_and_collect(lock);
+  gate_.unlock_and_collect(lock);
 }
 
 void ClientEngine::reply(ProcessIndex to, std::uint64_t sequence, std::uint32_t index, bool last,
                          Duration ran, const OutgoingValue& value) {
-  Guard lock = guard();
+  Guard lock = gate_.guard();
   callers_.reply(to, sequence, index, last, ran, value);
-  unlock_and_collect(lock);
+  gate_.unlock_and_collect(lock);
 }
 
 void ClientEngine::ended_here(Task& task, std::span<OutgoingValue> values) noexcept {
-  Guard lock = guard();
+  Guard lock = gate_.guard();
   calls_.ended_here(task, values);
-  unlock_and_collect(lock);
+  gate_.unlock_and_collect(lock);
 }
 
 void ClientEngine::runs_in_place(InPlaceRunner* runner) {
-  const Guard lock = guard();
+  const Guard lock = gate_.guard();
   waits_.runs_in_place(runner);
 }
 
 void ClientEngine::tell_pace(std::vector<wire::SitePace> sites) {
-  Guard lock = guard();
-  tell_agent(wire::Pace{std::move(sites)});
-  unlock_and_collect(lock);
+  Guard lock = gate_.guard();
+  tell(wire::Pace{std::move(sites)});
+  gate_.unlock_and_collect(lock);
 }
 
 void ClientEngine::created(ActorId actor, std::uint64_t incarnation, const Error* error) {
-  Guard lock = guard();
+  Guard lock = gate_.guard();
   wire::ActorCreated message{actor, incarnation, error != nullptr ? error->shared_info() : nullptr};
-  tell_agent(message);
-  unlock_and_collect(lock);
+  tell(message);
+  gate_.unlock_and_collect(lock);
 }
 
 }  // namespace troupe::client

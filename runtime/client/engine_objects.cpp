@@ -19,7 +19,7 @@ void ClientEngine::fire(const Waiter& waiter, Entry& entry) {
 
 // --- the agent
 
-void ClientEngine::tell_agent(const wire::NodeMessage& message, BlobView payload) {
+void ClientEngine::tell(const wire::NodeMessage& message, BlobView payload) {
   if (const char* why = agent_.tell(message, payload)) agent_gone(why);
 }
 

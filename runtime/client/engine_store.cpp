@@ -56,7 +56,7 @@ void ClientEngine::views_ended() {
 void ClientEngine::on_extent(const wire::GiveExtent& message, std::vector<Fd> descriptors) {
   Questions::Extent answer{store_.add_extent(message, std::move(descriptors))};
   const bool is_added = answer.added && *answer.added;
-  if (is_added) tell_agent(wire::ExtentMapped{message.extent});
+  if (is_added) tell(wire::ExtentMapped{message.extent});
   // The thread that asked may have timed out; the extent then serves others.
   if (!questions_.answer(message.request, answer)) return;
   if (is_added) store_.is_given();
@@ -90,19 +90,19 @@ void ClientEngine::lacks_descriptors(BlobView packet, Time now) {
   if (!agent_.lack().may_end_process(now)) return;
   const auto decoded = wire::decode_node(packet);
   const auto* channel = decoded ? std::get_if<wire::Channel>(&decoded->message) : nullptr;
-  if (channel != nullptr && channel->side == 1) tell_agent(wire::Shutdown{error.message()});
+  if (channel != nullptr && channel->side == 1) tell(wire::Shutdown{error.message()});
 }
 
 Result<bool> ClientEngine::need_extent(std::uint64_t bytes) {
-  Guard lock = guard();
+  Guard lock = gate_.guard();
   const std::uint64_t request = questions_.ask<Questions::Extent>();
-  tell_agent(wire::NeedExtent{bytes, request});
+  tell(wire::NeedExtent{bytes, request});
   waits_.idle_until(
       lock, [&] { return questions_.is_answered(request) || agent_.is_lost(); },
       steady_now() + kMemoryAnswers, kMemoryGrace);
   const auto answer = questions_.take<Questions::Extent>(request);
   if (!answer) return waits_.no_answer("the node's agent gave no memory within 40 s");
-  if (answer->added) unlock_and_collect(lock);
+  if (answer->added) gate_.unlock_and_collect(lock);
   return answer->added;
 }
 
@@ -121,17 +121,17 @@ ValueRoom ClientEngine::make_room(std::size_t size, detail::CallSite at) {
 /// Returns the agent's number for a call site, which the agent is told once.
 std::uint32_t ClientEngine::number_of(detail::CallSite at) {
   if (const auto number = sites_.lately(at)) return *number;
-  Guard lock = guard();
+  Guard lock = gate_.guard();
   const CallSites::Found found = sites_.find(at);
-  if (found.fresh) tell_agent(*found.fresh);
-  unlock_and_collect(lock);
+  if (found.fresh) tell(*found.fresh);
+  gate_.unlock_and_collect(lock);
   return found.number;
 }
 
 OutgoingValue ClientEngine::finish_room(ValueRoom room,
                                         std::span<const detail::ObjectHandle> refs) {
   gate_.mark().expect_own();
-  for (const auto& ref : refs) expect_ours(ref);
+  for (const auto& ref : refs) values_.expect_ours(ref);
   if (refs.size() > wire::kMaxRefs) return bundled(std::move(room), refs);
   OutgoingValue value;
   value.site = room.site;
@@ -164,7 +164,7 @@ OutgoingValue ClientEngine::bundled(ValueRoom room, std::span<const detail::Obje
   value.location = store_.seal(std::move(room.allocation), room.size);
   value.bundled = true;
   value.site = room.site;
-  Guard lock = guard();
+  Guard lock = gate_.guard();
   while (!refs.empty()) {
     OutgoingValue bundle;
     bundle.kind = wire::Value::Kind::inline_bytes;
@@ -173,7 +173,7 @@ OutgoingValue ClientEngine::bundled(ValueRoom room, std::span<const detail::Obje
     refs = refs.subspan(some.size());
     value.refs.push_back(values_.object_of(std::move(bundle)));
   }
-  unlock_and_collect(lock);
+  gate_.unlock_and_collect(lock);
   return value;
 }
 
@@ -190,9 +190,9 @@ Result<std::vector<detail::ObjectHandle>> ClientEngine::unbundled(
   } const leave;
   if (std::any_of(bundles.begin(), bundles.end(),
                   [](const auto& bundle) { return !is_here(entry_of(bundle)); })) {
-    Guard lock = guard();  // ask for all of them at once
+    Guard lock = gate_.guard();  // ask for all of them at once
     for (const auto& bundle : bundles) values_.need(entry_of(bundle), true);
-    unlock_and_collect(lock);
+    gate_.unlock_and_collect(lock);
   }
   const Time deadline = deadline_after(steady_now(), timeout);
   std::vector<detail::ObjectHandle> refs;
@@ -213,10 +213,10 @@ detail::ObjectHandle ClientEngine::seal_room(ValueRoom room,
                               " refs; at most " + std::to_string(wire::kMaxRefs) +
                               " travel with a copy: nest them");
   OutgoingValue value = finish_room(std::move(room), refs);
-  Guard lock = guard();
+  Guard lock = gate_.guard();
   detail::ObjectHandle handle = values_.object_of(std::move(value));
   if (how.replicas > 1) replicate(lock, entry_of(handle), how);
-  unlock_and_collect(lock);
+  gate_.unlock_and_collect(lock);
   return handle;
 }
 
@@ -226,8 +226,8 @@ void ClientEngine::replicate(Guard& lock, Entry& entry, const detail::Replicatio
   entry.id.low |= wire::kHasCopies;
   values_.promote(entry);
   const std::uint64_t request = questions_.ask<wire::Replicated>();
-  tell_agent(wire::Replicate{request, entry.id, static_cast<std::uint32_t>(how.replicas),
-                             static_cast<std::uint64_t>(how.timeout.count())});
+  tell(wire::Replicate{request, entry.id, static_cast<std::uint32_t>(how.replicas),
+                       static_cast<std::uint64_t>(how.timeout.count())});
   const Time now = steady_now();
   const Time until = deadline_after(now, how.timeout);
   waits_.idle_until(
@@ -242,7 +242,7 @@ void ClientEngine::replicate(Guard& lock, Entry& entry, const detail::Replicatio
   else if (answered->error)
     error = Error(*answered->error);
   if (!error) return;
-  unlock_and_collect(lock);
+  gate_.unlock_and_collect(lock);
   raise(*error);
 }
 
@@ -255,9 +255,9 @@ detail::ObjectHandle ClientEngine::put(BlobView bytes, std::span<const detail::O
   if (bytes.size() <= wire::kInlineValue && refs.empty()) {
     auto stored = std::allocate_shared<Stored>(FreeListAllocator<Stored>());
     stored->bytes = bytes;
-    Guard lock = guard();
+    Guard lock = gate_.guard();
     detail::ObjectHandle handle = values_.objects().create();
-    unlock_and_collect(lock);
+    gate_.unlock_and_collect(lock);
     Entry& entry = entry_of(handle);
     entry.kind = wire::Value::Kind::inline_bytes;
     entry.made = Entry::Made::put;
@@ -275,9 +275,9 @@ std::unique_ptr<detail::Building> ClientEngine::create(std::size_t size, detail:
 }
 
 bool ClientEngine::fetch_reader(bool is_segment, std::uint64_t id, Error& error) {
-  Guard lock = guard();
+  Guard lock = gate_.guard();
   const std::uint64_t request = questions_.ask_reader(is_segment, id);
-  tell_agent(wire::NeedReader{is_segment, id});
+  tell(wire::NeedReader{is_segment, id});
   io_loop_->wait(
       lock,
       [&] {
@@ -299,9 +299,9 @@ bool ClientEngine::fetch_reader(bool is_segment, std::uint64_t id, Error& error)
 }
 
 Result<objectstore::Location> ClientEngine::where_is(const wire::Location& name) {
-  Guard lock = guard();
+  Guard lock = gate_.guard();
   const std::uint64_t request = questions_.ask<wire::NowAt>();
-  tell_agent(wire::WhereIs{request, name});
+  tell(wire::WhereIs{request, name});
   waits_.idle_until(
       lock, [&] { return questions_.is_answered(request) || agent_.is_lost(); },
       steady_now() + kMemoryAnswers, kMemoryGrace);
@@ -321,7 +321,7 @@ void ClientEngine::release_memory() {
     values_.objects().remove_own(entry);
     values_.promote(entry);
   }
-  for (const objectstore::ExtentId extent : store_.trim()) tell_agent(wire::GiveBack{extent.value});
+  for (const objectstore::ExtentId extent : store_.trim()) tell(wire::GiveBack{extent.value});
 }
 
 /// Opens a value in shared memory. Blocks for refs in bundles, at most `timeout`.
@@ -384,7 +384,7 @@ std::vector<std::vector<detail::ObjectHandle>> ClientEngine::adopt_arguments(
       }))
     return held;
   held.reserve(call.arguments.size());
-  Guard lock = guard();
+  Guard lock = gate_.guard();
   for (const auto& argument : call.arguments) {
     if (!is_forwarded(argument)) {
       held.push_back(values_.adopt_refs(argument.refs));
@@ -393,7 +393,7 @@ std::vector<std::vector<detail::ObjectHandle>> ClientEngine::adopt_arguments(
     held.emplace_back().push_back(values_.adopt_one(argument.forward));
     values_.need(entry_of(held.back().front()), true);
   }
-  unlock_and_collect(lock);
+  gate_.unlock_and_collect(lock);
   return held;
 }
 

@@ -66,7 +66,7 @@ std::string ClientEngine::why_waits(Guard& lock, const Entry& entry) {
   if (!path.question) return path.text;
   wire::Explain question = *path.question;
   const std::uint64_t request = question.request = questions_.ask<wire::Explained>();
-  tell_agent(question);
+  tell(question);
   try {
     waits_.block_until(
         lock, [&] { return questions_.is_answered(request); }, steady_now() + kReasonComes);
@@ -82,7 +82,7 @@ Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, 
                  "get of an empty Ref: it was moved from or never assigned");
   if (in_fork()) return ProcessMark::error_in_fork();
   Entry& entry = entry_of(object);
-  if (is_foreign(entry)) return of_another_session();
+  if (is_foreign(entry)) return Values::of_another_session();
   const auto is_final = [&entry](const Result<detail::Value>& value) {
     return value || value.error().code() != Code::object_lost ||
            entry.kind == wire::Value::Kind::error;
@@ -97,10 +97,10 @@ Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, 
     auto value = open_once(object, deadline, timeout, std::exchange(now, Time{}));
     if (is_final(value)) return value;
     Error error = value.error();
-    Guard lock = guard();
+    Guard lock = gate_.guard();
     const bool again = seen != recovery_.recoveries() || recovery_.recover(entry, error);
     if (again) values_.need(entry, true);
-    unlock_and_collect(lock);
+    gate_.unlock_and_collect(lock);
     if (!again) return error;
     // A recovered value may be lost again.
     if (timeout != detail::kNoTimeout && steady_now() >= deadline) return no_result_after(timeout);
@@ -125,7 +125,7 @@ bool ClientEngine::is_own_call(const Entry& entry) const {
                                                                 Time now) {
   Entry& entry = entry_of(object);
   if (!is_here(entry)) {
-    Guard lock = guard();
+    Guard lock = gate_.guard();
     values_.need(entry, true);
     const bool in_place = deadline == Time::max() && waits_.may_run_awaited();
     bool ended = false;
@@ -144,7 +144,7 @@ bool ClientEngine::is_own_call(const Entry& entry) const {
         !is_here(entry) && fetch_failed(entry) ? *origin_of(entry).fetch_error : nullptr;
     const std::optional<Error> late =
         ended ? std::nullopt : std::optional(overdue(lock, entry, timeout));
-    unlock_and_collect(lock);
+    gate_.unlock_and_collect(lock);
     if (ended && failure) return Error(*failure);
     if (late) return *late;
   }
@@ -160,11 +160,11 @@ bool ClientEngine::is_ready(const detail::ObjectHandle& object) {
   gate_.mark().expect_own();
   Entry& entry = entry_of(object);
   if (entry.ready.load(std::memory_order_acquire) || is_foreign(entry)) return true;
-  Guard lock = guard();
+  Guard lock = gate_.guard();
   values_.need(entry, false);
   io_loop_->assist();  // does nothing while another thread leads: that would sleep on what we took
   const bool ready = entry.ready.load(std::memory_order_relaxed);
-  unlock_and_collect(lock);
+  gate_.unlock_and_collect(lock);
   return ready;
 }
 
@@ -178,7 +178,7 @@ std::vector<std::size_t> ClientEngine::wait(std::span<const detail::ObjectHandle
   count = std::min(count, objects.size());
   std::vector<std::size_t> order;
   std::vector<Slot> slots(objects.size());
-  Guard lock = guard();
+  Guard lock = gate_.guard();
   for (std::size_t i = 0; i < objects.size(); ++i) {
     slots[i] = {&order, i};
     if (!objects[i] || entry_of(objects[i]).ready.load(std::memory_order_acquire) ||
@@ -221,56 +221,56 @@ std::vector<std::size_t> ClientEngine::wait(std::span<const detail::ObjectHandle
         lock, [&] { return order.size() >= count; }, deadline_after(steady_now(), timeout));
   }
   if (order.size() > count) order.resize(count);
-  unlock_and_collect(lock);
+  gate_.unlock_and_collect(lock);
   return order;
 }
 
 void ClientEngine::when_ready(const detail::ObjectHandle& object, std::function<void()> fire) {
   Entry& entry = entry_of(object);
   if (!is_here(entry) && !is_foreign(entry)) {
-    Guard lock = guard();
+    Guard lock = gate_.guard();
     if (!is_here(entry)) {
       resumes_.add(object, std::move(fire), true);
-      unlock_and_collect(lock);
+      gate_.unlock_and_collect(lock);
       return;
     }
-    unlock_and_collect(lock);
+    gate_.unlock_and_collect(lock);
   }
   fire();
 }
 
 void ClientEngine::post(std::function<void()> work) {
-  Guard lock = guard();
+  Guard lock = gate_.guard();
   callers_.work().resume(std::move(work));
   io_loop_->notify();
-  unlock_and_collect(lock);
+  gate_.unlock_and_collect(lock);
 }
 
 void ClientEngine::notify_when_ready(const detail::ObjectHandle& object,
                                      std::function<void()> told) {
   Entry& entry = entry_of(object);
   if (!is_here(entry) && !is_foreign(entry)) {
-    Guard lock = guard();
+    Guard lock = gate_.guard();
     if (!is_here(entry) && !agent_.is_lost() && !waits_.is_over()) {
       resumes_.add(object, std::move(told), false);
-      unlock_and_collect(lock);
+      gate_.unlock_and_collect(lock);
       return;
     }
-    unlock_and_collect(lock);
+    gate_.unlock_and_collect(lock);
   }
   told();
 }
 
 Result<detail::Value> ClientEngine::peek(const detail::ObjectHandle& object) {
   Entry& entry = entry_of(object);
-  if (is_foreign(entry)) return of_another_session();
+  if (is_foreign(entry)) return Values::of_another_session();
   if (is_here(entry)) {
     auto value = materialise(object, detail::kNoTimeout);
     if (value || value.error().code() != Code::object_lost) return value;
     return try_get(object, detail::kNoTimeout);
   }
   {
-    const Guard lock = guard();
+    const Guard lock = gate_.guard();
     if (const auto& why = *origin_of(entry).fetch_error; fetch_failed(entry) && why)
       return Error(*why);
   }

@@ -5,6 +5,13 @@
 
 namespace troupe::client {
 
+Error Values::of_another_session() {
+  return Error(Code::invalid_argument,
+               "this Ref, or handle of an actor, is of a session that has ended, and what it named "
+               "went with that",
+               Outcome::not_executed);
+}
+
 // --- settling
 
 std::shared_ptr<const Stored> Values::stored(const wire::Value& value, BlobView payload) {

@@ -77,6 +77,12 @@ class Values {
   ObjectTable& objects() noexcept { return *objects_; }
   /// Whether the entry was made in an earlier session of this process.
   bool is_foreign(const Entry& entry) const noexcept { return !objects_->has(entry); }
+  /// Throws of_another_session() when the object is of an earlier session. Needs no lock.
+  void expect_ours(const detail::ObjectHandle& object) const {
+    if (object && is_foreign(entry_of(object))) [[unlikely]]
+      raise(of_another_session());
+  }
+  static Error of_another_session();
 
   // --- settling
   /// Gives the entry a value that arrived. `holder`: the node with the bytes of a remote value.
