@@ -78,7 +78,7 @@ void ClientEngine::begin(const Start& start) {
   const Guard lock = gate_.guard();
   io_loop_->start();
   tell(wire::StoreAttached{});  // from here on the agent may lease a worker out
-  store_.begin(*this);
+  store_asks_.begin(*io_loop_);
   current_engine.any.store(this, std::memory_order_seq_cst);
   current_engine.unvisited.store(this, std::memory_order_seq_cst);
 }

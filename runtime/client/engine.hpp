@@ -12,7 +12,6 @@
 /// opens it.
 #pragma once
 
-#include "troupe/runtime/client/actor_lease_timer.hpp"
 #include "troupe/runtime/client/agent_link.hpp"
 #include "troupe/runtime/client/call_sites.hpp"
 #include "troupe/runtime/client/callers.hpp"
@@ -27,6 +26,7 @@
 #include "troupe/runtime/client/recovery.hpp"
 #include "troupe/runtime/client/reports.hpp"
 #include "troupe/runtime/client/resumes.hpp"
+#include "troupe/runtime/client/store_asks.hpp"
 #include "troupe/runtime/client/store_use.hpp"
 #include "troupe/runtime/client/values.hpp"
 #include "troupe/runtime/client/waits.hpp"
@@ -65,7 +65,6 @@ class ValueRoom {
 
 class ClientEngine final : public detail::Engine,
                            private Calls::Out,
-                           private StoreUse::Asks,
                            private Recovery::Out,
                            private IoLoop::Host {
  public:
@@ -207,13 +206,7 @@ class ClientEngine final : public detail::Engine,
   bool watch_peer() noexcept override { return peers_.watch(); }
   bool peer_elsewhere() const noexcept override { return peers_.is_last_elsewhere(); }
   bool drain_watched(Time now) override;
-  Time aside(Time now) noexcept override { return lease_timer_.look(now); }
-  // StoreUse::Asks
-  Result<bool> need_extent(std::uint64_t bytes) override;
-  bool fetch_reader(bool is_segment, std::uint64_t id, Error& error) override;
-  Result<objectstore::Location> where_is(const wire::Location& name) override;
-  void views_ended() override;
-
+  Time aside(Time now) noexcept override { return lease_.actor_timer().look(now); }
   // start-up
   void begin(const Start& start);
   void say_hello(const Start& start);
@@ -251,8 +244,6 @@ class ClientEngine final : public detail::Engine,
 
   // shared memory (engine_store.cpp)
   void lacks_descriptors(BlobView packet, Time now);
-  void on_extent(const wire::GiveExtent& message, std::vector<Fd> descriptors);
-  void on_reader(const wire::GiveReader& message, std::vector<Fd> descriptors);
   Result<detail::Value> open_shared(const wire::Location& at,
                                     const std::vector<detail::ObjectHandle>& nested,
                                     bool is_bundled, Duration timeout);
@@ -261,7 +252,6 @@ class ClientEngine final : public detail::Engine,
                                                       Duration timeout);
   std::vector<std::vector<detail::ObjectHandle>> adopt_arguments(const wire::Call& call);
   void replicate(Guard& lock, Entry& entry, const detail::Replication& how);
-  void release_memory();
   Result<detail::Value> materialise(const detail::ObjectHandle& handle, Duration timeout);
   std::uint32_t number_of(detail::CallSite at);
 
@@ -293,10 +283,11 @@ class ClientEngine final : public detail::Engine,
   WorkerLease lease_;
   Waits waits_{self_, gate_, agent_, callers_.work(), calls_, lease_};
   alignas(16) std::array<std::byte, ring::kMaxFrame> frame_;
+  StoreAsks store_asks_{
+      static_cast<Calls::Out&>(*this), gate_, agent_, questions_, store_, values_, waits_};
   Reports reports_{
       static_cast<Calls::Out&>(*this),
       {self_, agent_, peers_, calls_, callers_.work(), resumes_, values_, sites_, waits_}};
-  ActorLeaseTimer lease_timer_;      ///< of the actor that lives in this process
   void (*abandon_)(bool) = nullptr;  ///< see Start
   std::unique_ptr<IoLoop> io_loop_;
 };

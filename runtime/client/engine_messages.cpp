@@ -73,10 +73,11 @@ void ClientEngine::drain_socket() {
       return;
     }
     std::visit(
-        Cases{[&](wire::Channel& m) { on_channel(m, std::move(received.descriptors)); },
-              [&](wire::GiveExtent& m) { on_extent(m, std::move(received.descriptors)); },
-              [&](wire::GiveReader& m) { on_reader(m, std::move(received.descriptors)); },
-              [&](auto&) { on_node_message(decoded->message, decoded->payload, steady_now()); }},
+        Cases{
+            [&](wire::Channel& m) { on_channel(m, std::move(received.descriptors)); },
+            [&](wire::GiveExtent& m) { store_asks_.on_extent(m, std::move(received.descriptors)); },
+            [&](wire::GiveReader& m) { store_asks_.on_reader(m, std::move(received.descriptors)); },
+            [&](auto&) { on_node_message(decoded->message, decoded->payload, steady_now()); }},
         decoded->message);
   }
 }
@@ -258,15 +259,15 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
               if (log_printer_ != nullptr) log_printer_->on_answer(m, payload);
             },
             [&](wire::ExtentSealed&) {},
-            [&](wire::GiveExtent& m) { on_extent(m, {}); },
-            [&](wire::GiveReader& m) { on_reader(m, {}); },
+            [&](wire::GiveExtent& m) { store_asks_.on_extent(m, {}); },
+            [&](wire::GiveReader& m) { store_asks_.on_reader(m, {}); },
             [&](wire::Recycle& m) { store_.recycle(m); },
             [&](wire::Forget& m) { store_.forget(m); },
             [&](wire::Rebuild& m) { recovery_.on_rebuild(m); },
             [&](wire::Lineage& m) { recovery_.lineage().forget_away(m.object); },
             [&](wire::KeptCall& m) { recovery_.take_over(m, payload); },
             [&](wire::MadeBy& m) { recovery_.lineage().entrust(m.call, m.result, m.object); },
-            [&](wire::MemoryPressure&) { release_memory(); },
+            [&](wire::MemoryPressure&) { store_asks_.release_memory(); },
             [&](wire::NowAt& m) { answered(m); },
             [&](wire::Replicated& m) { answered(m); },
             [&](wire::Shutdown& m) {
@@ -340,7 +341,7 @@ std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
     lease_.show_devices();
     callers_.work().next(call, actor, resume);
     if (actor) {
-      lease_timer_.begin(agent_.channel().peer_doorbell().said(), steady_now());
+      lease_.actor_timer().begin(agent_.channel().peer_doorbell().said(), steady_now());
       calls_.sender().loopback().begin(actor->start.actor);
       calls_.actors().lives_here(actor->start.actor, actor->start.incarnation, self_.process);
     } else if (call) {

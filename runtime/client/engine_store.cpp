@@ -12,12 +12,6 @@ namespace troupe::client {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr Duration kReaderAnswers = 10s;
-/// Exceeds the 30 s after which the agent answers that it has no memory.
-constexpr Duration kMemoryAnswers = 40s;
-/// Memory mostly comes free with the next write to disk. A worker that waits for longer gives its
-/// CPU back, since a process that would free memory may need it.
-constexpr Duration kMemoryGrace = 250ms;
 /// Added to the caller's timeout, after which the agent answers in any case.
 constexpr Duration kReplicaAnswers = 10s;
 /// A worker that waits for copies gives its CPU back after this.
@@ -49,26 +43,6 @@ class StoreBuilding final : public detail::Building {
 
 }  // namespace
 
-void ClientEngine::views_ended() {
-  if (!waits_.is_over()) gate_.collect_if_free();
-}
-
-void ClientEngine::on_extent(const wire::GiveExtent& message, std::vector<Fd> descriptors) {
-  Questions::Extent answer{store_.add_extent(message, std::move(descriptors))};
-  const bool is_added = answer.added && *answer.added;
-  if (is_added) tell(wire::ExtentMapped{message.extent});
-  // The thread that asked may have timed out; the extent then serves others.
-  if (!questions_.answer(message.request, answer)) return;
-  if (is_added) store_.is_given();
-  if (io_loop_) io_loop_->notify();
-}
-
-void ClientEngine::on_reader(const wire::GiveReader& message, std::vector<Fd> descriptors) {
-  const Result<void> added = store_.add_reader(message, std::move(descriptors));
-  questions_.answer_readers(message.is_segment, message.id, added ? nullptr : &added.error());
-  if (io_loop_) io_loop_->notify();
-}
-
 /// The next packet waits for a descriptor. Once that has lasted, all that waits for such a packet
 /// ends in an error. The packet itself is taken when the program has closed files.
 void ClientEngine::lacks_descriptors(BlobView packet, Time now) {
@@ -91,19 +65,6 @@ void ClientEngine::lacks_descriptors(BlobView packet, Time now) {
   const auto decoded = wire::decode_node(packet);
   const auto* channel = decoded ? std::get_if<wire::Channel>(&decoded->message) : nullptr;
   if (channel != nullptr && channel->side == 1) tell(wire::Shutdown{error.message()});
-}
-
-Result<bool> ClientEngine::need_extent(std::uint64_t bytes) {
-  Guard lock = gate_.guard();
-  const std::uint64_t request = questions_.ask<Questions::Extent>();
-  tell(wire::NeedExtent{bytes, request});
-  waits_.idle_until(
-      lock, [&] { return questions_.is_answered(request) || agent_.is_lost(); },
-      steady_now() + kMemoryAnswers, kMemoryGrace);
-  const auto answer = questions_.take<Questions::Extent>(request);
-  if (!answer) return waits_.no_answer("the node's agent gave no memory within 40 s");
-  if (answer->added) gate_.unlock_and_collect(lock);
-  return answer->added;
 }
 
 ValueRoom ClientEngine::make_room(std::size_t size, detail::CallSite at) {
@@ -272,56 +233,6 @@ detail::ObjectHandle ClientEngine::put(BlobView bytes, std::span<const detail::O
 
 std::unique_ptr<detail::Building> ClientEngine::create(std::size_t size, detail::CallSite at) {
   return std::make_unique<StoreBuilding>(*this, store_.client(), size, at);
-}
-
-bool ClientEngine::fetch_reader(bool is_segment, std::uint64_t id, Error& error) {
-  Guard lock = gate_.guard();
-  const std::uint64_t request = questions_.ask_reader(is_segment, id);
-  tell(wire::NeedReader{is_segment, id});
-  io_loop_->wait(
-      lock,
-      [&] {
-        return questions_.is_answered(request) || agent_.is_lost() ||
-               agent_.lack().is_lasting(steady_now());
-      },
-      steady_now() + kReaderAnswers);
-  const auto answer = questions_.take<Questions::Reader>(request);
-  if (!answer) {
-    if (!agent_.is_lost() && !waits_.is_over() && agent_.lack().exists()) {
-      error = DescriptorLack::error();
-      return false;
-    }
-    error = waits_.no_answer("the node's agent gave no view of memory within 10 s");
-    return false;
-  }
-  if (answer->failed) error = *answer->failed;
-  return !answer->failed;
-}
-
-Result<objectstore::Location> ClientEngine::where_is(const wire::Location& name) {
-  Guard lock = gate_.guard();
-  const std::uint64_t request = questions_.ask<wire::NowAt>();
-  tell(wire::WhereIs{request, name});
-  waits_.idle_until(
-      lock, [&] { return questions_.is_answered(request) || agent_.is_lost(); },
-      steady_now() + kMemoryAnswers, kMemoryGrace);
-  const auto answer = questions_.take<wire::NowAt>(request);
-  if (!answer) return waits_.no_answer("the node's agent did not find an object within 40 s");
-  if (answer->error) return Error(*answer->error);
-  return store_location(answer->location);
-}
-
-/// Frees memory for others. Values that only this process knows become the agent's, which can
-/// spill them. Empty extents go back, unless one was just given to a thread here. At most 256
-/// values at a time, since their messages have to fit the queue.
-void ClientEngine::release_memory() {
-  gate_.collect();
-  for (int left = 256; left > 0 && values_.objects().oldest_own() != nullptr; --left) {
-    Entry& entry = *values_.objects().oldest_own();
-    values_.objects().remove_own(entry);
-    values_.promote(entry);
-  }
-  for (const objectstore::ExtentId extent : store_.trim()) tell(wire::GiveBack{extent.value});
 }
 
 /// Opens a value in shared memory. Blocks for refs in bundles, at most `timeout`.
