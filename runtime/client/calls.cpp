@@ -227,6 +227,14 @@ void Calls::look_around() noexcept {
   if (loop_ != nullptr) loop_->assist();
 }
 
+bool Calls::is_own(const Entry& entry) const {
+  if (!sender_.loopback().on_actor_thread()) return false;
+  for (const Entry* at = &entry; at != nullptr; at = next_of(*at))
+    if (!at->ready.load(std::memory_order_relaxed) && actors_.owes(sender_.loopback().actor(), *at))
+      return true;
+  return false;
+}
+
 // --- leases and workers
 
 void Calls::request_lease(LeaseKey key, std::uint32_t backlog) {

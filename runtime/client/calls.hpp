@@ -79,6 +79,10 @@ class Calls final : private TaskManager::Out, private ActorCalls::Out {
   /// Submits a task once more, to compute a lost value. Its old key may be forgotten.
   void run_again(std::unique_ptr<Task> task);
 
+  /// Returns whether the entry waits for an unfinished call to the actor whose methods run on this
+  /// thread.
+  bool is_own(const Entry& entry) const;
+
   // --- what arrives
   /// Takes a plain reply. Returns false when the frame is another message, or broken.
   bool take_plain(Peers::Peer& peer, BlobView frame, Time now) {

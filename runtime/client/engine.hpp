@@ -259,11 +259,6 @@ class ClientEngine final : public detail::Engine,
   wire::FoundActor ask_for_name(Guard& lock, const wire::NodeMessage& question, BlobView payload,
                                 std::uint64_t request);
 
-  // waiting (engine_waiting.cpp)
-  bool is_own_call(const Entry& entry) const;
-  Error overdue(Guard& lock, const Entry& entry, Duration timeout);
-  std::string why_waits(Guard& lock, const Entry& entry);
-
   // names of objects (engine_names.cpp)
   wire::NamedObject ask_named(Guard& lock, wire::NameObject question);
 

@@ -1,5 +1,6 @@
 /// Named objects of the cluster, and where the bytes of objects are.
 #include "troupe/runtime/client/engine.hpp"
+#include "troupe/runtime/client/wait_reasons.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -39,7 +40,8 @@ void ClientEngine::detach(const detail::ObjectHandle& object, const std::string&
     std::string what = "the value that was to be named '" + name + "' is not there";
     if (timeout > Duration::zero()) {
       Guard lock = gate_.guard();
-      const std::string why = why_waits(lock, entry_of(object));
+      const std::string why =
+          WaitReasons(*this, calls_, questions_, waits_).why(lock, entry_of(object));
       gate_.unlock_and_collect(lock);
       if (!why.empty()) what += ": " + why;
     }

@@ -1,81 +1,13 @@
 /// Waiting for values: get, wait and coroutines. A worker that waits gives its CPU back.
-#include "troupe/runtime/base/back_off.hpp"
 #include "troupe/runtime/base/deadline.hpp"
 #include "troupe/runtime/client/engine.hpp"
-#include "troupe/runtime/client/wait_path.hpp"
+#include "troupe/runtime/client/wait_reasons.hpp"
 
 #include <algorithm>
 #include <optional>
 #include <utility>
 
 namespace troupe::client {
-namespace {
-
-using namespace std::chrono_literals;
-
-/// How long a wait that is over waits for the agent's reason.
-constexpr Duration kReasonComes = 200ms;
-
-}  // namespace
-
-namespace {
-
-Error no_result_after(Duration timeout) {
-  return Error(Code::timed_out, "no result after " + pause_text(timeout), Outcome::unknown);
-}
-
-}  // namespace
-
-/// Returns the error of a wait whose timeout has passed, with the reason for the delay where that
-/// is known. A timeout of zero is a look, not a wait, and gets no reason. The outcome is
-/// `unknown` because the call goes on. Precondition: a handle keeps the entry.
-Error ClientEngine::overdue(Guard& lock, const Entry& entry, Duration timeout) {
-  Error plain = no_result_after(timeout);
-  std::optional<ActorCalls::Delay> delay;
-  if (timeout > Duration::zero())
-    for (const Entry* at = &entry; at != nullptr && !delay; at = next_of(*at))
-      delay = calls_.actors().delay_of(*at);
-  ErrorInfo info = plain.info();
-  if (!delay) {
-    if (timeout <= Duration::zero()) return plain;
-    if (const std::string why = why_waits(lock, entry); !why.empty()) info.message += ": " + why;
-    return Error(std::move(info));
-  }
-  if (delay->silent) {
-    info.code = Code::actor_unavailable;
-    info.message +=
-        ": the actor's node says nothing and is not known to be dead; the call may "
-        "have run, and goes on when the node is back";
-    return Error(std::move(info));
-  }
-  const Duration left = delay->retry_at - steady_now();
-  info.message += ": " + delay->last_end->message +
-                  (left > Duration::zero() ? "; next attempt in " + pause_text(left)
-                                           : "; its next life is being made");
-  info.cause = delay->last_end->cause;
-  return Error(std::move(info));
-}
-
-/// Returns why the entry has no value yet, in one sentence; empty: unknown. Asks the agent, and
-/// waits kReasonComes for its answer at most.
-std::string ClientEngine::why_waits(Guard& lock, const Entry& entry) {
-  const WaitPath path =
-      wait_path(entry, calls_.tasks(), calls_.actors(), [this](ProcessIndex worker, const Task& t) {
-        return calls_.may_come_back(worker, t.sequence);
-      });
-  if (!path.question) return path.text;
-  wire::Explain question = *path.question;
-  const std::uint64_t request = question.request = questions_.ask<wire::Explained>();
-  tell(question);
-  try {
-    waits_.block_until(
-        lock, [&] { return questions_.is_answered(request); }, steady_now() + kReasonComes);
-  } catch (const Error&) {  // the agent is gone, or the job was stopped: the next call says so
-  }
-  const auto answer = questions_.take<wire::Explained>(request);
-  return path.text + " " + (answer && !answer->why.empty() ? answer->why : path.otherwise);
-}
-
 Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, Duration timeout) {
   if (!object)
     return Error(Code::invalid_argument,
@@ -103,19 +35,9 @@ Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, 
     gate_.unlock_and_collect(lock);
     if (!again) return error;
     // A recovered value may be lost again.
-    if (timeout != detail::kNoTimeout && steady_now() >= deadline) return no_result_after(timeout);
+    if (timeout != detail::kNoTimeout && steady_now() >= deadline)
+      return WaitReasons::no_result_after(timeout);
   }
-}
-
-/// Returns whether the entry waits for an unfinished call to the actor whose methods run on this
-/// thread.
-bool ClientEngine::is_own_call(const Entry& entry) const {
-  if (!calls_.sender().loopback().on_actor_thread()) return false;
-  for (const Entry* at = &entry; at != nullptr; at = next_of(*at))
-    if (!at->ready.load(std::memory_order_relaxed) &&
-        calls_.actors().owes(calls_.sender().loopback().actor(), *at))
-      return true;
-  return false;
 }
 
 /// As try_get(), but does not recover a lost value. `now`: the time, if the caller knows it.
@@ -130,7 +52,7 @@ bool ClientEngine::is_own_call(const Entry& entry) const {
     const bool in_place = deadline == Time::max() && waits_.may_run_awaited();
     bool ended = false;
     try {
-      if (is_own_call(entry)) raise(Loopback::waits_for_itself());
+      if (calls_.is_own(entry)) raise(Loopback::waits_for_itself());
       const WaitingThreads::Here here(waits_.threads(), {&object, 1}, 1);
       if (in_place)
         ended = waits_.run_awaited(lock, entry);
@@ -143,7 +65,9 @@ bool ClientEngine::is_own_call(const Entry& entry) const {
     const std::shared_ptr<const ErrorInfo> failure =
         !is_here(entry) && fetch_failed(entry) ? *origin_of(entry).fetch_error : nullptr;
     const std::optional<Error> late =
-        ended ? std::nullopt : std::optional(overdue(lock, entry, timeout));
+        ended ? std::nullopt
+              : std::optional(
+                    WaitReasons(*this, calls_, questions_, waits_).overdue(lock, entry, timeout));
     gate_.unlock_and_collect(lock);
     if (ended && failure) return Error(*failure);
     if (late) return *late;
@@ -213,7 +137,7 @@ std::vector<std::size_t> ClientEngine::wait(std::span<const detail::ObjectHandle
     if (timeout == detail::kNoTimeout && calls_.sender().loopback().on_actor_thread()) {
       std::size_t possible = at_once;
       for (std::size_t i = 0; i < objects.size(); ++i)
-        possible += !slots[i].fired && !is_own_call(entry_of(objects[i]));
+        possible += !slots[i].fired && !calls_.is_own(entry_of(objects[i]));
       if (possible < count) raise(Loopback::waits_for_itself());
     }
     const WaitingThreads::Here here(waits_.threads(), objects, count);
