@@ -13,7 +13,6 @@
 #pragma once
 
 #include "troupe/runtime/client/agent_link.hpp"
-#include "troupe/runtime/client/call_sites.hpp"
 #include "troupe/runtime/client/callers.hpp"
 #include "troupe/runtime/client/calls.hpp"
 #include "troupe/runtime/client/engine_gate.hpp"
@@ -28,6 +27,7 @@
 #include "troupe/runtime/client/resumes.hpp"
 #include "troupe/runtime/client/store_asks.hpp"
 #include "troupe/runtime/client/store_use.hpp"
+#include "troupe/runtime/client/value_bytes.hpp"
 #include "troupe/runtime/client/values.hpp"
 #include "troupe/runtime/client/waits.hpp"
 #include "troupe/runtime/client/work_queue.hpp"
@@ -37,35 +37,19 @@
 #include "troupe/runtime/wire/plain.hpp"
 
 #include <array>
-#include <atomic>
-#include <deque>
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 namespace troupe::client {
 
 class LogPrinter;
 
-/// A value that is being written: inline or in shared memory.
-class ValueRoom {
- public:
-  std::span<std::byte> bytes() noexcept {
-    return allocation ? allocation.bytes().first(size) : std::span<std::byte>(inline_bytes);
-  }
-  std::size_t size = 0;
-  Blob inline_bytes;
-  objectstore::Allocation allocation;
-  std::uint32_t site = 0;  ///< call site, as in OutgoingValue
-};
-
 class ClientEngine final : public detail::Engine,
                            private Calls::Out,
                            private Recovery::Out,
+                           private ValueBytes::Out,
                            private IoLoop::Host {
  public:
   struct Start {
@@ -163,12 +147,7 @@ class ClientEngine final : public detail::Engine,
   /// When a task's argument is gone for good, `lost` says which: its caller may compute it again.
   std::vector<detail::Value> open_arguments(const wire::Call& call, BlobView payload,
                                             LostArgument& lost);
-  /// Makes room for a value: inline bytes up to the inline limit, else shared memory. Throws
-  /// OutOfMemory.
-  ValueRoom make_room(std::size_t size, detail::CallSite at);
-  /// Seals the written value. Throws InvalidArgument when it holds more than 262,144 refs, and
-  /// OutOfMemory.
-  OutgoingValue finish_room(ValueRoom room, std::span<const detail::ObjectHandle> refs);
+  ValueBytes& value_bytes() noexcept { return value_bytes_; }
   /// Seals the written value as an object of this process. Blocks until it has its replicas.
   detail::ObjectHandle seal_room(ValueRoom room, std::span<const detail::ObjectHandle> refs,
                                  const detail::Replication& how = {});
@@ -244,16 +223,7 @@ class ClientEngine final : public detail::Engine,
 
   // shared memory (engine_store.cpp)
   void lacks_descriptors(BlobView packet, Time now);
-  Result<detail::Value> open_shared(const wire::Location& at,
-                                    const std::vector<detail::ObjectHandle>& nested,
-                                    bool is_bundled, Duration timeout);
-  OutgoingValue bundled(ValueRoom room, std::span<const detail::ObjectHandle> refs);
-  Result<std::vector<detail::ObjectHandle>> unbundled(std::span<const detail::ObjectHandle> bundles,
-                                                      Duration timeout);
-  std::vector<std::vector<detail::ObjectHandle>> adopt_arguments(const wire::Call& call);
   void replicate(Guard& lock, Entry& entry, const detail::Replication& how);
-  Result<detail::Value> materialise(const detail::ObjectHandle& handle, Duration timeout);
-  std::uint32_t number_of(detail::CallSite at);
 
   // outgoing calls (engine.cpp)
   wire::FoundActor ask_for_name(Guard& lock, const wire::NodeMessage& question, BlobView payload,
@@ -274,15 +244,20 @@ class ClientEngine final : public detail::Engine,
   Peers peers_;
   Resumes resumes_{values_, recovery_, callers_.work()};
   Questions questions_;
-  CallSites sites_{self_.engine};
+  ValueBytes value_bytes_{static_cast<Calls::Out&>(*this),
+                          static_cast<ValueBytes::Out&>(*this),
+                          gate_,
+                          store_,
+                          values_,
+                          self_.engine};
   WorkerLease lease_;
   Waits waits_{self_, gate_, agent_, callers_.work(), calls_, lease_};
   alignas(16) std::array<std::byte, ring::kMaxFrame> frame_;
   StoreAsks store_asks_{
       static_cast<Calls::Out&>(*this), gate_, agent_, questions_, store_, values_, waits_};
-  Reports reports_{
-      static_cast<Calls::Out&>(*this),
-      {self_, agent_, peers_, calls_, callers_.work(), resumes_, values_, sites_, waits_}};
+  Reports reports_{static_cast<Calls::Out&>(*this),
+                   {self_, agent_, peers_, calls_, callers_.work(), resumes_, values_,
+                    value_bytes_.sites(), waits_}};
   void (*abandon_)(bool) = nullptr;  ///< see Start
   std::unique_ptr<IoLoop> io_loop_;
 };

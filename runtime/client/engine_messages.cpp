@@ -110,9 +110,7 @@ void ClientEngine::drain_agent(Time now) {
 
 void ClientEngine::drain_peer(Peer& peer, Time now) {
   if (peer.dead) return;
-  if (peer.channel.waiting() > 0 && peer.channel.flush()) {
-    calls_.writable(peer.process, now);
-  }
+  if (peer.channel.waiting() > 0 && peer.channel.flush()) calls_.writable(peer.process, now);
   std::size_t size = 0;
   for (;;) {
     switch (peer.channel.receive(frame_.data(), size)) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 namespace troupe::client {
+
 Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, Duration timeout) {
   if (!object)
     return Error(Code::invalid_argument,
@@ -20,7 +21,7 @@ Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, 
            entry.kind == wire::Value::Kind::error;
   };
   if (is_here(entry))  // mostly, and then the clock is not read
-    if (auto value = materialise(object, timeout); is_final(value)) return value;
+    if (auto value = value_bytes_.open(object, timeout); is_final(value)) return value;
   // A wait without a deadline needs no clock.
   Time now = timeout != detail::kNoTimeout ? steady_now() : Time{};
   const Time deadline = deadline_after(now, timeout);
@@ -72,7 +73,7 @@ Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, 
     if (ended && failure) return Error(*failure);
     if (late) return *late;
   }
-  return materialise(object, timeout);
+  return value_bytes_.open(object, timeout);
 }
 
 detail::Value ClientEngine::get(const detail::ObjectHandle& object, Duration timeout) {
@@ -189,7 +190,7 @@ Result<detail::Value> ClientEngine::peek(const detail::ObjectHandle& object) {
   Entry& entry = entry_of(object);
   if (is_foreign(entry)) return Values::of_another_session();
   if (is_here(entry)) {
-    auto value = materialise(object, detail::kNoTimeout);
+    auto value = value_bytes_.open(object, detail::kNoTimeout);
     if (value || value.error().code() != Code::object_lost) return value;
     return try_get(object, detail::kNoTimeout);
   }

@@ -52,7 +52,7 @@ class Replier final : public detail::ResultSink {
   std::span<std::byte> allocate(std::size_t index, std::size_t size) override {
     ValueRoom& room = rooms_.at(index);
     if (size > wire::kInlineValue || room.allocation) {
-      room = engine_.make_room(size, {function_});
+      room = engine_.value_bytes().make_room(size, {function_});
     } else {
       room.size = size;
       room.inline_bytes.resize(size);
@@ -67,7 +67,7 @@ class Replier final : public detail::ResultSink {
       room = {};  // a tell: a sealed value would have no owner
       send(index, {});
     } else {
-      send(index, engine_.finish_room(std::move(room), refs));
+      send(index, engine_.value_bytes().finish_room(std::move(room), refs));
     }
   }
   void forward(std::size_t index, const detail::ObjectHandle& object) override {
