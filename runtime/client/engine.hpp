@@ -83,7 +83,7 @@ class ClientEngine final : public detail::Engine,
   void print_logs(LogPrinter& printer);
   /// Sends a question to the agent, whose answer goes to the printer. Any thread.
   void ask_agent(const wire::NodeMessage& message);
-  JobId job() const noexcept { return self_.job; }
+  const Identity& identity() const noexcept { return self_; }
   void on_log(detail::OnLog take) override;
   /// Ends the I/O thread, and every wait with Unavailable("the session is over"). `job_ends`: waits
   /// for the end of the job, which the agent was told of, kJobEnds at most.
@@ -154,11 +154,9 @@ class ClientEngine final : public detail::Engine,
   /// Returns a handle of the actor that lives in this process. Precondition: another holder keeps
   /// the actor during the call.
   detail::ActorHandle self(ActorId actor, ObjectId lifetime);
-  const std::string& node_name() const noexcept { return self_.node_name; }
-  /// Returns how long calls in this process have waited for values so far.
-  Duration waited() const noexcept { return waits_.waited(); }
+  /// Says how long calls in this process have waited so far, and which wait in coroutines.
+  Waits& waits() noexcept { return waits_; }
   void tell_pace(std::vector<wire::SitePace> sites);
-  SuspendedRuns& suspended_runs() noexcept { return waits_.suspended_runs(); }
 
   /// Allows tasks that this process awaits to run in it, by `runner`. nullptr ends that.
   void runs_in_place(InPlaceRunner* runner);

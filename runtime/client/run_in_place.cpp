@@ -105,7 +105,7 @@ StackRoom StackRoom::of_this_thread() noexcept {
 Error located_here(const ClientEngine& engine, const Error& error, const char* function,
                    std::uint32_t attempt) {
   ErrorInfo info = error.info();
-  info.origin.node = engine.node_name();
+  info.origin.node = engine.identity().node_name;
   info.origin.pid = ::getpid();
   if (info.origin.function.empty()) info.origin.function = function;
   info.origin.attempt = static_cast<int>(attempt);
