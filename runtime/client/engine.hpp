@@ -10,6 +10,11 @@
 /// means nothing to the peer; large values become objects of the agent and travel as references.
 /// A value whose bytes lie at another node is ready here. Its bytes are fetched when somebody
 /// opens it.
+///
+/// The engine dispatches messages and keeps the order within a pass (drain()). Its parts decide,
+/// and each has a header with its invariants. From the lowest up: AgentLink, Peers, StoreUse;
+/// Values, Recovery; WorkQueue, Calls, Callers; EngineGate, Waits, Resumes; ValueBytes, StoreAsks,
+/// Reports.
 #pragma once
 
 #include "troupe/runtime/client/agent_link.hpp"

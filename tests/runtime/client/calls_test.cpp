@@ -1,37 +1,18 @@
 // Tests Calls: CALLS-2 to CALLS-6. NoMemory* test CALLS-1.
-#include "troupe/runtime/client/calls.hpp"
-
+#include "parts_world.hpp"
 #include "troupe/runtime/wire/cases.hpp"
 
-#include <gtest/gtest.h>
-#include <unistd.h>
-#include <array>
 #include <string>
-#include <utility>
-#include <vector>
 
 namespace troupe::client::calls_test {
 namespace {
 
 using namespace std::chrono_literals;
-using Handle = detail::ObjectHandle;
 using Kind = wire::Value::Kind;
-constexpr ProcessIndex kSelf = 7, kWorker = 11;
 constexpr ActorId kActor{0, 9};
 constexpr Time kNow{};
 
-void run_nothing(detail::Invocation&) {}
-const detail::Callable kFunction{.thunk = &run_nothing};
-
-struct CallsTest : testing::Test, Calls::Out, Recovery::Out, WorkQueue::Out {
-  CallsTest() {
-    self.process = kSelf;
-    values.begin(kSelf, 5, 1);
-    recovery.belongs_to(kSelf);
-    peers.bell() = ring::Doorbell::create().value();
-  }
-  // Calls::Out and Recovery::Out
-  void settle_agent_queue() override {}
+struct CallsTest : PartsWorld {
   void tell(const wire::NodeMessage& message, BlobView) override {
     std::visit(wire::Cases{[&](const wire::RequestLease&) { said += "request "; },
                            [&](const wire::LeaseReturned& m) {
@@ -43,54 +24,21 @@ struct CallsTest : testing::Test, Calls::Out, Recovery::Out, WorkQueue::Out {
                            [&](const wire::Free&) { said += "free "; }, [&](const auto&) {}},
                message);
   }
-  void collect_released() override {}
-  void notify() override {}
-  void fire(const Waiter& waiter, Entry& entry) override { waiter.fire(calls, waiter.who, entry); }
-  void unparked(Entry&) override {}
-  void run_again(std::unique_ptr<Task> task) override { calls.run_again(std::move(task)); }
-  // WorkQueue::Out
-  void hand_back(ProcessIndex, const wire::HandBack&) override {}
-  void drop_refs(const wire::Call&) override {}
-  bool is_refused(ProcessIndex) override { return false; }
-  void tell_blocked(bool) override {}
 
-  /// Opens the worker's channel.
-  Peers::Peer& connect() {
-    const ring::Doorbell bell = ring::Doorbell::create().value();
-    auto memory = ring::ChannelMemory::create().value();
-    std::vector<Fd> descriptors;
-    for (const int one : {memory.fd(), bell.memory_fd(), bell.event_fd()})
-      descriptors.emplace_back(::dup(one));
-    worker = ring::Channel(std::move(memory), 0,
-                           std::make_shared<ring::Doorbell>(ring::Doorbell::create().value()), 2);
-    return *peers.open(wire::Channel{kWorker, 1, 2, 2}, std::move(descriptors)).value();
-  }
   void grant(std::uint64_t lease, LeaseKey key = 0) {
     wire::LeaseGranted granted;
     granted.key = key;
     granted.lease = LeaseId::of(lease);
-    granted.worker = kWorker;
+    granted.worker = kOther;
     calls.grant(granted, kNow);
   }
   void lives(wire::ActorState state) {
     wire::ActorUpdate update;
     update.actor = kActor;
     update.state = state;
-    update.worker = kWorker;
+    update.worker = kOther;
     update.incarnation = 1;
     calls.update(update);
-  }
-  static detail::Call call_of(std::vector<Handle> objects = {}) {
-    detail::Call call;
-    call.callable = &kFunction;
-    for (Handle& object : objects) call.arguments.push_back({0, 0, 0, 0, std::move(object)});
-    return call;
-  }
-  Handle submit(std::vector<Handle> objects = {}) {
-    Handle result;
-    const bool takes_objects = !objects.empty();
-    calls.submit(call_of(std::move(objects)), nullptr, {&result, 1}, takes_objects);
-    return result;
   }
   Handle call(std::vector<Handle> objects = {}) {
     Handle result;
@@ -102,7 +50,7 @@ struct CallsTest : testing::Test, Calls::Out, Recovery::Out, WorkQueue::Out {
   std::vector<std::uint64_t> sent() {
     std::vector<std::uint64_t> numbers;
     std::size_t size = 0;
-    while (worker && worker.receive(frame.data(), size) == ring::Pop::frame) {
+    while (far_end && far_end.receive(frame.data(), size) == ring::Pop::frame) {
       const auto decoded = wire::decode_call(BlobView(frame.data(), size));
       if (!decoded) continue;
       if (const auto* one = std::get_if<wire::Call>(&decoded->message))
@@ -119,16 +67,6 @@ struct CallsTest : testing::Test, Calls::Out, Recovery::Out, WorkQueue::Out {
   std::string heard() { return std::exchange(said, {}); }
 
   std::string said;
-  Identity self;
-  Peers peers;
-  ring::Channel worker;  ///< its end
-  alignas(16) std::array<std::byte, ring::kMaxFrame> frame;
-  StoreUse store;
-  WorkQueue work{static_cast<WorkQueue::Out&>(*this)};
-  Calls calls{static_cast<Calls::Out&>(*this), self, peers, values, recovery, work};
-  Recovery recovery{static_cast<Recovery::Out&>(*this), values, calls.classes(), true,
-                    Bytes{1 << 20}};
-  Values values{static_cast<Values::Out&>(*this), recovery, store, calls.classes()};
   Handle lifetime;
 };
 
@@ -177,7 +115,7 @@ TEST_F(CallsTest, FirstReplySettlesAResultAndALaterOneIsGivenBack) {
     const Handle& result = number == 1 ? task : answer;
     ASSERT_EQ(entry_of(result).kind, Kind::inline_bytes);
     EXPECT_EQ(BlobView(entry_of(result).value->bytes).size(), 4u);
-    calls.take_reply(kWorker, reply_of(number, Kind::shared), {}, kNow);
+    calls.take_reply(kOther, reply_of(number, Kind::shared), {}, kNow);
     EXPECT_EQ(heard(), "free ");
   }
   EXPECT_EQ(calls.live(), 0u);
@@ -190,7 +128,7 @@ TEST_F(CallsTest, AgentGetsTheCallBeforeTheResult) {
   grant(1);
   values.promote(entry_of(result));
   heard();
-  calls.take_reply(kWorker, reply_of(1, Kind::shared), {}, kNow);
+  calls.take_reply(kOther, reply_of(1, Kind::shared), {}, kNow);
   EXPECT_EQ(heard(), "call fulfil ");
 }
 

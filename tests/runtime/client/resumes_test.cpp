@@ -1,42 +1,21 @@
 // Tests Resumes: RESUME-1 to RESUME-4.
 #include "troupe/runtime/client/resumes.hpp"
+#include "parts_world.hpp"
 
-#include <gtest/gtest.h>
-#include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 
 namespace troupe::client::resumes_test {
 namespace {
 
-using Handle = detail::ObjectHandle;
 using Kind = wire::Value::Kind;
-constexpr ProcessIndex kSelf = 7;
 constexpr ObjectId kTheirs{6, 9};
 
-struct ResumesTest : testing::Test, Recovery::Out, WorkQueue::Out {
-  ResumesTest() {
-    values.begin(kSelf, 5, 1);
-    recovery.belongs_to(kSelf);
-  }
-  // Recovery::Out
+struct ResumesTest : PartsWorld {
   void tell(const wire::NodeMessage& message, BlobView) override {
     if (const auto* wait = std::get_if<wire::Await>(&message)) said += wait->fetch ? "fetch " : "?";
     if (std::holds_alternative<wire::Rebuild>(message)) said += "rebuild ";
   }
-  void collect_released() override {}
-  void notify() override {}
-  void fire(const Waiter& waiter, Entry& entry) override {
-    waiter.fire(reinterpret_cast<Calls&>(no_calls), waiter.who, entry);
-  }
-  void unparked(Entry&) override {}
-  void run_again(std::unique_ptr<Task>) override {}
-  // WorkQueue::Out
-  void hand_back(ProcessIndex, const wire::HandBack&) override {}
-  void drop_refs(const wire::Call&) override {}
-  bool is_refused(ProcessIndex) override { return false; }
-  void tell_blocked(bool) override {}
 
   void add(const Handle& object, bool on_executor = false) {
     resumes.add(
@@ -51,12 +30,6 @@ struct ResumesTest : testing::Test, Recovery::Out, WorkQueue::Out {
 
   int fired = 0;
   std::string said;
-  std::byte no_calls{};  ///< no waiter of this test looks at the calls
-  StoreUse store;
-  SchedulingClasses classes;
-  Recovery recovery{static_cast<Recovery::Out&>(*this), values, classes, true, Bytes{1 << 20}};
-  Values values{static_cast<Values::Out&>(*this), recovery, store, classes};
-  WorkQueue work{static_cast<WorkQueue::Out&>(*this)};
   Resumes resumes{values, recovery, work};
 };
 

@@ -1,58 +1,17 @@
 // Tests Waits: WAIT-1 to WAIT-4.
-#include "troupe/runtime/client/waits.hpp"
+#include "parts_world.hpp"
 
-#include <gtest/gtest.h>
-#include <sys/eventfd.h>
-#include <functional>
-#include <memory>
 #include <string>
-#include <utility>
 
 namespace troupe::client::waits_test {
 namespace {
 
 using namespace std::chrono_literals;
-using Handle = detail::ObjectHandle;
 
-void run_nothing(detail::Invocation&) {}
-const detail::Callable kFunction{.thunk = &run_nothing};
-
-struct WaitsTest : testing::Test,
-                   Calls::Out,
-                   Recovery::Out,
-                   WorkQueue::Out,
-                   IoLoop::Host,
-                   InPlaceRunner {
-  WaitsTest() {
-    self.kind = wire::ProcessKind::worker;
-    values.begin(ProcessIndex{7}, 5, 1);
-    waits.begin(loop);
-  }
-  // Calls::Out and Recovery::Out
-  void settle_agent_queue() override {}
-  void tell(const wire::NodeMessage&, BlobView) override {}
-  void collect_released() override {}
-  void notify() override { loop.notify(); }
-  void fire(const Waiter& waiter, Entry& entry) override { waiter.fire(calls, waiter.who, entry); }
-  void unparked(Entry&) override {}
-  void run_again(std::unique_ptr<Task>) override {}
+struct WaitsTest : WaitingWorld, InPlaceRunner {
+  WaitsTest() { self.kind = wire::ProcessKind::worker; }
   // WorkQueue::Out
-  void hand_back(ProcessIndex, const wire::HandBack&) override {}
-  void drop_refs(const wire::Call&) override {}
-  bool is_refused(ProcessIndex) override { return false; }
   void tell_blocked(bool is_blocked) override { said += is_blocked ? "blocked " : "unblocked "; }
-  // IoLoop::Host
-  Time drain(Time) override {
-    if (arrives) std::exchange(arrives, nullptr)();
-    return Time::max();
-  }
-  Time next_timer() const noexcept override { return Time::max(); }
-  int socket_fd() const override { return socket.get(); }
-  bool wants_write() const override { return false; }
-  void socket_ready() noexcept override {}
-  bool has_leftovers() const noexcept override { return gate.has_leftovers(); }
-  bool watch_peer() noexcept override { return false; }
-  bool drain_watched(Time) override { return false; }
   // InPlaceRunner
   bool is_allowed() noexcept override { return true; }
   void run(Task& task) noexcept override {
@@ -81,24 +40,8 @@ struct WaitsTest : testing::Test,
     return Error(Code::internal, "");
   }
 
-  Identity self;
   std::string said;
   int runs = 0;
-  std::function<void()> arrives;  ///< runs when the loop reads next
-  const Fd socket{::eventfd(0, EFD_CLOEXEC)};
-  ring::Doorbell bell = ring::Doorbell::create().value();
-  Peers peers;
-  AgentLink agent;
-  StoreUse store;
-  WorkerLease lease;
-  WorkQueue work{static_cast<WorkQueue::Out&>(*this)};
-  EngineGate gate{static_cast<Recovery::Out&>(*this), values, store};
-  Calls calls{static_cast<Calls::Out&>(*this), self, peers, values, recovery, work};
-  Recovery recovery{static_cast<Recovery::Out&>(*this), values, calls.classes(), true,
-                    Bytes{1 << 20}};
-  Values values{static_cast<Values::Out&>(*this), recovery, store, calls.classes()};
-  IoLoop loop{static_cast<IoLoop::Host&>(*this), bell, gate.lock()};
-  Waits waits{self, gate, agent, work, calls, lease};
 };
 
 TEST_F(WaitsTest, WhatIsThereIsReturnedAfterTheLoss) {
@@ -156,10 +99,7 @@ TEST_F(WaitsTest, AwaitedTaskRunsHereAndCountsAsWaiting) {
   granted.demand = wire::ResourceDemand{};
   lease.granted(granted);
   Guard lock = gate.guard();
-  detail::Call call;
-  call.callable = &kFunction;
-  Handle result;
-  calls.submit(std::move(call), nullptr, {&result, 1}, false);
+  const Handle result = submit();
   EXPECT_TRUE(waits.run_awaited(lock, entry_of(result)));
   EXPECT_TRUE(lock.owns_lock());
   EXPECT_EQ(runs, 1);
