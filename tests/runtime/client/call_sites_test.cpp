@@ -37,7 +37,7 @@ TEST(CallSites, SitesAfterTheLastNumberHaveNone) {
 }
 
 TEST(CallSites, ThreadRemembersItsLastSiteOfOneEngine) {
-  CallSites sites(1), next(2);
+  CallSites sites(11), next(12);
   EXPECT_FALSE(sites.lately(kLine));
   const std::uint32_t number = sites.find(kLine).number;
   EXPECT_EQ(sites.lately(kLine), number);

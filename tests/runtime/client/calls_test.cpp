@@ -14,7 +14,9 @@ constexpr Time kNow{};
 
 struct CallsTest : PartsWorld {
   void tell(const wire::NodeMessage& message, BlobView) override {
-    std::visit(wire::Cases{[&](const wire::RequestLease&) { said += "request "; },
+    std::visit(wire::Cases{[&](const wire::RequestLease& m) {
+                             said += m.backlog == 0 ? "withdraw " : "request ";
+                           },
                            [&](const wire::LeaseReturned& m) {
                              said += "return(" + std::to_string(m.lease.value) + ") ";
                            },
@@ -159,7 +161,7 @@ TEST_F(CallsTest, UnreachableWorkersEndWhatWaitsForThem) {
   calls.refuse_unreachable(Error(Code::unavailable, "no descriptor is left"));
   EXPECT_EQ(entry_of(task).kind, Kind::error);
   EXPECT_EQ(entry_of(answer).kind, Kind::error);
-  EXPECT_EQ(heard(), "return(1) ");
+  EXPECT_EQ(heard(), "withdraw return(1) ");
   EXPECT_EQ(calls.live(), 0u);
 }
 
