@@ -9,6 +9,12 @@ void EngineGate::collect_and_unlock(Guard& guard) {
   } while (has_leftovers() && lock_.try_lock() && (guard = Guard(lock_, std::adopt_lock), true));
 }
 
+void EngineGate::collect_if_free() {
+  if (lock_.held_by_this_thread() || !lock_.try_lock()) return;
+  Guard guard(lock_, std::adopt_lock);
+  collect_and_unlock(guard);
+}
+
 void EngineGate::free_released() {
   Entry* entry = released_.exchange(nullptr, std::memory_order_seq_cst);
   while (entry != nullptr) {

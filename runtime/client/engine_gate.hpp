@@ -38,21 +38,16 @@ class EngineGate {
     mark_.expect_own();
     return Guard(lock_);
   }
-  /// Unlocks, and frees entries that were released meanwhile.
-  void unlock_and_collect(Guard& guard) {
-    if (!has_leftovers()) {  // mostly
-      guard.unlock();
-      if (!has_leftovers() || !lock_.try_lock()) return;
-      guard = Guard(lock_, std::adopt_lock);
-    }
-    collect_and_unlock(guard);
+  /// Unlocks, and frees entries that were released meanwhile. Each call takes it, so it is inlined.
+  [[gnu::always_inline]] void unlock_and_collect(Guard& guard) {
+    if (has_leftovers()) [[unlikely]]
+      return collect_and_unlock(guard);
+    guard.unlock();
+    if (has_leftovers()) [[unlikely]]
+      collect_if_free();
   }
   /// Collects if no thread holds the lock. Otherwise its holder does.
-  void collect_if_free() {
-    if (lock_.held_by_this_thread() || !lock_.try_lock()) return;
-    Guard guard(lock_, std::adopt_lock);
-    unlock_and_collect(guard);
-  }
+  void collect_if_free();
   /// Frees an entry whose last handle is gone. Any thread, also one that holds the lock.
   void release(Entry* entry) noexcept {
     if (is_alone(*entry)) {

@@ -136,12 +136,20 @@ Result<detail::Value> ValueBytes::open_shared(const wire::Location& at,
 
 Result<detail::Value> ValueBytes::open(const detail::ObjectHandle& handle, Duration timeout) {
   const Entry& entry = origin_of(entry_of(handle));
+  if (entry.ready.load(std::memory_order_acquire) && entry.kind == wire::Value::Kind::inline_bytes)
+      [[likely]]
+    return detail::Value{entry.value->bytes, entry.value->handles(), entry.value};
+  return open_other(entry, timeout);
+}
+
+/// As open(), for any value but an inline one. noinline keeps it out of open(), which small values
+/// take.
+[[gnu::noinline]] Result<detail::Value> ValueBytes::open_other(const Entry& entry,
+                                                               Duration timeout) {
   // Another thread has just found it lost.
   const auto moved = [] { return Error(Code::object_lost, "the object is computed again"); };
   if (!entry.ready.load(std::memory_order_acquire)) return moved();
   switch (entry.kind) {
-    case wire::Value::Kind::inline_bytes:
-      return detail::Value{entry.value->bytes, entry.value->handles(), entry.value};
     case wire::Value::Kind::shared:
       return open_shared(entry.location, entry.nested, entry.bundled, timeout);
     case wire::Value::Kind::error: return Error(*entry.error);
@@ -152,6 +160,8 @@ Result<detail::Value> ValueBytes::open(const detail::ObjectHandle& handle, Durat
         return open_shared(fetched->location, fetched->nested, fetched->bundled, timeout);
       return detail::Value{fetched->value->bytes, fetched->value->handles(), fetched->value};
     }
+    case wire::Value::Kind::inline_bytes:  // computed again meanwhile
+      return detail::Value{entry.value->bytes, entry.value->handles(), entry.value};
     case wire::Value::Kind::pending:
     case wire::Value::Kind::forwarded: break;
   }

@@ -76,6 +76,7 @@ class ValueBytes {
 
  private:
   std::uint32_t number_of(detail::CallSite at);
+  Result<detail::Value> open_other(const Entry& entry, Duration timeout);
   OutgoingValue bundled(ValueRoom room, std::span<const detail::ObjectHandle> refs);
   Result<std::vector<detail::ObjectHandle>> unbundled(std::span<const detail::ObjectHandle> bundles,
                                                       Duration timeout);
