@@ -219,6 +219,7 @@ class ClientEngine final : public detail::Engine,
   }
   void unparked(Entry& entry) override { release(&entry); }
   void run_again(std::unique_ptr<Task> task) override { calls_.run_again(std::move(task)); }
+  void recovered() override { waits_.recovered(); }
 
   // waiting for a value (engine_waiting.cpp)
   Result<detail::Value> open_once(const detail::ObjectHandle& object, Time deadline,

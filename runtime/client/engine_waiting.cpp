@@ -26,12 +26,12 @@ Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, 
   Time now = timeout != detail::kNoTimeout ? steady_now() : Time{};
   const Time deadline = deadline_after(now, timeout);
   for (;;) {
-    const std::uint64_t seen = recovery_.recoveries();
+    const std::uint64_t seen = waits_.recoveries();
     auto value = open_once(object, deadline, timeout, std::exchange(now, Time{}));
     if (is_final(value)) return value;
     Error error = value.error();
     Guard lock = gate_.guard();
-    const bool again = seen != recovery_.recoveries() || recovery_.recover(entry, error);
+    const bool again = seen != waits_.recoveries() || recovery_.recover(entry, error);
     if (again) values_.need(entry, true);
     gate_.unlock_and_collect(lock);
     if (!again) return error;

@@ -166,7 +166,7 @@ void Recovery::resubmit(Lineage::Run run, const Entry* wanted,
       tell_recompute_target(id, target);
     }
   }
-  ++recoveries_;
+  out_.recovered();
   if (spec.number != 0)  // tell the agent that a retry is spent, in case this process ends
     tell(wire::MadeBy{{}, spec.number, 0, spec.retries_left});
   out_.run_again(std::move(task));
@@ -204,7 +204,7 @@ bool Recovery::find_recompute_target(Entry& entry, Error& error) {
     // run_again() may have forwarded it already.
     if (!target || next == &entry_of(target)) return next != nullptr;
   }
-  ++recoveries_;
+  out_.recovered();
   forward_to_target(entry, target);
   return true;
 }
@@ -307,7 +307,7 @@ void Recovery::on_rebuild(const wire::Rebuild& message) {
 
 void Recovery::rebuilt(Entry& entry, const wire::Value& value, BlobView payload) {
   entry.rebuilding = false;
-  ++recoveries_;
+  out_.recovered();
   if (value.kind == wire::Value::Kind::error) {
     entry.refused = true;
     entry.fetch_error = value.error;

@@ -24,7 +24,6 @@
 #include "troupe/runtime/client/values.hpp"
 #include "troupe/runtime/wire/messages.hpp"
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -40,6 +39,8 @@ class Recovery final : public Values::Lost, private Lineage::Out {
     virtual void unparked(Entry& entry) = 0;
     /// Submits a task for its new results.
     virtual void run_again(std::unique_ptr<Task> task) = 0;
+    /// A lost value got another object or a new answer: threads look again.
+    virtual void recovered() = 0;
   };
   /// `outlives`: the process is a worker, whose calls its agent keeps. `limit`: bytes of kept calls.
   Recovery(Out& out, Values& values, SchedulingClasses& classes, bool outlives, Bytes limit)
@@ -51,8 +52,6 @@ class Recovery final : public Values::Lost, private Lineage::Out {
   /// Names this process. Call it before the first task ends.
   void belongs_to(ProcessIndex self) noexcept { self_ = self; }
   Lineage& lineage() noexcept { return lineage_; }
-  /// Counts how often a lost value got another object or a new answer. Any thread.
-  std::uint64_t recoveries() const noexcept { return recoveries_.load(std::memory_order_relaxed); }
 
   /// Keeps the call of a task that has ended, when a result of it could be lost.
   void remember(std::unique_ptr<Task> task);
@@ -107,7 +106,6 @@ class Recovery final : public Values::Lost, private Lineage::Out {
   bool tells_calls_ = false;
   std::uint64_t told_ = 0;  ///< number of calls told to the agent
   wire::FrameWriter writer_;
-  std::atomic<std::uint64_t> recoveries_{0};
 };
 
 }  // namespace troupe::client

@@ -26,6 +26,7 @@
 #include "troupe/runtime/os/thread_watch.hpp"
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 
 namespace troupe::client {
@@ -65,6 +66,10 @@ class Waits {
   Error no_answer(const char* why) const;
   /// Returns how long the executor has waited so far. Any thread.
   Duration waited() const noexcept { return Duration(waited_ns_.load(std::memory_order_relaxed)); }
+  /// A lost value got another object or a new answer. Whoever found it lost looks again when the
+  /// count has changed since. Any thread.
+  void recovered() noexcept { ++recoveries_; }
+  std::uint64_t recoveries() const noexcept { return recoveries_.load(std::memory_order_relaxed); }
   SuspendedRuns& suspended_runs() noexcept { return suspended_runs_; }
   /// The threads that wait for values, for lists.
   WaitingThreads& threads() noexcept { return threads_; }
@@ -89,6 +94,7 @@ class Waits {
   InPlaceRunner* in_place_ = nullptr;  ///< set in a worker
   bool runs_here_ = false;             ///< a task runs in place
   std::atomic<Duration::rep> waited_ns_{0};
+  std::atomic<std::uint64_t> recoveries_{0};
   WaitingThreads threads_;
 };
 

@@ -54,6 +54,7 @@ struct CallersTest : testing::Test, Calls::Out, Recovery::Out {
   void fire(const Waiter& waiter, Entry& entry) override { waiter.fire(calls, waiter.who, entry); }
   void unparked(Entry&) override {}
   void run_again(std::unique_ptr<Task>) override {}
+  void recovered() override {}
 
   void take_plain(std::uint64_t number) {
     wire::PlainCall call;

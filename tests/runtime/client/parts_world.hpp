@@ -40,6 +40,7 @@ struct PartsWorld : testing::Test, Calls::Out, Recovery::Out, WorkQueue::Out {
   void fire(const Waiter& waiter, Entry& entry) override { waiter.fire(calls, waiter.who, entry); }
   void unparked(Entry&) override {}
   void run_again(std::unique_ptr<Task> task) override { calls.run_again(std::move(task)); }
+  void recovered() override {}
   // WorkQueue::Out
   void hand_back(ProcessIndex, const wire::HandBack&) override {}
   void drop_refs(const wire::Call&) override {}
