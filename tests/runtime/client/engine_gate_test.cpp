@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <barrier>
 #include <thread>
 #include <vector>
 
@@ -66,6 +67,32 @@ TEST_F(EngineGateTest, HolderOfTheLockFreesWhatWasLeft) {
   EXPECT_FALSE(lock.owns_lock());
   EXPECT_TRUE(gate.lock().try_lock());
   gate.lock().unlock();
+}
+
+TEST_F(EngineGateTest, NothingStaysBehindWhenReleaseAndUnlockMeet) {
+  constexpr std::uint64_t kRounds = 20'000;
+  std::vector<Entry*> entries;
+  for (std::uint64_t i = 1; i <= kRounds; ++i) entries.push_back(entry(i));
+  std::barrier meet(2);
+  std::thread holder([&] {
+    for (std::uint64_t i = 0; i < kRounds; ++i) {
+      Guard lock = gate.guard();
+      meet.arrive_and_wait();
+      gate.unlock_and_collect(lock);
+      EXPECT_FALSE(lock.owns_lock());
+      meet.arrive_and_wait();
+    }
+  });
+  std::uint64_t rounds_with_leftovers = 0;
+  for (std::uint64_t i = 0; i < kRounds; ++i) {
+    meet.arrive_and_wait();
+    gate.release(entries[i]);
+    meet.arrive_and_wait();
+    rounds_with_leftovers += gate.has_leftovers();
+  }
+  holder.join();
+  EXPECT_EQ(rounds_with_leftovers, 0u);
+  EXPECT_EQ(freed.size(), kRounds);
 }
 
 TEST_F(EngineGateTest, WhatIsLeftAtTheEndIsDeletedWithoutAWord) {
