@@ -241,8 +241,8 @@ void Session::State::attach(Fd socket, wire::Hello hello) {
   engine = std::make_unique<client::ClientEngine>(std::move(start));
   if (joins) {
     printer = std::make_unique<client::LogPrinter>(
-        [this](const wire::NodeMessage& message) { engine->ask_agent(message); }, engine->job(),
-        mode);
+        [this](const wire::NodeMessage& message) { engine->ask_agent(message); },
+        engine->identity().job, mode);
     engine->print_logs(*printer);
   }
   front = &client::SessionEngine::open(*engine);

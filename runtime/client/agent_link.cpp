@@ -1,6 +1,5 @@
 #include "troupe/runtime/client/agent_link.hpp"
 
-#include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/base/wait.hpp"
 
 #include <memory>
@@ -31,14 +30,14 @@ void AgentLink::attach(std::vector<Fd> descriptors, std::uint32_t agent_slot,
 }
 
 const char* AgentLink::tell(const wire::NodeMessage& message, BlobView payload) {
-  if (is_lost_) return nullptr;
+  if (is_lost()) return nullptr;
   if (!channel_.send(writer_.encode(message), payload))
     return "the queue to the node's agent is full";
   return channel_.waiting() >= kMostWaiting ? settle() : nullptr;
 }
 
 const char* AgentLink::settle() {
-  if (channel_.waiting() == 0) return nullptr;
+  if (is_lost() || channel_.waiting() == 0) return nullptr;
   std::size_t waiting = channel_.waiting();
   Time deadline = steady_now() + kReads;
   while (!channel_.flush()) {
@@ -48,15 +47,41 @@ const char* AgentLink::settle() {
       deadline = now + kReads;
     }
     if (now >= deadline) return "the node's agent did not read its ring for 5 s";
+    if (socket_.is_hung_up()) {  // its ring may say why: who reads that notes the loss
+      channel_.take_waiting();
+      break;
+    }
     channel_.peer_doorbell().wake_sleeper();
     yield();
   }
   return nullptr;
 }
 
+void AgentLink::await_close(Duration most) {
+  if (is_lost()) return;
+  (void)socket_.flush();
+  socket_.end_sending();
+  const Time deadline = steady_now() + most;
+  std::vector<std::byte> buffer(os::kMaxPacket);
+  for (;;) {
+    const auto received = socket_.receive(buffer);
+    if (received.kind == os::Received::Kind::closed) return;
+    if (received.kind == os::Received::Kind::packet) continue;
+    if (received.kind == os::Received::Kind::starved) {  // nothing reads it any more
+      socket_.skip();
+      continue;
+    }
+    const Duration left = deadline - steady_now();
+    pollfd entry{socket_.fd(), POLLIN, 0};
+    if (left <= Duration(0) || wait_for({&entry, 1}, left) == 0) return;
+  }
+}
+
 bool AgentLink::lose(Error why) {
-  if (std::exchange(is_lost_, true)) return false;
+  if (is_lost_.exchange(true, std::memory_order_relaxed)) return false;
   why_lost_ = std::move(why);
+  channel_.take_waiting();
+  lack_.over();
   return true;
 }
 

@@ -6,11 +6,13 @@
 ///     if (const char* why = link.settle()) lost(why);                 // before a frame to a peer
 ///     if (link.lose(why)) …                                           // the first time only
 ///
-/// Invariants: AGENT-1 Messages go out in order, and none after the loss. AGENT-2 When settle() has
-/// returned, all messages so far are in the agent's ring, or the agent is lost: it read nothing for
-/// 5 s. AGENT-3 The first reason of the loss stays.
+/// Invariants: AGENT-1 Messages go out in order, and none after the loss, which drops those that are
+/// queued. AGENT-2 When settle() has returned, all messages so far are in the agent's ring, or no
+/// agent reads them: it read nothing for 5 s, or its end of the socket is closed. AGENT-3 The first
+/// reason of the loss stays. AGENT-4 No function waits for an agent that is lost, or rings it.
 #pragma once
 
+#include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/base/error.hpp"
 #include "troupe/runtime/client/descriptor_lack.hpp"
 #include "troupe/runtime/os/local_socket.hpp"
@@ -50,10 +52,15 @@ class AgentLink {
   /// Waits until the agent's ring has taken all messages that are queued for it. Returns as tell()
   /// does. The agent never blocks, so this is short.
   const char* settle();
+  /// Closes this side of the socket, and waits `most` at most until the agent closes its side. Drops
+  /// what arrives meanwhile.
+  void await_close(Duration most);
 
-  bool is_lost() const noexcept { return is_lost_; }
+  /// Any thread.
+  bool is_lost() const noexcept { return is_lost_.load(std::memory_order_relaxed); }
   const Error& why_lost() const noexcept { return why_lost_; }
-  /// Notes that the agent is lost. Returns false when that was known.
+  /// Notes that the agent is lost, and drops what is queued for it. Returns false when the loss was
+  /// known.
   bool lose(Error why);
 
  private:
@@ -63,7 +70,7 @@ class AgentLink {
   wire::FrameWriter writer_;
   DescriptorLack lack_;
   std::atomic<bool> is_readable_{true};
-  bool is_lost_ = false;
+  std::atomic<bool> is_lost_{false};
   Error why_lost_{Code::unavailable, ""};
 };
 

@@ -10,68 +10,51 @@
 /// means nothing to the peer; large values become objects of the agent and travel as references.
 /// A value whose bytes lie at another node is ready here. Its bytes are fetched when somebody
 /// opens it.
+///
+/// The engine dispatches messages and keeps the order within a pass (drain()). Its parts decide,
+/// and each has a header with its invariants. From the lowest up: AgentLink, Peers, StoreUse;
+/// Values, Recovery; WorkQueue, Calls, Callers; EngineGate, Waits, Resumes; ValueBytes, StoreAsks,
+/// Reports.
 #pragma once
 
-#include "troupe/runtime/base/process_mark.hpp"
-#include "troupe/runtime/client/actor_calls.hpp"
-#include "troupe/runtime/client/actor_lease_timer.hpp"
 #include "troupe/runtime/client/agent_link.hpp"
+#include "troupe/runtime/client/callers.hpp"
+#include "troupe/runtime/client/calls.hpp"
+#include "troupe/runtime/client/engine_gate.hpp"
+#include "troupe/runtime/client/identity.hpp"
 #include "troupe/runtime/client/in_place.hpp"
 #include "troupe/runtime/client/io_loop.hpp"
-#include "troupe/runtime/client/lock.hpp"
-#include "troupe/runtime/client/loopback.hpp"
 #include "troupe/runtime/client/objects.hpp"
 #include "troupe/runtime/client/peers.hpp"
-#include "troupe/runtime/client/plain_calls.hpp"
 #include "troupe/runtime/client/questions.hpp"
 #include "troupe/runtime/client/recovery.hpp"
-#include "troupe/runtime/client/scheduling_classes.hpp"
+#include "troupe/runtime/client/reports.hpp"
+#include "troupe/runtime/client/resumes.hpp"
+#include "troupe/runtime/client/store_asks.hpp"
 #include "troupe/runtime/client/store_use.hpp"
-#include "troupe/runtime/client/suspended_runs.hpp"
-#include "troupe/runtime/client/tasks.hpp"
+#include "troupe/runtime/client/value_bytes.hpp"
 #include "troupe/runtime/client/values.hpp"
-#include "troupe/runtime/client/waiting_threads.hpp"
+#include "troupe/runtime/client/waits.hpp"
 #include "troupe/runtime/client/work_queue.hpp"
 #include "troupe/runtime/client/worker_lease.hpp"
 #include "troupe/runtime/engine/engine.hpp"
-#include "troupe/runtime/os/thread_watch.hpp"
 #include "troupe/runtime/wire/messages.hpp"
 #include "troupe/runtime/wire/plain.hpp"
 
 #include <array>
-#include <atomic>
-#include <deque>
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
-#include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 namespace troupe::client {
 
 class LogPrinter;
 
-/// A value that is being written: inline or in shared memory.
-class ValueRoom {
- public:
-  std::span<std::byte> bytes() noexcept {
-    return allocation ? allocation.bytes().first(size) : std::span<std::byte>(inline_bytes);
-  }
-  std::size_t size = 0;
-  Blob inline_bytes;
-  objectstore::Allocation allocation;
-  std::uint32_t site = 0;  ///< call site, as in OutgoingValue
-};
-
 class ClientEngine final : public detail::Engine,
-                           private TaskManager::Out,
-                           private ActorCalls::Out,
-                           private WorkQueue::Out,
-                           private StoreUse::Asks,
+                           private Calls::Out,
                            private Recovery::Out,
+                           private ValueBytes::Out,
                            private IoLoop::Host {
  public:
   struct Start {
@@ -105,10 +88,11 @@ class ClientEngine final : public detail::Engine,
   void print_logs(LogPrinter& printer);
   /// Sends a question to the agent, whose answer goes to the printer. Any thread.
   void ask_agent(const wire::NodeMessage& message);
-  JobId job() const noexcept { return job_; }
+  const Identity& identity() const noexcept { return self_; }
   void on_log(detail::OnLog take) override;
-  /// Ends the I/O thread, and every wait with Unavailable("the session is over").
-  void stop();
+  /// Ends the I/O thread, and every wait with Unavailable("the session is over"). `job_ends`: waits
+  /// for the end of the job, which the agent was told of, kJobEnds at most.
+  void stop(bool job_ends = false);
 
   // --- detail::Engine ---
   void submit(detail::Call&& call, const detail::Request* options,
@@ -140,9 +124,9 @@ class ClientEngine final : public detail::Engine,
   Result<detail::Value> peek(const detail::ObjectHandle& object) override;
   detail::ActorHandle adopt_actor(ActorId id, detail::ObjectHandle lifetime) override;
   std::vector<detail::NodeInfo> nodes() override;
-  NodeId node() override { return node_; }
+  NodeId node() override { return self_.node; }
   std::vector<int> gpu_ids() override;
-  bool stop_requested() override { return stopping_.load(std::memory_order_relaxed); }
+  bool stop_requested() override { return waits_.is_over(); }
 
   // --- for the worker's loop ---
   /// The worker's thread applies them before each run.
@@ -168,26 +152,16 @@ class ClientEngine final : public detail::Engine,
   /// When a task's argument is gone for good, `lost` says which: its caller may compute it again.
   std::vector<detail::Value> open_arguments(const wire::Call& call, BlobView payload,
                                             LostArgument& lost);
-  /// Returns the counts that the sender of a call took for this process. For a call that will not
-  /// run here.
-  void drop_refs(const wire::Call& call) override { values_.drop_refs(call); }
-  /// Makes room for a value: inline bytes up to the inline limit, else shared memory. Throws
-  /// OutOfMemory.
-  ValueRoom make_room(std::size_t size, detail::CallSite at);
-  /// Seals the written value. Throws InvalidArgument when it holds more than 262,144 refs, and
-  /// OutOfMemory.
-  OutgoingValue finish_room(ValueRoom room, std::span<const detail::ObjectHandle> refs);
+  ValueBytes& value_bytes() noexcept { return value_bytes_; }
   /// Seals the written value as an object of this process. Blocks until it has its replicas.
   detail::ObjectHandle seal_room(ValueRoom room, std::span<const detail::ObjectHandle> refs,
                                  const detail::Replication& how = {});
   /// Returns a handle of the actor that lives in this process. Precondition: another holder keeps
   /// the actor during the call.
   detail::ActorHandle self(ActorId actor, ObjectId lifetime);
-  const std::string& node_name() const noexcept { return node_name_; }
-  /// Returns how long calls in this process have waited for values so far.
-  Duration waited() const noexcept { return Duration(waited_ns_.load(std::memory_order_relaxed)); }
+  /// Says how long calls in this process have waited so far, and which wait in coroutines.
+  Waits& waits() noexcept { return waits_; }
   void tell_pace(std::vector<wire::SitePace> sites);
-  SuspendedRuns& suspended_runs() noexcept { return suspended_runs_; }
 
   /// Allows tasks that this process awaits to run in it, by `runner`. nullptr ends that.
   void runs_in_place(InPlaceRunner* runner);
@@ -195,111 +169,57 @@ class ClientEngine final : public detail::Engine,
   void ended_here(Task& task, std::span<OutgoingValue> values) noexcept;
 
   /// Ends an entry whose last handle is gone. Any thread, also one that holds the lock.
-  void release(Entry* entry) noexcept;
+  void release(Entry* entry) noexcept { gate_.release(entry); }
   /// True in a fork of the process that the engine belongs to. The engine must not be used there.
-  bool in_fork() const noexcept { return mark_.in_fork(); }
+  bool in_fork() const noexcept { return gate_.mark().in_fork(); }
   /// Whether the entry was made in an earlier session of this process.
   bool is_foreign(const Entry& entry) const noexcept { return values_.is_foreign(entry); }
 
  private:
-  friend class Blocking;
   using Peer = Peers::Peer;
-  /// A wait for an object without a thread. A Resume that has not fired is deleted when the
-  /// engine ends.
-  struct Resume {
-    ClientEngine* engine;
-    std::function<void()> fire;
-    detail::ObjectHandle object;
-    bool on_executor = true;  ///< false: fires at once, under the lock
-  };
-
   // IoLoop::Host
   Time drain(Time now) override;
-  Time next_timer() const noexcept override { return next_tick_; }
+  Time next_timer() const noexcept override { return calls_.next_tick(); }
   int socket_fd() const override { return agent_.socket().fd(); }
   bool wants_write() const override { return agent_.socket().has_queued(); }
   bool wants_read() const override { return !agent_.lack().exists(); }
-  bool has_leftovers() const noexcept override {
-    return released_.load(std::memory_order_seq_cst) != nullptr || store_.has_unpins();
-  }
+  bool has_leftovers() const noexcept override { return gate_.has_leftovers(); }
   void socket_ready() noexcept override { agent_.note_readable(); }
   bool watch_peer() noexcept override { return peers_.watch(); }
   bool peer_elsewhere() const noexcept override { return peers_.is_last_elsewhere(); }
   bool drain_watched(Time now) override;
-  Time aside(Time now) noexcept override { return lease_timer_.look(now); }
-  // TaskManager::Out
-  bool send(ProcessIndex worker, Task& task) override;
-  void placed(Task& task) override;
-  void request_lease(LeaseKey key, std::uint32_t backlog) override;
-  void unused(LeaseKey key) override { classes_.forget(key); }
-  void return_lease(LeaseId lease) override;
-  void recall(ProcessIndex worker) override;
-  void fail(Task& task, const Error& error) override;
-  bool may_come_back(ProcessIndex worker, std::uint64_t sequence) override;
-  void claim_came_back() override { io_loop_->notify(); }
-  // ActorCalls::Out
-  bool send(ProcessIndex worker, ActorCall& call) override;
-  void watch(ActorId actor) override;
-  void fail(ActorCall& call, const Error& error) override;
-
-  // WorkQueue::Out
-  void hand_back(ProcessIndex caller, const wire::HandBack& calls) override;
-  bool is_refused(ProcessIndex caller) override;
-  void tell_blocked(bool is_blocked) override;
-
-  // StoreUse::Asks
-  Result<bool> need_extent(std::uint64_t bytes) override;
-  bool fetch_reader(bool is_segment, std::uint64_t id, Error& error) override;
-  Result<objectstore::Location> where_is(const wire::Location& name) override;
-  void views_ended() override;
-
+  Time aside(Time now) noexcept override { return lease_.actor_timer().look(now); }
   // start-up
   void begin(const Start& start);
   void say_hello(const Start& start);
   void be_welcomed(const wire::Welcome& welcome, std::vector<Fd> descriptors);
-  void await_end_of_job();
 
   // incoming (engine_messages.cpp)
   void drain_socket();
   void drain_slot(std::uint32_t slot, Time now);
   void drain_agent(Time now);
   void drain_peer(Peer& peer, Time now);
-  void on_ready(const wire::Ready& message, BlobView payload);
   void on_channel(const wire::Channel& message, std::vector<Fd> descriptors);
   void on_peer_died(const wire::PeerDied& message, Time now);
   void on_node_message(wire::NodeMessage& message, BlobView payload, Time now);
   void on_call_message(Peer& peer, wire::CallMessage& message, BlobView payload, Time now);
-  void on_reply(ProcessIndex worker, const wire::Reply& reply, BlobView payload, Time now);
-  void grant(const wire::LeaseGranted& granted, Time now);
-  void reclaim(LeaseId lease, Time now);
-  void on_actor_update(const wire::ActorUpdate& update);
   void agent_gone(const std::string& why, Code code = Code::unavailable);
-  Error no_answer(const char* why) const;
   void drop_peer(Peer& peer);
-  void drop_spent() noexcept;
 
   // handles, and the queue to the agent (engine_objects.cpp)
   void end_following();
-  void collect_released() override;
+  void collect_released() override { gate_.collect(); }
   void fire(const Waiter& waiter, Entry& entry) override;
-  void tell_agent(const wire::NodeMessage& message, BlobView payload = {});
-  void settle_agent_queue();
-
-  // tasks that run where they are awaited (engine_in_place.cpp)
-  bool run_awaited(Guard& lock, Entry& entry);
-  bool may_run_here(const Task& task) const;
-  void run_here(Guard& lock, Task& task);
+  void settle_agent_queue() override;
 
   // Recovery::Out
-  void tell(const wire::NodeMessage& message, BlobView payload) override {
-    tell_agent(message, payload);
-  }
+  void tell(const wire::NodeMessage& message, BlobView payload = {}) override;
   void notify() override {
     if (io_loop_) io_loop_->notify();
   }
   void unparked(Entry& entry) override { release(&entry); }
-  void run_again(std::unique_ptr<Task> task) override;
-  void recovered() override { ++recoveries_; }
+  void run_again(std::unique_ptr<Task> task) override { calls_.run_again(std::move(task)); }
+  void recovered() override { waits_.recovered(); }
 
   // waiting for a value (engine_waiting.cpp)
   Result<detail::Value> open_once(const detail::ObjectHandle& object, Time deadline,
@@ -307,148 +227,41 @@ class ClientEngine final : public detail::Engine,
 
   // shared memory (engine_store.cpp)
   void lacks_descriptors(BlobView packet, Time now);
-  void on_extent(const wire::GiveExtent& message, std::vector<Fd> descriptors);
-  void on_reader(const wire::GiveReader& message, std::vector<Fd> descriptors);
-  Result<detail::Value> open_shared(const wire::Location& at,
-                                    const std::vector<detail::ObjectHandle>& nested,
-                                    bool is_bundled, Duration timeout);
-  OutgoingValue bundled(ValueRoom room, std::span<const detail::ObjectHandle> refs);
-  Result<std::vector<detail::ObjectHandle>> unbundled(std::span<const detail::ObjectHandle> bundles,
-                                                      Duration timeout);
-  std::vector<std::vector<detail::ObjectHandle>> adopt_arguments(const wire::Call& call);
   void replicate(Guard& lock, Entry& entry, const detail::Replication& how);
-  void release_memory();
-  Result<detail::Value> materialise(const detail::ObjectHandle& handle, Duration timeout);
-  void report_unpins();
-  static std::uint64_t next_serial() noexcept;
-  static std::string text_of_site(std::string_view text, std::uint32_t line);
-  std::uint32_t number_of(detail::CallSite at);
 
   // outgoing calls (engine.cpp)
-  void shrink_arguments(detail::Call& call);
-  bool takes_objects(const detail::Call& call) const;
-  void expect_ours(const detail::ObjectHandle& object) const;
-  static Error of_another_session();
-  LeaseKey key_for(const detail::Request* options);
-  std::uint32_t watch_arguments(const detail::Call& call, Waiter waiter);
-  void watch_arguments(Task& task);
-  void watch_arguments(ActorCall& call);
-  void unwatch_arguments(const detail::Call& call, const void* who);
-  static Waiter waiter_of(Task& task);
-  void start(std::unique_ptr<Task>&& task, ProcessIndex sent_to = {});
-  void look_later();
-  static const ErrorInfo* failed_argument(const detail::Call& call);
   wire::FoundActor ask_for_name(Guard& lock, const wire::NodeMessage& question, BlobView payload,
                                 std::uint64_t request);
-  bool send_call(ProcessIndex worker, const detail::Call& call, std::uint64_t actor_low,
-                 std::uint32_t attempt, std::uint32_t results, std::uint64_t& sequence,
-                 bool& plain);
-  wire::Call call_that_fits(const detail::Call& call, Receiver to, std::size_t beside);
-  bool fits(const wire::Call& message, std::size_t beside);
-  static void refuse(wire::Call& message);
-  void take_back(const wire::Call& message, const Receiver& to);
-  wire::Call encode_call(const detail::Call& call, const Receiver& to, Blob& payload);
-  bool block_until(Guard& guard, const std::function<bool()>& done, Time deadline, Time now = {});
-  void idle_until(Guard& guard, const std::function<bool()>& done, Time deadline, Duration grace,
-                  Time now = {});
-  /// Takes the lock. Throws in a fork, where the thread that held the lock does not exist.
-  Guard guard() {
-    mark_.expect_own();
-    return Guard(lock_);
-  }
-  /// Unlocks, and frees entries that were released meanwhile. A thread that releases an entry
-  /// while another holds the lock leaves the entry to that holder.
-  void unlock_and_collect(Guard& guard) {
-    if (!has_leftovers()) {  // mostly
-      guard.unlock();
-      if (!has_leftovers() || !lock_.try_lock()) return;
-      guard = Guard(lock_, std::adopt_lock);
-    }
-    collect_and_unlock(guard);
-  }
-  void collect_and_unlock(Guard& guard);
-  void deliver_here(ActorCall& call);
-
-  // the fast path of plain calls (engine_plain.cpp)
-  bool take_plain(Peer& peer, BlobView frame, Time now);
-  bool take_light(Peer& peer, const wire::PlainReply& reply, BlobView payload, Time now);
-  void end(ProcessIndex worker, bool task, std::uint64_t sequence, Duration ran, Time now,
-           bool light);
-  bool send_plain(Peer& peer, const detail::Call& call, std::uint64_t actor_low,
-                  std::uint32_t attempt, std::uint32_t results);
-  template <class Record>
-  std::uint64_t send_ahead(ProcessIndex worker, const detail::Call& call, std::uint64_t actor_low,
-                           std::size_t results);
-  void look_around() noexcept;
-
-  // waiting (engine_waiting.cpp)
-  void idle_beside(Guard& guard, const std::function<bool()>& done, Time deadline, Duration grace);
-  bool is_own_call(const Entry& entry) const;
-  Error overdue(Guard& lock, const Entry& entry, Duration timeout);
-  std::string why_waits(Guard& lock, const Entry& entry);
-  void resume_with(Entry& entry, Resume* resume);
-  void resume(const Resume& resume);
-  void give_up_notices();
-  void look_again(Entry& entry);
-  void take_call(const Peer& peer, std::shared_ptr<Incoming> incoming);
-  void leave_silent_holder(const wire::LeaseReclaim& question);
-  void wait_for_work(Guard& guard, const std::function<bool()>& done);
 
   // names of objects (engine_names.cpp)
   wire::NamedObject ask_named(Guard& lock, wire::NameObject question);
 
-  const ProcessMark mark_;
-  EngineLock lock_;
-  std::atomic<Entry*> released_{/// Entries whose last handle is gone, to be freed under the lock.
-                                nullptr};
+  Identity self_;
+  EngineGate gate_{static_cast<Recovery::Out&>(*this), values_, store_};
   AgentLink agent_;
-  NodeId node_;
-  std::string node_name_;
-  JobId job_;
   LogPrinter* log_printer_ = nullptr;  ///< null: workers write to the program's own output
-  ProcessIndex process_;
-  wire::ProcessKind kind_;
   StoreUse store_;
-  Recovery recovery_;  ///< before values_, which is given its address
-  Values values_{static_cast<Values::Out&>(*this), recovery_, store_, classes_};
-  TaskManager tasks_{*this};
-  ActorCalls actors_{*this};
-  WaitingThreads waiting_threads_;
-  struct Reports;                     ///< of questions about this process (engine_reports.cpp)
-  std::shared_ptr<Reports> reports_;  ///< null before the first question
-  void ask_reports(const wire::AskRows& question, BlobView surroundings);
-  Time step_reports(Time now);
-  /// Counts how often a lost value got another object or a new answer.
-  std::atomic<std::uint64_t> recoveries_{0};
+  Callers callers_{static_cast<Calls::Out&>(*this), self_, peers_, values_, calls_};
+  Calls calls_{static_cast<Calls::Out&>(*this), self_, peers_, values_, recovery_, callers_.work()};
+  Recovery recovery_;
+  Values values_{static_cast<Values::Out&>(*this), recovery_, store_, calls_.classes()};
   Peers peers_;
-  SchedulingClasses classes_;
-  WorkQueue work_{*this};
-  /// Records of the call that ended last, if it was light (see end()). The next drain() frees
-  /// them, which keeps that work off the way from a reply to the next call.
-  std::unique_ptr<Task> spent_task_;
-  std::unique_ptr<ActorCall> spent_call_;
-  std::unordered_set<Resume*> resumes_;
+  Resumes resumes_{values_, recovery_, callers_.work()};
   Questions questions_;
-  /// The call sites that the agent knows.
-  std::map<std::pair<const char*, std::uint32_t>, std::uint32_t> sites_;
-  const std::uint64_t serial_ = next_serial();  ///< number of this engine in this process
+  ValueBytes value_bytes_{static_cast<Calls::Out&>(*this),
+                          static_cast<ValueBytes::Out&>(*this),
+                          gate_,
+                          store_,
+                          values_,
+                          self_.engine};
   WorkerLease lease_;
-  wire::FrameWriter writer_;
-  PlainCalls plain_;
-  std::uint32_t sent_since_look_ = 0;
-  Blob payload_;  ///< scratch for outgoing frames
+  Waits waits_{self_, gate_, agent_, callers_.work(), calls_, lease_};
   alignas(16) std::array<std::byte, ring::kMaxFrame> frame_;
-  Time next_tick_ = Time::max();
-  Time next_look_ = Time::max();  ///< when let_go_of_unwanted() is due
-  ActorLeaseTimer lease_timer_;   ///< of the actor that lives in this process
-  Loopback loopback_;             ///< calls of that actor to itself
-  std::atomic<bool> stopping_{false};
-  bool awaits_end_of_job_ = false;  ///< stop() waits for the end of the job
-  const os::ThreadWatch executor_;  ///< of a worker: the thread that runs its calls
-  SuspendedRuns suspended_runs_;
-  InPlaceRunner* in_place_ = nullptr;  ///< set in a worker
-  bool runs_here_ = false;             ///< a task runs in place
-  std::atomic<Duration::rep> waited_ns_{0};
+  StoreAsks store_asks_{
+      static_cast<Calls::Out&>(*this), gate_, agent_, questions_, store_, values_, waits_};
+  Reports reports_{static_cast<Calls::Out&>(*this),
+                   {self_, agent_, peers_, calls_, callers_.work(), resumes_, values_,
+                    value_bytes_.sites(), waits_}};
   void (*abandon_)(bool) = nullptr;  ///< see Start
   std::unique_ptr<IoLoop> io_loop_;
 };

@@ -2,7 +2,6 @@
 /// rings. All under the lock.
 #include "troupe/runtime/base/log.hpp"
 #include "troupe/runtime/client/engine.hpp"
-#include "troupe/runtime/client/failed_tell.hpp"
 #include "troupe/runtime/client/log_printer.hpp"
 #include "troupe/runtime/os/role.hpp"
 #include "troupe/runtime/wire/cases.hpp"
@@ -37,32 +36,27 @@ bool names_memory(const wire::CallMessage& message) {
 }  // namespace
 
 Time ClientEngine::drain(Time now) {
-  drop_spent();
+  calls_.drop_spent();
   peers_.wake_late();
-  if (agent_.socket().has_queued() && !agent_.socket().flush())
+  if (agent_.socket().has_queued() && !agent_.is_lost() && !agent_.socket().flush())
     agent_gone("the node's agent closed the connection");
   if (agent_.take_readable() || now >= agent_.lack().next_look()) drain_socket();
   peers_.each_ready([&](std::uint32_t slot) { drain_slot(slot, now); });
-  if (work_.has_refused() && work_.judge_refused()) io_loop_->notify();
+  if (callers_.work().has_refused() && callers_.work().judge_refused()) io_loop_->notify();
   agent_.channel().flush();
-  if (now >= next_tick_) {
-    next_tick_ = tasks_.tick(now);
-    if (now >= next_look_)
-      next_look_ = actors_.let_go_of_unwanted(now) ? now + ActorCalls::kUnwantedLook : Time::max();
-    next_tick_ = std::min(next_tick_, next_look_);
-  }
-  next_tick_ = std::min(next_tick_, agent_.lack().next_look());
-  if (reports_) next_tick_ = std::min(next_tick_, step_reports(now));
-  drop_spent();
-  collect_released();
+  calls_.tick(now);
+  calls_.wake_by(agent_.lack().next_look());
+  calls_.wake_by(reports_.step(now));
+  calls_.drop_spent();
+  gate_.collect();
   // While more calls wait, a caller may have to be woken for a wake-up that was put off.
-  if (work_.has_calls() && io_loop_->shares_cpu())
-    return std::min(next_tick_, now + kWakeupCoalescer);
-  return next_tick_;
+  if (callers_.work().has_calls() && io_loop_->shares_cpu())
+    return std::min(calls_.next_tick(), now + kWakeupCoalescer);
+  return calls_.next_tick();
 }
 
 void ClientEngine::drain_socket() {
-  for (;;) {
+  while (!agent_.is_lost()) {
     auto received = agent_.socket().receive(frame_);
     if (received.kind == os::Received::Kind::starved)
       return lacks_descriptors({frame_.data(), received.size}, steady_now());
@@ -79,10 +73,11 @@ void ClientEngine::drain_socket() {
       return;
     }
     std::visit(
-        Cases{[&](wire::Channel& m) { on_channel(m, std::move(received.descriptors)); },
-              [&](wire::GiveExtent& m) { on_extent(m, std::move(received.descriptors)); },
-              [&](wire::GiveReader& m) { on_reader(m, std::move(received.descriptors)); },
-              [&](auto&) { on_node_message(decoded->message, decoded->payload, steady_now()); }},
+        Cases{
+            [&](wire::Channel& m) { on_channel(m, std::move(received.descriptors)); },
+            [&](wire::GiveExtent& m) { store_asks_.on_extent(m, std::move(received.descriptors)); },
+            [&](wire::GiveReader& m) { store_asks_.on_reader(m, std::move(received.descriptors)); },
+            [&](auto&) { on_node_message(decoded->message, decoded->payload, steady_now()); }},
         decoded->message);
   }
 }
@@ -99,7 +94,7 @@ void ClientEngine::drain_slot(std::uint32_t slot, Time now) {
 
 void ClientEngine::drain_agent(Time now) {
   std::size_t size = 0;
-  for (;;) {
+  while (!agent_.is_lost()) {
     switch (agent_.channel().receive(frame_.data(), size)) {
       case ring::Pop::empty: agent_.channel().flush(); return;
       case ring::Pop::corrupt: agent_gone("the ring from the node's agent is damaged"); return;
@@ -115,10 +110,7 @@ void ClientEngine::drain_agent(Time now) {
 
 void ClientEngine::drain_peer(Peer& peer, Time now) {
   if (peer.dead) return;
-  if (peer.channel.waiting() > 0 && peer.channel.flush()) {
-    tasks_.writable(peer.process, now);
-    actors_.writable(peer.process);
-  }
+  if (peer.channel.waiting() > 0 && peer.channel.flush()) calls_.writable(peer.process, now);
   std::size_t size = 0;
   for (;;) {
     switch (peer.channel.receive(frame_.data(), size)) {
@@ -131,8 +123,9 @@ void ClientEngine::drain_peer(Peer& peer, Time now) {
       case ring::Pop::frame: break;
     }
     peers_.heard(peer);
-    if (take_plain(peer, BlobView(frame_.data(), size), now)) continue;
-    auto decoded = wire::decode_call(BlobView(frame_.data(), size));
+    const BlobView frame(frame_.data(), size);
+    if (calls_.take_plain(peer, frame, now) || callers_.take_plain(peer, frame)) continue;
+    auto decoded = wire::decode_call(frame);
     if (!decoded) {
       log_line("process %llu of this node sent a bad message: %s",
                static_cast<unsigned long long>(peer.process.value), decoded.error().what());
@@ -160,8 +153,7 @@ void ClientEngine::drop_peer(Peer& peer) {
   info.code = Code::worker_died;
   info.message = "the process answered with damaged messages";
   const Error error(info);
-  tasks_.worker_died(peer.process, ~std::uint64_t{0}, error, false, steady_now());
-  actors_.worker_died(peer.process, ~std::uint64_t{0}, error);
+  calls_.worker_died(peer.process, ~std::uint64_t{0}, error, false, steady_now());
 }
 
 // --- the agent's messages
@@ -173,37 +165,7 @@ void ClientEngine::on_channel(const wire::Channel& message, std::vector<Fd> desc
   if (*opened == nullptr) return;
   const Time now = steady_now();
   drain_slot(message.my_slot, now);  // frames may have come before the slot was known
-  for (const auto& pending : peers_.take_grants()) {
-    grant(pending.grant, now);
-    if (pending.reclaimed) reclaim(pending.grant.lease, now);
-  }
-  for (const auto& update : peers_.take_updates()) on_actor_update(update);
-}
-
-void ClientEngine::on_actor_update(const wire::ActorUpdate& update) {
-  if (update.state == wire::ActorState::alive && update.worker != process_ &&
-      peers_.of(update.worker) == nullptr) {
-    peers_.wait(update);  // the channel is on its way over the socket
-    return;
-  }
-  actors_.update(update);
-}
-
-void ClientEngine::grant(const wire::LeaseGranted& granted, Time now) {
-  // No task wants it any more.
-  if (!classes_.knows(granted.key)) return return_lease(granted.lease);
-  if (peers_.of(granted.worker) == nullptr) {
-    peers_.wait(granted);
-    return;
-  }
-  tasks_.granted(granted.key, granted.lease, granted.worker, now);
-  next_tick_ = std::min(next_tick_, now + 1ms);
-}
-
-/// Handles LeaseReclaim, also for a lease whose worker's channel is still on its way.
-void ClientEngine::reclaim(LeaseId lease, Time now) {
-  peers_.reclaim(lease);
-  tasks_.reclaim(lease, now);
+  calls_.go_on(now);
 }
 
 void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
@@ -211,11 +173,11 @@ void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
   Peer* const known = peers_.any(message.peer);
   if (known == nullptr) {
     peers_.died_before(message.peer);  // its channel is still on its way and must be refused
-    return tell_agent(wire::Arrived{message.peer, 0});
+    return tell(wire::Arrived{message.peer, 0});
   }
   Peer& peer = *known;
   drain_peer(peer, now);  // replies that were published before the death count
-  if (!peer.remote) tell_agent(wire::Arrived{message.peer, peer.channel.received()});
+  if (!peer.remote) tell(wire::Arrived{message.peer, peer.channel.received()});
   const std::uint64_t started = message.started != wire::PeerDied::kUnknown
                                     ? message.started
                                     : peer.channel.peer_progress().started;
@@ -228,8 +190,8 @@ void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
   if (os::is_out_of_memory(message.reason)) info.code = Code::out_of_memory;
   info.remote_stack = message.stack;
   info.last_lines = message.last_lines;
-  if (!peer.remote) info.origin.node = node_name_;
-  const bool hosts_actor = actors_.has_worker(message.peer);
+  if (!peer.remote) info.origin.node = self_.node_name;
+  const bool hosts_actor = calls_.actors().has_worker(message.peer);
   if (hosts_actor) {
     info.code = is_lost ? Code::actor_unavailable : Code::actor_died;
     info.message = is_lost
@@ -238,16 +200,16 @@ void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
   }
   const Error error(info);
   if (!peer.dead)
-    tasks_.worker_died(message.peer, started, error, os::is_end_of_process(message.reason), now);
-  if (!peer.dead) actors_.worker_died(message.peer, started, error);
-  work_.drop_calls_of(message.peer);
+    calls_.worker_died(message.peer, started, error, os::is_end_of_process(message.reason), now);
+  callers_.work().drop_calls_of(message.peer);
   if (peer.remote) {  // from here on nothing is written to it
     // Return the counts for its node of refs in frames that never left this process.
     for (const Blob& frame : peer.channel.take_waiting())
       if (auto decoded = wire::decode_call(frame))
-        wire::for_each_ref(decoded->message,
-                           [&](ObjectId id) { tell_agent(wire::Hold{id, peer.holder, -1}); });
-    tell_agent(wire::Arrived{message.peer, peer.channel.received()});
+        wire::for_each_ref(decoded->message, [&](ObjectId id) {
+          tell(wire::Hold{id, peer.holder, -1});
+        });
+    tell(wire::Arrived{message.peer, peer.channel.received()});
   }
   if (auto next = peers_.remove(peer)) on_channel(next->message, std::move(next->descriptors));
 }
@@ -261,31 +223,33 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
   std::visit(
       Cases{[&](wire::PeerDied& m) { on_peer_died(m, now); },
             [&](wire::LeaseGranted& m) {
-              if (m.lease != 0) return grant(m, now);
+              if (m.lease != 0) return calls_.grant(m, now);
               if (Peer* caller = peers_.find(m.worker)) caller->refused = false;
               lease_.granted(m);
             },
-            [&](wire::LeaseRefused& m) { tasks_.refused(m.key, Error(Code::infeasible, m.why)); },
-            [&](wire::LeaseReclaim& m) {
-              if (m.holder == 0) return reclaim(m.lease, now);
-              leave_silent_holder(m);
+            [&](wire::LeaseRefused& m) {
+              calls_.tasks().refused(m.key, Error(Code::infeasible, m.why));
             },
-            [&](wire::Ready& m) { on_ready(m, payload); },
+            [&](wire::LeaseReclaim& m) {
+              if (m.holder == 0) return calls_.reclaim(m.lease, now);
+              callers_.leave_silent_holder(m);
+            },
+            [&](wire::Ready& m) { recovery_.on_ready(m, payload); },
             [&](wire::StartActor& m) {
-              work_.become({std::move(m), Blob(payload.begin(), payload.end())});
+              callers_.work().become({std::move(m), Blob(payload.begin(), payload.end())});
               io_loop_->notify();
             },
-            [&](wire::ActorUpdate& m) { on_actor_update(m); },
+            [&](wire::ActorUpdate& m) { calls_.update(m); },
             [&](wire::FoundActor& m) {
-              if (!answered(m) && m.found) tell_agent(wire::Hold{m.lifetime, process_, -1});
+              if (!answered(m) && m.found) tell(wire::Hold{m.lifetime, self_.process, -1});
             },
             [&](wire::NamedObject& m) {
               if (!answered(m) && m.object)  // found, and counted for us
-                tell_agent(wire::Hold{m.object, process_, -1});
+                tell(wire::Hold{m.object, self_.process, -1});
             },
             [&](wire::Located& m) { answered(m); },
             [&](wire::Explained& m) { answered(m); },
-            [&](wire::AskRows& m) { ask_reports(m, payload); },
+            [&](wire::AskRows& m) { reports_.ask(m, payload); },
             [&](wire::Nodes& m) {
               if (!answered(m) && log_printer_ != nullptr) log_printer_->on_nodes(m);
             },
@@ -293,25 +257,25 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
               if (log_printer_ != nullptr) log_printer_->on_answer(m, payload);
             },
             [&](wire::ExtentSealed&) {},
-            [&](wire::GiveExtent& m) { on_extent(m, {}); },
-            [&](wire::GiveReader& m) { on_reader(m, {}); },
+            [&](wire::GiveExtent& m) { store_asks_.on_extent(m, {}); },
+            [&](wire::GiveReader& m) { store_asks_.on_reader(m, {}); },
             [&](wire::Recycle& m) { store_.recycle(m); },
             [&](wire::Forget& m) { store_.forget(m); },
             [&](wire::Rebuild& m) { recovery_.on_rebuild(m); },
             [&](wire::Lineage& m) { recovery_.lineage().forget_away(m.object); },
             [&](wire::KeptCall& m) { recovery_.take_over(m, payload); },
             [&](wire::MadeBy& m) { recovery_.lineage().entrust(m.call, m.result, m.object); },
-            [&](wire::MemoryPressure&) { release_memory(); },
+            [&](wire::MemoryPressure&) { store_asks_.release_memory(); },
             [&](wire::NowAt& m) { answered(m); },
             [&](wire::Replicated& m) { answered(m); },
             [&](wire::Shutdown& m) {
-              if (kind_ == wire::ProcessKind::driver) {
+              if (self_.kind == wire::ProcessKind::driver) {
                 if (m.cancels)
                   agent_gone("the job was " + m.why, Code::cancelled);
                 else
                   agent_gone("the node goes down: " + m.why);
               } else {
-                work_.end();
+                callers_.work().end();
                 io_loop_->notify();
               }
             },
@@ -319,31 +283,12 @@ void ClientEngine::on_node_message(wire::NodeMessage& message, BlobView payload,
       message);
 }
 
-/// Handles Ready, which answers an Await or a Rebuild. The agent answers all Awaits that precede
-/// a Rebuild first, and no Await is sent while a Rebuild is open; so the counter `awaits` tells
-/// the two apart.
-void ClientEngine::on_ready(const wire::Ready& message, BlobView payload) {
-  const detail::ObjectHandle handle = values_.find_held(message.object);
-  if (!handle) return values_.give_back(message.value);
-  Entry& entry = entry_of(handle);
-  const bool to_rebuild = entry.rebuilding && entry.awaits == 0;
-  if (entry.awaits > 0) --entry.awaits;
-  if (!entry.ready.load(std::memory_order_relaxed)) {
-    // An answer to an Await has the lost value.
-    if (entry.rebuilding && !to_rebuild) return values_.give_back(message.value);
-    values_.settle(entry, message.value, payload, message.node);
-  } else if (to_rebuild) {
-    recovery_.rebuilt(entry, message.value, payload);
-  } else {
-    values_.arrive(entry, message.value, payload);
-  }
-}
-
 void ClientEngine::agent_gone(const std::string& why, Code code) {
   if (!agent_.lose(Error(code, why))) return;
-  work_.end();
-  if (abandon_ != nullptr) abandon_(work_.is_serving());
-  give_up_notices();
+  callers_.work().end();
+  if (abandon_ != nullptr) abandon_(callers_.work().is_serving());
+  if (log_printer_ != nullptr && !waits_.is_over()) log_printer_->on_loss();
+  resumes_.give_up_notices();
   // Every wait checks agent_.is_lost(). Results that are still pending end in an error when somebody
   // asks for them.
   if (!io_loop_) return;
@@ -351,99 +296,15 @@ void ClientEngine::agent_gone(const std::string& why, Code code) {
   io_loop_->notify();
 }
 
-/// Returns the error of a wait that has no answer: why the agent is lost, that the session is over, or
-/// else `why`.
-Error ClientEngine::no_answer(const char* why) const {
-  if (agent_.is_lost()) return agent_.why_lost();
-  return Error(Code::unavailable, stopping_ ? "the session is over" : why);
-}
-
 // --- peers' messages
 
 void ClientEngine::on_call_message(Peer& peer, wire::CallMessage& message, BlobView payload,
                                    Time now) {
-  std::visit(Cases{[&](wire::Call& m) {
-                     auto incoming = std::allocate_shared<Incoming>(FreeListAllocator<Incoming>());
-                     incoming->from = peer.process;
-                     incoming->call = std::move(m);
-                     incoming->payload = payload;
-                     take_call(peer, std::move(incoming));
-                   },
-                   [&](wire::Reply& m) { on_reply(peer.process, m, payload, now); },
-                   [&](wire::HandBack& m) {
-                     tasks_.handed_back(peer.process, m.first, m.count, now);
-                     next_tick_ = std::min(next_tick_, now + 1ms);
-                   },
-                   [&](wire::Recall&) { work_.hand_back_unstarted(); }},
+  std::visit(Cases{[&](wire::Call& m) { callers_.take(peer, std::move(m), payload); },
+                   [&](wire::Reply& m) { calls_.take_reply(peer.process, m, payload, now); },
+                   [&](wire::HandBack& m) { calls_.hand_back(peer.process, m, now); },
+                   [&](wire::Recall&) { callers_.work().hand_back_unstarted(); }},
              message);
-}
-
-/// Returns whether a record that ended is light, as end() defines it.
-template <class Ended>
-static bool is_light(const Ended& ended) noexcept {
-  return ended.light && is_alone(entry_of(ended.results.front()));
-}
-
-void ClientEngine::drop_spent() noexcept {
-  spent_task_.reset();
-  spent_call_.reset();
-}
-
-void ClientEngine::on_reply(ProcessIndex worker, const wire::Reply& reply, BlobView payload,
-                            Time now) {
-  std::span<const detail::ObjectHandle> results;
-  // The agent must get the KeptCall of a call before the Fulfil of its result: this process may
-  // end between the two messages.
-  detail::ObjectHandle unsaid;
-  Task* task = tasks_.in_flight(worker, reply.sequence);
-  ActorCall* call = task == nullptr ? actors_.in_flight(worker, reply.sequence) : nullptr;
-  if (task != nullptr) {
-    if (reply.value.kind == wire::Value::Kind::error && tasks_.yields(worker, reply.sequence, now))
-      return;
-    if (reply.value.kind == wire::Value::Kind::error && task->request) {
-      const auto& types = task->request->retry_on;
-      if (std::find(types.begin(), types.end(), reply.value.error->type) != types.end() &&
-          tasks_.retry(worker, reply.sequence, now))
-        return;
-    }
-    results = task->results;
-  } else if (call != nullptr) {
-    results = call->results;
-  } else {
-    values_.discard(reply.value);
-    return;  // a reply of a late attempt
-  }
-  if (reply.value.kind == wire::Value::Kind::error) {
-    Error error(*reply.value.error);
-    if (task != nullptr) error = with_its_name(error, *task);
-    if (task != nullptr && task->fate == Task::Fate::open && reply.lost_argument != 0 &&
-        error.code() == Code::object_lost && recovery_.recover_argument(*task, reply, error)) {
-      const std::uint32_t waiting = watch_arguments(task->call, waiter_of(*task));
-      tasks_.postponed(worker, reply.sequence, waiting, now);
-      next_tick_ = std::min(next_tick_, now + 1ms);
-      return;
-    }
-    if (task != nullptr) error = TaskManager::of_all_attempts(*task, error);
-    if (task != nullptr && task->spec != nullptr) error = Recovery::cannot_run_again(error);
-    for (const auto& result : results) values_.settle_error(entry_of(result), error);
-    if (results.empty() && call != nullptr) log_failed_tell(*call, error);
-  } else if (reply.index < results.size() &&
-             !entry_of(results[reply.index]).ready.load(std::memory_order_relaxed)) {
-    Entry& result = entry_of(results[reply.index]);
-    const bool may_be_kept = task != nullptr && reply.last &&
-                             (reply.value.kind == wire::Value::Kind::shared ||
-                              reply.value.kind == wire::Value::Kind::forwarded);
-    if (may_be_kept && std::exchange(result.fulfil, false)) unsaid = results[reply.index];
-    values_.settle(result, reply.value, payload);
-  } else {
-    values_.discard(reply.value);  // an earlier attempt gave this result already
-  }
-  if (call != nullptr && reply.value.kind != wire::Value::Kind::inline_bytes)
-    for (const auto& result : results) entry_of(result).made = Entry::Made::actor;
-  if (!reply.last) return;
-  const bool light = task != nullptr ? task->spec == nullptr && is_light(*task) : is_light(*call);
-  end(worker, task != nullptr, reply.sequence, Duration(reply.ran_ns), now, light);
-  if (unsaid) values_.tell_fulfilled(entry_of(unsaid));
 }
 
 // --- the worker's side
@@ -451,100 +312,94 @@ void ClientEngine::on_reply(ProcessIndex worker, const wire::Reply& reply, BlobV
 std::optional<Time> ClientEngine::next_work(std::shared_ptr<Incoming>& call,
                                             std::optional<ActorStart>& actor,
                                             std::function<void()>& resume) {
-  Guard lock = guard();
-  work_.answered();
+  Guard lock = gate_.guard();
+  callers_.work().answered();
   // Calls that were accepted before Shutdown still run, and so do calls of the actor to itself.
-  const auto has_work = [this] { return !agent_.is_lost() && !stopping_ && work_.has_any(); };
+  const auto has_work = [this] {
+    return !agent_.is_lost() && !waits_.is_over() && callers_.work().has_any();
+  };
   // Results of tasks and calls of this process may be awaited elsewhere: it ends only after they
   // do.
   const auto over = [&] {
-    return agent_.is_lost() ||
-           (work_.is_ending() && !has_work() && tasks_.live() + actors_.live() == 0 &&
-            !(loopback_.actor() && peers_.has_unanswered()));
+    return agent_.is_lost() || (callers_.work().is_ending() && !has_work() && calls_.live() == 0 &&
+                                !(calls_.sender().loopback().actor() && peers_.has_unanswered()));
   };
   bool go_on = has_work();
-  if (!go_on && !work_.is_ending()) {
-    wait_for_work(lock, [&] { return work_.is_ending() || has_work(); });
+  if (!go_on && !callers_.work().is_ending()) {
+    waits_.wait_for_work(lock, [&] { return callers_.work().is_ending() || has_work(); });
     go_on = has_work();
   }
-  if (work_.is_ending()) [[unlikely]] {
+  if (callers_.work().is_ending()) [[unlikely]] {
     // They may need the very CPU that this worker holds.
-    if (!work_.is_blocked() && !over()) work_.block();
+    if (!callers_.work().is_blocked() && !over()) callers_.work().block();
     if (!has_work()) io_loop_->wait(lock, [&] { return over() || has_work(); }, Time::max());
     go_on = has_work();
   }
   if (go_on) {
     lease_.show_devices();
-    work_.next(call, actor, resume);
+    callers_.work().next(call, actor, resume);
     if (actor) {
-      lease_timer_.begin(agent_.channel().peer_doorbell().said(), steady_now());
-      loopback_.begin(actor->start.actor);
-      actors_.lives_here(actor->start.actor, actor->start.incarnation, process_);
+      lease_.actor_timer().begin(agent_.channel().peer_doorbell().said(), steady_now());
+      calls_.sender().loopback().begin(actor->start.actor);
+      calls_.actors().lives_here(actor->start.actor, actor->start.incarnation, self_.process);
     } else if (call) {
       peers_.begin_call(call->from, call->call.sequence);
     }
   }
   const Time waited = io_loop_->waited_until();
-  unlock_and_collect(lock);
+  gate_.unlock_and_collect(lock);
   return go_on ? std::optional(waited) : std::nullopt;
 }
 
 bool ClientEngine::has_lost_agent() {
-  Guard lock = guard();
+  Guard lock = gate_.guard();
   const bool lost = agent_.is_lost();
-  unlock_and_collect(lock);
+  gate_.unlock_and_collect(lock);
   return lost;
 }
 
 void ClientEngine::finish_sends() {
-  Guard lock = guard();
+  Guard lock = gate_.guard();
   io_loop_->wait(
-      lock, [this] { return agent_.is_lost() || tasks_.live() + actors_.live() == 0; },
-      Time::max());
-  unlock_and_collect(lock);
+      lock, [this] { return agent_.is_lost() || calls_.live() == 0; }, Time::max());
+  gate_.unlock_and_collect(lock);
+}
+
+void ClientEngine::reply_plain(ProcessIndex to, const wire::PlainReply& reply, BlobView value) {
+  Guard lock = gate_.guard();
+  callers_.reply_plain(to, reply, value);
+  gate_.unlock_and_collect(lock);
 }
 
 void ClientEngine::reply(ProcessIndex to, std::uint64_t sequence, std::uint32_t index, bool last,
                          Duration ran, const OutgoingValue& value) {
-  Guard lock = guard();
-  if (last) work_.answered();
-  Peer* peer = peers_.of(to);
-  if (peer != nullptr || to == process_) {
-    payload_.clear();
-    wire::Reply message;
-    message.sequence = sequence;
-    message.index = index;
-    message.last = last;
-    message.ran_ns = static_cast<std::uint64_t>(ran.count());
-    message.value = values_.outgoing(
-        value, peer != nullptr ? peer->receiver() : Receiver{.holder = process_}, payload_);
-    message.lost_argument = value.lost.number;
-    message.lost = value.lost.object;
-    if (peer == nullptr) {
-      const Blob bytes = payload_;  // payload_ changes when a waiter sends
-      on_reply(process_, message, bytes, steady_now());
-      return unlock_and_collect(lock);
-    }
-    settle_agent_queue();
-    if (last) peer->channel.count_completed(++peer->completed);
-    peer->channel.send(writer_.encode(wire::CallMessage(std::move(message))), payload_);
-  } else if (value.kind == wire::Value::Kind::shared) {  // the caller is gone: no owner
-    store_.drop(value.location);
-  }
-  unlock_and_collect(lock);
+  Guard lock = gate_.guard();
+  callers_.reply(to, sequence, index, last, ran, value);
+  gate_.unlock_and_collect(lock);
+}
+
+void ClientEngine::ended_here(Task& task, std::span<OutgoingValue> values) noexcept {
+  Guard lock = gate_.guard();
+  calls_.ended_here(task, values);
+  gate_.unlock_and_collect(lock);
+}
+
+void ClientEngine::runs_in_place(InPlaceRunner* runner) {
+  const Guard lock = gate_.guard();
+  waits_.runs_in_place(runner);
 }
 
 void ClientEngine::tell_pace(std::vector<wire::SitePace> sites) {
-  Guard lock = guard();
-  tell_agent(wire::Pace{std::move(sites)});
-  unlock_and_collect(lock);
+  Guard lock = gate_.guard();
+  tell(wire::Pace{std::move(sites)});
+  gate_.unlock_and_collect(lock);
 }
 
 void ClientEngine::created(ActorId actor, std::uint64_t incarnation, const Error* error) {
-  Guard lock = guard();
+  Guard lock = gate_.guard();
   wire::ActorCreated message{actor, incarnation, error != nullptr ? error->shared_info() : nullptr};
-  tell_agent(message);
-  unlock_and_collect(lock);
+  tell(message);
+  gate_.unlock_and_collect(lock);
 }
 
 }  // namespace troupe::client

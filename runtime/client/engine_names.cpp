@@ -1,5 +1,6 @@
 /// Named objects of the cluster, and where the bytes of objects are.
 #include "troupe/runtime/client/engine.hpp"
+#include "troupe/runtime/client/wait_reasons.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -16,8 +17,8 @@ constexpr Duration kControlAnswers = 30s, kNodesAnswer = 10s;
 
 wire::NamedObject ClientEngine::ask_named(Guard& lock, wire::NameObject question) {
   const std::uint64_t request = question.request = questions_.ask<wire::NamedObject>();
-  tell_agent(question);
-  block_until(
+  tell(question);
+  waits_.block_until(
       lock, [&] { return questions_.is_answered(request); }, steady_now() + kControlAnswers);
   auto answer = questions_.take<wire::NamedObject>(request);
   if (!answer)
@@ -26,7 +27,7 @@ wire::NamedObject ClientEngine::ask_named(Guard& lock, wire::NameObject question
                           question.name + "'",
                       Outcome::unknown);
   if (answer->error) {
-    unlock_and_collect(lock);
+    gate_.unlock_and_collect(lock);
     raise(Error(*answer->error));
   }
   return std::move(*answer);
@@ -34,22 +35,23 @@ wire::NamedObject ClientEngine::ask_named(Guard& lock, wire::NameObject question
 
 void ClientEngine::detach(const detail::ObjectHandle& object, const std::string& name,
                           std::uint64_t fingerprint, const char* type, Duration timeout) {
-  expect_ours(object);
+  values_.expect_ours(object);
   if (wait({&object, 1}, 1, timeout).empty()) {
     std::string what = "the value that was to be named '" + name + "' is not there";
     if (timeout > Duration::zero()) {
-      Guard lock = guard();
-      const std::string why = why_waits(lock, entry_of(object));
-      unlock_and_collect(lock);
+      Guard lock = gate_.guard();
+      const std::string why =
+          WaitReasons(*this, calls_, questions_, waits_).why(lock, entry_of(object));
+      gate_.unlock_and_collect(lock);
       if (!why.empty()) what += ": " + why;
     }
     throw TimedOut(Code::timed_out, std::move(what), Outcome::not_executed);
   }
-  Guard lock = guard();
+  Guard lock = gate_.guard();
   Entry& entry = entry_of(object);
   if (entry.kind == wire::Value::Kind::error) {
     const Error error(*entry.error);
-    unlock_and_collect(lock);
+    gate_.unlock_and_collect(lock);
     raise(error);
   }
   values_.promote(entry);
@@ -59,24 +61,22 @@ void ClientEngine::detach(const detail::ObjectHandle& object, const std::string&
   question.fingerprint = fingerprint;
   question.type = type;
   ask_named(lock, std::move(question));
-  unlock_and_collect(lock);
+  gate_.unlock_and_collect(lock);
 }
 
 detail::ObjectHandle ClientEngine::find_object(const std::string& name, std::uint64_t fingerprint,
                                                const char* type) {
-  Guard lock = guard();
+  Guard lock = gate_.guard();
   wire::NameObject question;
   question.verb = wire::NameObject::Verb::find;
   question.name = name;
   const wire::NamedObject found = ask_named(lock, std::move(question));
   if (!found.found) {
-    unlock_and_collect(lock);
+    gate_.unlock_and_collect(lock);
     return {};
   }
-  bool fresh = false;
-  detail::ObjectHandle handle = values_.adopt(found.object, fresh);
-  if (!fresh) tell_agent(wire::Hold{found.object, process_, -1});
-  unlock_and_collect(lock);
+  detail::ObjectHandle handle = values_.adopt_one(found.object);
+  gate_.unlock_and_collect(lock);
   if (found.fingerprint != fingerprint)
     throw InvalidArgument(Code::invalid_argument,
                           "the object '" + name + "' is a " + found.type + ", not a " + type);
@@ -84,12 +84,12 @@ detail::ObjectHandle ClientEngine::find_object(const std::string& name, std::uin
 }
 
 bool ClientEngine::forget_object(const std::string& name) {
-  Guard lock = guard();
+  Guard lock = gate_.guard();
   wire::NameObject question;
   question.verb = wire::NameObject::Verb::forget;
   question.name = name;
   const bool found = ask_named(lock, std::move(question)).found;
-  unlock_and_collect(lock);
+  gate_.unlock_and_collect(lock);
   return found;
 }
 
@@ -99,7 +99,7 @@ std::vector<detail::ObjectLocation> ClientEngine::locations(
   using State = detail::ObjectLocation::State;
   std::vector<detail::ObjectLocation> answer(objects.size());
   std::vector<std::size_t> asked;
-  Guard lock = guard();
+  Guard lock = gate_.guard();
   for (std::size_t i = 0; i < objects.size(); ++i) {
     if (is_foreign(entry_of(objects[i]))) continue;
     const Entry& entry = origin_of(entry_of(objects[i]));
@@ -116,7 +116,7 @@ std::vector<detail::ObjectLocation> ClientEngine::locations(
       at.size = Bytes{large         ? (*entry.location).length
                       : entry.value ? entry.value->bytes.size()
                                     : 0};
-      at.nodes.push_back(node_);
+      at.nodes.push_back(self_.node);
     }
   }
   for (std::size_t from = 0; from < asked.size(); from += wire::kMaxRefs) {
@@ -124,8 +124,8 @@ std::vector<detail::ObjectLocation> ClientEngine::locations(
     wire::Locate question{questions_.ask<wire::Located>(), {}};
     for (std::size_t i = 0; i < count; ++i)
       question.objects.push_back(origin_of(entry_of(objects[asked[from + i]])).id);
-    tell_agent(question);
-    block_until(
+    tell(question);
+    waits_.block_until(
         lock, [&] { return questions_.is_answered(question.request); },
         steady_now() + kNodesAnswer);
     const auto located = questions_.take<wire::Located>(question.request);
@@ -140,7 +140,7 @@ std::vector<detail::ObjectLocation> ClientEngine::locations(
       at.nodes = place.nodes;
     }
   }
-  unlock_and_collect(lock);
+  gate_.unlock_and_collect(lock);
   return answer;
 }
 

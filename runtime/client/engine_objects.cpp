@@ -8,30 +8,18 @@ namespace troupe::client {
 void ClientEngine::end_following() {
   std::vector<detail::ObjectHandle> followers;
   values_.objects().each_promoted([&](Entry& source) { values_.leave(source, followers); });
-  tasks_.each([&](const Task& task) {  // a recompute target need not be promoted
+  calls_.tasks().each([&](const Task& task) {  // a recompute target need not be promoted
     for (const auto& result : task.results) values_.leave(entry_of(result), followers);
   });
 }
 
-void ClientEngine::collect_released() {
-  report_unpins();
-  if (released_.load(std::memory_order_acquire) == nullptr) return;  // mostly; costs no write
-  Entry* entry = released_.exchange(nullptr, std::memory_order_seq_cst);
-  while (entry != nullptr) {
-    Entry* next = entry->next_released;
-    values_.free(entry);
-    entry = next;
-    if (entry == nullptr) entry = released_.exchange(nullptr, std::memory_order_seq_cst);
-  }
-}
-
 void ClientEngine::fire(const Waiter& waiter, Entry& entry) {
-  waiter.fire(*this, waiter.who, entry);
+  waiter.fire(calls_, waiter.who, entry);
 }
 
 // --- the agent
 
-void ClientEngine::tell_agent(const wire::NodeMessage& message, BlobView payload) {
+void ClientEngine::tell(const wire::NodeMessage& message, BlobView payload) {
   if (const char* why = agent_.tell(message, payload)) agent_gone(why);
 }
 

@@ -12,29 +12,18 @@ namespace troupe::client {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr Duration kReaderAnswers = 10s;
-/// Exceeds the 30 s after which the agent answers that it has no memory.
-constexpr Duration kMemoryAnswers = 40s;
-/// Memory mostly comes free with the next write to disk. A worker that waits for longer gives its
-/// CPU back, since a process that would free memory may need it.
-constexpr Duration kMemoryGrace = 250ms;
 /// Added to the caller's timeout, after which the agent answers in any case.
 constexpr Duration kReplicaAnswers = 10s;
 /// A worker that waits for copies gives its CPU back after this.
 constexpr Duration kReplicaGrace = 1ms;
 
-/// Keeps a view alive with what it needs: the store must outlive its views.
-struct Opened {
-  std::shared_ptr<objectstore::Client> store;
-  objectstore::Pinned pinned;
-  std::vector<detail::ObjectHandle> refs;
-};
-
 class StoreBuilding final : public detail::Building {
  public:
   StoreBuilding(ClientEngine& engine, std::shared_ptr<objectstore::Client> store, std::size_t size,
                 detail::CallSite at)
-      : engine_(engine), store_(std::move(store)), room_(engine.make_room(size, at)) {}
+      : engine_(engine),
+        store_(std::move(store)),
+        room_(engine.value_bytes().make_room(size, at)) {}
   std::span<std::byte> bytes() override { return room_.bytes(); }
   detail::ObjectHandle seal(std::span<const detail::ObjectHandle> refs,
                             const detail::Replication& how) override {
@@ -49,33 +38,6 @@ class StoreBuilding final : public detail::Building {
 
 }  // namespace
 
-void ClientEngine::views_ended() {
-  if (stopping_.load(std::memory_order_relaxed) || lock_.held_by_this_thread() || !lock_.try_lock())
-    return;  // the holder collects when it unlocks
-  Guard guard(lock_, std::adopt_lock);
-  unlock_and_collect(guard);
-}
-
-void ClientEngine::report_unpins() {
-  for (const auto& unpin : store_.take_unpins()) tell_agent(unpin);
-}
-
-void ClientEngine::on_extent(const wire::GiveExtent& message, std::vector<Fd> descriptors) {
-  Questions::Extent answer{store_.add_extent(message, std::move(descriptors))};
-  const bool is_added = answer.added && *answer.added;
-  if (is_added) tell_agent(wire::ExtentMapped{message.extent});
-  // The thread that asked may have timed out; the extent then serves others.
-  if (!questions_.answer(message.request, answer)) return;
-  if (is_added) store_.is_given();
-  if (io_loop_) io_loop_->notify();
-}
-
-void ClientEngine::on_reader(const wire::GiveReader& message, std::vector<Fd> descriptors) {
-  const Result<void> added = store_.add_reader(message, std::move(descriptors));
-  questions_.answer_readers(message.is_segment, message.id, added ? nullptr : &added.error());
-  if (io_loop_) io_loop_->notify();
-}
-
 /// The next packet waits for a descriptor. Once that has lasted, all that waits for such a packet
 /// ends in an error. The packet itself is taken when the program has closed files.
 void ClientEngine::lacks_descriptors(BlobView packet, Time now) {
@@ -86,152 +48,18 @@ void ClientEngine::lacks_descriptors(BlobView packet, Time now) {
   agent_.lack().met(now);
   if (!agent_.lack().is_lasting(now)) return;
   const Error error = DescriptorLack::error();
-  tasks_.refuse_unleased(error);
-  for (const auto& pending : peers_.take_grants()) return_lease(pending.grant.lease);
-  for (const wire::ActorUpdate& update : peers_.updates()) actors_.fail_queued(update.actor, error);
+  calls_.refuse_unreachable(error);
   questions_.refuse_extents(error);
   io_loop_->notify();
   // A caller of this process cannot reach it. A worker that runs may close files; an idle one
   // hardly will.
-  if (kind_ != wire::ProcessKind::worker || work_.is_serving() || peers_.has_unanswered()) return;
+  if (self_.kind != wire::ProcessKind::worker || callers_.work().is_serving() ||
+      peers_.has_unanswered())
+    return;
   if (!agent_.lack().may_end_process(now)) return;
   const auto decoded = wire::decode_node(packet);
   const auto* channel = decoded ? std::get_if<wire::Channel>(&decoded->message) : nullptr;
-  if (channel != nullptr && channel->side == 1) tell_agent(wire::Shutdown{error.message()});
-}
-
-Result<bool> ClientEngine::need_extent(std::uint64_t bytes) {
-  Guard lock = guard();
-  const std::uint64_t request = questions_.ask<Questions::Extent>();
-  tell_agent(wire::NeedExtent{bytes, request});
-  idle_until(
-      lock, [&] { return questions_.is_answered(request) || agent_.is_lost(); },
-      steady_now() + kMemoryAnswers, kMemoryGrace);
-  const auto answer = questions_.take<Questions::Extent>(request);
-  if (!answer) return no_answer("the node's agent gave no memory within 40 s");
-  if (answer->added) unlock_and_collect(lock);
-  return answer->added;
-}
-
-ValueRoom ClientEngine::make_room(std::size_t size, detail::CallSite at) {
-  ValueRoom room;
-  room.size = size;
-  if (size <= wire::kInlineValue) {
-    room.inline_bytes.resize(size);
-    return room;
-  }
-  room.site = number_of(at);
-  room.allocation = std::move(store_.allocate(size)).value();
-  return room;
-}
-
-std::uint64_t ClientEngine::next_serial() noexcept {
-  static std::atomic<std::uint64_t> last{0};
-  return ++last;
-}
-
-/// Returns a call site for people: "main.cpp:12", or a function's name.
-std::string ClientEngine::text_of_site(std::string_view text, std::uint32_t line) {
-  if (line == 0) return std::string(text);
-  text.remove_prefix(text.find_last_of('/') + 1);
-  return std::string(text) + ":" + std::to_string(line);
-}
-
-/// Returns the agent's number for a call site, which the agent is told once. Each thread caches
-/// its last one.
-std::uint32_t ClientEngine::number_of(detail::CallSite at) {
-  struct Last {
-    std::uint64_t engine = 0;
-    const char* text = nullptr;
-    std::uint32_t line = 0, number = 0;
-  };
-  static thread_local Last last;
-  if (last.engine == serial_ && last.text == at.text && last.line == at.line) return last.number;
-  Guard lock = guard();
-  const auto [known, fresh] = sites_.try_emplace({at.text, at.line}, 0);
-  if (fresh && sites_.size() <= wire::kMaxCallSites) {
-    known->second = static_cast<std::uint32_t>(sites_.size());
-    tell_agent(wire::CallSite{known->second, text_of_site(at.text, at.line)});
-  }
-  last = {serial_, at.text, at.line, known->second};
-  unlock_and_collect(lock);
-  return last.number;
-}
-
-OutgoingValue ClientEngine::finish_room(ValueRoom room,
-                                        std::span<const detail::ObjectHandle> refs) {
-  mark_.expect_own();
-  for (const auto& ref : refs) expect_ours(ref);
-  if (refs.size() > wire::kMaxRefs) return bundled(std::move(room), refs);
-  OutgoingValue value;
-  value.site = room.site;
-  value.refs.assign(refs.begin(), refs.end());
-  if (room.allocation) {
-    value.kind = wire::Value::Kind::shared;
-    value.location = store_.seal(std::move(room.allocation), room.size);
-  } else {
-    value.kind = wire::Value::Kind::inline_bytes;
-    value.bytes = std::move(room.inline_bytes);
-  }
-  return value;
-}
-
-/// Seals a value with more refs than one value carries. It becomes a shared value whose refs are
-/// objects, the bundles, of up to wire::kMaxRefs refs each.
-OutgoingValue ClientEngine::bundled(ValueRoom room, std::span<const detail::ObjectHandle> refs) {
-  constexpr std::size_t kMost = wire::kMaxRefs * wire::kMaxRefs;
-  if (refs.size() > kMost)
-    throw InvalidArgument(Code::invalid_argument, "a value holds " + std::to_string(refs.size()) +
-                                                      " refs; at most " + std::to_string(kMost) +
-                                                      " travel in one: nest them");
-  if (!room.allocation) {
-    room.allocation = std::move(store_.allocate(room.size)).value();
-    std::memcpy(room.allocation.bytes().data(), room.inline_bytes.data(), room.size);
-    room.inline_bytes.clear();
-  }
-  OutgoingValue value;
-  value.kind = wire::Value::Kind::shared;
-  value.location = store_.seal(std::move(room.allocation), room.size);
-  value.bundled = true;
-  value.site = room.site;
-  Guard lock = guard();
-  while (!refs.empty()) {
-    OutgoingValue bundle;
-    bundle.kind = wire::Value::Kind::inline_bytes;
-    const auto some = refs.first(std::min(refs.size(), wire::kMaxRefs));
-    bundle.refs.assign(some.begin(), some.end());
-    refs = refs.subspan(some.size());
-    value.refs.push_back(values_.object_of(std::move(bundle)));
-  }
-  unlock_and_collect(lock);
-  return value;
-}
-
-/// Returns the refs inside bundles, in order. Blocks until all bundles are here.
-Result<std::vector<detail::ObjectHandle>> ClientEngine::unbundled(
-    std::span<const detail::ObjectHandle> bundles, Duration timeout) {
-  // Bundles do not nest. A message that claims otherwise is refused, so that bundles cannot form
-  // a circle.
-  static thread_local bool inside = false;
-  if (inside) return Error(Code::internal, "the refs of a value came in bundles of bundles");
-  inside = true;
-  struct Leave {
-    ~Leave() { inside = false; }
-  } const leave;
-  if (std::any_of(bundles.begin(), bundles.end(),
-                  [](const auto& bundle) { return !is_here(entry_of(bundle)); })) {
-    Guard lock = guard();  // ask for all of them at once
-    for (const auto& bundle : bundles) values_.need(entry_of(bundle), true);
-    unlock_and_collect(lock);
-  }
-  const Time deadline = deadline_after(steady_now(), timeout);
-  std::vector<detail::ObjectHandle> refs;
-  for (const auto& bundle : bundles) {
-    const auto part = try_get(bundle, time_left(deadline, steady_now()));
-    if (!part) return part.error();
-    refs.insert(refs.end(), part->refs.begin(), part->refs.end());
-  }
-  return refs;
+  if (channel != nullptr && channel->side == 1) tell(wire::Shutdown{error.message()});
 }
 
 detail::ObjectHandle ClientEngine::seal_room(ValueRoom room,
@@ -242,11 +70,11 @@ detail::ObjectHandle ClientEngine::seal_room(ValueRoom room,
                           "a value with replicas holds " + std::to_string(refs.size()) +
                               " refs; at most " + std::to_string(wire::kMaxRefs) +
                               " travel with a copy: nest them");
-  OutgoingValue value = finish_room(std::move(room), refs);
-  Guard lock = guard();
+  OutgoingValue value = value_bytes_.finish_room(std::move(room), refs);
+  Guard lock = gate_.guard();
   detail::ObjectHandle handle = values_.object_of(std::move(value));
   if (how.replicas > 1) replicate(lock, entry_of(handle), how);
-  unlock_and_collect(lock);
+  gate_.unlock_and_collect(lock);
   return handle;
 }
 
@@ -256,23 +84,23 @@ void ClientEngine::replicate(Guard& lock, Entry& entry, const detail::Replicatio
   entry.id.low |= wire::kHasCopies;
   values_.promote(entry);
   const std::uint64_t request = questions_.ask<wire::Replicated>();
-  tell_agent(wire::Replicate{request, entry.id, static_cast<std::uint32_t>(how.replicas),
-                             static_cast<std::uint64_t>(how.timeout.count())});
+  tell(wire::Replicate{request, entry.id, static_cast<std::uint32_t>(how.replicas),
+                       static_cast<std::uint64_t>(how.timeout.count())});
   const Time now = steady_now();
   const Time until = deadline_after(now, how.timeout);
-  idle_until(
+  waits_.idle_until(
       lock, [&] { return questions_.is_answered(request) || agent_.is_lost(); },
       deadline_after(until, kReplicaAnswers), kReplicaGrace, now);
   const auto answered = questions_.take<wire::Replicated>(request);
   std::optional<Error> error;
   if (!answered)
-    error = no_answer(
+    error = waits_.no_answer(
         "the node's agent did not say in time whether "
         "an object has its replicas");
   else if (answered->error)
     error = Error(*answered->error);
   if (!error) return;
-  unlock_and_collect(lock);
+  gate_.unlock_and_collect(lock);
   raise(*error);
 }
 
@@ -285,9 +113,9 @@ detail::ObjectHandle ClientEngine::put(BlobView bytes, std::span<const detail::O
   if (bytes.size() <= wire::kInlineValue && refs.empty()) {
     auto stored = std::allocate_shared<Stored>(FreeListAllocator<Stored>());
     stored->bytes = bytes;
-    Guard lock = guard();
+    Guard lock = gate_.guard();
     detail::ObjectHandle handle = values_.objects().create();
-    unlock_and_collect(lock);
+    gate_.unlock_and_collect(lock);
     Entry& entry = entry_of(handle);
     entry.kind = wire::Value::Kind::inline_bytes;
     entry.made = Entry::Made::put;
@@ -295,136 +123,13 @@ detail::ObjectHandle ClientEngine::put(BlobView bytes, std::span<const detail::O
     entry.ready.store(true, std::memory_order_release);
     return handle;
   }
-  ValueRoom room = make_room(bytes.size(), at);
+  ValueRoom room = value_bytes_.make_room(bytes.size(), at);
   if (!bytes.empty()) std::memcpy(room.bytes().data(), bytes.data(), bytes.size());
   return seal_room(std::move(room), refs);
 }
 
 std::unique_ptr<detail::Building> ClientEngine::create(std::size_t size, detail::CallSite at) {
   return std::make_unique<StoreBuilding>(*this, store_.client(), size, at);
-}
-
-bool ClientEngine::fetch_reader(bool is_segment, std::uint64_t id, Error& error) {
-  Guard lock = guard();
-  const std::uint64_t request = questions_.ask_reader(is_segment, id);
-  tell_agent(wire::NeedReader{is_segment, id});
-  io_loop_->wait(
-      lock,
-      [&] {
-        return questions_.is_answered(request) || agent_.is_lost() ||
-               agent_.lack().is_lasting(steady_now());
-      },
-      steady_now() + kReaderAnswers);
-  const auto answer = questions_.take<Questions::Reader>(request);
-  if (!answer) {
-    if (!agent_.is_lost() && !stopping_ && agent_.lack().exists()) {
-      error = DescriptorLack::error();
-      return false;
-    }
-    error = no_answer("the node's agent gave no view of memory within 10 s");
-    return false;
-  }
-  if (answer->failed) error = *answer->failed;
-  return !answer->failed;
-}
-
-Result<objectstore::Location> ClientEngine::where_is(const wire::Location& name) {
-  Guard lock = guard();
-  const std::uint64_t request = questions_.ask<wire::NowAt>();
-  tell_agent(wire::WhereIs{request, name});
-  idle_until(
-      lock, [&] { return questions_.is_answered(request) || agent_.is_lost(); },
-      steady_now() + kMemoryAnswers, kMemoryGrace);
-  const auto answer = questions_.take<wire::NowAt>(request);
-  if (!answer) return no_answer("the node's agent did not find an object within 40 s");
-  if (answer->error) return Error(*answer->error);
-  return store_location(answer->location);
-}
-
-/// Frees memory for others. Values that only this process knows become the agent's, which can
-/// spill them. Empty extents go back, unless one was just given to a thread here. At most 256
-/// values at a time, since their messages have to fit the queue.
-void ClientEngine::release_memory() {
-  collect_released();
-  for (int left = 256; left > 0 && values_.objects().oldest_own() != nullptr; --left) {
-    Entry& entry = *values_.objects().oldest_own();
-    values_.objects().remove_own(entry);
-    values_.promote(entry);
-  }
-  for (const objectstore::ExtentId extent : store_.trim()) tell_agent(wire::GiveBack{extent.value});
-}
-
-/// Opens a value in shared memory. Blocks for refs in bundles, at most `timeout`.
-Result<detail::Value> ClientEngine::open_shared(const wire::Location& at,
-                                                const std::vector<detail::ObjectHandle>& nested,
-                                                bool is_bundled, Duration timeout) {
-  auto pinned = store_.open(at);
-  if (!pinned) return pinned.error();
-  auto keep = std::make_shared<Opened>();
-  keep->store = store_.client();
-  keep->pinned = std::move(*pinned);
-  if (is_bundled) {
-    auto refs = unbundled(nested, timeout);
-    if (!refs) return refs.error();
-    keep->refs = std::move(*refs);
-  } else {
-    keep->refs = nested;
-  }
-  return detail::Value{keep->pinned.bytes(), keep->refs, keep};
-}
-
-/// Returns a view of the object's value. Precondition: is_here. Error object_lost: another thread
-/// has just found it lost.
-Result<detail::Value> ClientEngine::materialise(const detail::ObjectHandle& handle,
-                                                Duration timeout) {
-  const Entry& entry = origin_of(entry_of(handle));
-  // Another thread has just found it lost.
-  const auto moved = [] { return Error(Code::object_lost, "the object is computed again"); };
-  if (!entry.ready.load(std::memory_order_acquire)) return moved();
-  switch (entry.kind) {
-    case wire::Value::Kind::inline_bytes:
-      return detail::Value{entry.value->bytes, entry.value->handles(), entry.value};
-    case wire::Value::Kind::shared:
-      return open_shared(entry.location, entry.nested, entry.bundled, timeout);
-    case wire::Value::Kind::error: return Error(*entry.error);
-    case wire::Value::Kind::remote: {
-      const Fetched* fetched = entry.fetched.load(std::memory_order_acquire);
-      if (fetched == nullptr) return moved();
-      if (!fetched->value)
-        return open_shared(fetched->location, fetched->nested, fetched->bundled, timeout);
-      return detail::Value{fetched->value->bytes, fetched->value->handles(), fetched->value};
-    }
-    case wire::Value::Kind::pending:
-    case wire::Value::Kind::forwarded: break;
-  }
-  return Error(Code::internal, "a ready object has no value");
-}
-
-/// Returns handles of the objects that the sender has counted for this process, by argument: the
-/// refs inside it, or the object of a forwarded argument, whose bytes are asked for. Empty when
-/// there are none.
-std::vector<std::vector<detail::ObjectHandle>> ClientEngine::adopt_arguments(
-    const wire::Call& call) {
-  std::vector<std::vector<detail::ObjectHandle>> held;
-  const auto is_forwarded = [](const wire::Value& argument) {
-    return argument.kind == wire::Value::Kind::forwarded;
-  };
-  if (std::none_of(call.arguments.begin(), call.arguments.end(), [&](const wire::Value& argument) {
-        return is_forwarded(argument) || !argument.refs.empty();
-      }))
-    return held;
-  held.reserve(call.arguments.size());
-  Guard lock = guard();
-  for (const auto& argument : call.arguments) {
-    if (!is_forwarded(argument)) {
-      held.push_back(values_.adopt_refs(argument.refs));
-      continue;
-    }
-    held.push_back(values_.adopt_refs({&argument.forward, 1}));
-    values_.need(entry_of(held.back().front()), true);
-  }
-  unlock_and_collect(lock);
-  return held;
 }
 
 std::vector<detail::Value> ClientEngine::open_arguments(const wire::Call& call, BlobView payload,
@@ -438,7 +143,7 @@ std::vector<detail::Value> ClientEngine::open_arguments(const wire::Call& call, 
   };
   std::vector<detail::Value> values;
   values.reserve(call.arguments.size());
-  auto held = adopt_arguments(call);
+  auto held = value_bytes_.adopt_arguments(call);
   for (std::size_t i = 0; i < call.arguments.size(); ++i) {
     const wire::Value& argument = call.arguments[i];
     std::vector<detail::ObjectHandle> refs;
@@ -453,9 +158,9 @@ std::vector<detail::Value> ClientEngine::open_arguments(const wire::Call& call, 
         break;
       }
       case wire::Value::Kind::shared:
-        values.push_back(
-            opened(i, open_shared(argument.location, refs, argument.ref_count > wire::kMaxRefs,
-                                  detail::kNoTimeout)));
+        values.push_back(opened(
+            i, value_bytes_.open_shared(argument.location, refs,
+                                        argument.ref_count > wire::kMaxRefs, detail::kNoTimeout)));
         break;
       case wire::Value::Kind::forwarded:
         values.push_back(is_task

@@ -1,215 +1,13 @@
 /// Waiting for values: get, wait and coroutines. A worker that waits gives its CPU back.
-#include "troupe/runtime/base/back_off.hpp"
 #include "troupe/runtime/base/deadline.hpp"
 #include "troupe/runtime/client/engine.hpp"
-#include "troupe/runtime/client/wait_path.hpp"
+#include "troupe/runtime/client/wait_reasons.hpp"
 
 #include <algorithm>
 #include <optional>
 #include <utility>
 
 namespace troupe::client {
-namespace {
-
-using namespace std::chrono_literals;
-
-/// A wait that lasts longer than this gives the worker's CPU back.
-constexpr Duration kBlockGrace = 100us;
-/// How long a wait that is over waits for the agent's reason.
-constexpr Duration kReasonComes = 200ms;
-/// The longest interval between two looks at what the executor does.
-constexpr Duration kLookAtExecutor = 10ms;
-
-}  // namespace
-
-/// From begin() to end(), the worker has given its CPU back to the agent and its unstarted calls to
-/// their callers (RUN-5).
-class Blocking {
- public:
-  explicit Blocking(ClientEngine& engine) : engine_(engine) {}
-  ~Blocking() { end(); }
-  Blocking(const Blocking&) = delete;
-  Blocking& operator=(const Blocking&) = delete;
-  void begin() {
-    engine_.tasks_.recall_claimed();
-    engine_.work_.block();
-    begun_ = true;
-  }
-  void end() {
-    if (std::exchange(begun_, false)) engine_.work_.unblock();
-  }
-  explicit operator bool() const noexcept { return begun_; }
-
- private:
-  ClientEngine& engine_;
-  bool begun_ = false;
-};
-
-/// The executor is in idle_until() while it lives.
-class ExecutorWaits {
- public:
-  explicit ExecutorWaits(WorkQueue& work) noexcept : work_(work) { work_.executor_waits(true); }
-  ~ExecutorWaits() { work_.executor_waits(false); }
-  ExecutorWaits(const ExecutorWaits&) = delete;
-  ExecutorWaits& operator=(const ExecutorWaits&) = delete;
-
- private:
-  WorkQueue& work_;
-};
-
-/// Waits as IoLoop::wait() does. A worker whose executor waits longer than `grace` gives its CPU
-/// and its unstarted calls back meanwhile, since the awaited work may need them.
-void ClientEngine::idle_until(Guard& guard, const std::function<bool()>& done, Time deadline,
-                              Duration grace, Time now) {
-  if (kind_ != wire::ProcessKind::worker) {
-    tasks_.recall_claimed();
-    io_loop_->wait(guard, done, deadline, now);
-    return;
-  }
-  if (!executor_.is_this_thread()) return idle_beside(guard, done, deadline, grace);
-  const Time begun = steady_now();
-  const Time patient_until = std::min(deadline, deadline_after(begun, grace));
-  const ExecutorWaits waits(work_);
-  if (!io_loop_->wait(guard, done, patient_until) && patient_until < deadline && !stopping_) {
-    Blocking blocking(*this);
-    blocking.begin();
-    io_loop_->wait(guard, done, deadline);
-  }
-  waited_ns_.fetch_add((steady_now() - begun).count(), std::memory_order_relaxed);
-}
-
-/// Waits on a thread of user code beside the executor, to which the CPU belongs. The CPU goes back
-/// while a call runs and waits, probably for this thread, or while an actor has no call to run.
-void ClientEngine::idle_beside(Guard& guard, const std::function<bool()>& done, Time deadline,
-                               Duration grace) {
-  Duration pause = grace;
-  os::ThreadWatch::Look last;
-  Blocking blocking(*this);
-  while (!stopping_) {
-    const Time until = std::min(deadline, deadline_after(steady_now(), pause));
-    if (io_loop_->wait(guard, done, until) || until == deadline) return;
-    unlock_and_collect(guard);  // the executor may wait for the lock
-    const bool call_waits = executor_.waited_since(last);
-    guard.lock();
-    const bool unused = work_.is_serving() ? call_waits : static_cast<bool>(loopback_.actor());
-    if (!unused || work_.executor_waits())
-      blocking.end();
-    else if (!blocking)
-      blocking.begin();
-    // A call that has waited is left out of the Pace report.
-    if (blocking) waited_ns_.fetch_add(1, std::memory_order_relaxed);
-    pause = std::min(2 * pause, kLookAtExecutor);
-  }
-}
-
-/// Waits on the worker's own thread, which runs nothing now.
-void ClientEngine::wait_for_work(Guard& guard, const std::function<bool()>& done) {
-  // Runs that wait in coroutines keep their devices, which hold their state.
-  if (suspended_runs_.any() && lease_.devices().empty())
-    idle_until(guard, done, Time::max(), kBlockGrace);
-  else
-    io_loop_->wait(guard, done, Time::max());
-}
-
-bool ClientEngine::block_until(Guard& guard, const std::function<bool()>& done, Time deadline,
-                               Time now) {
-  if (done()) return true;
-  idle_until(guard, [&] { return done() || agent_.is_lost(); }, deadline, kBlockGrace, now);
-  if (done()) return true;
-  if (stopping_ || agent_.is_lost()) {
-    const Error error = no_answer("");
-    raise(Error(error.code(), error.message(), Outcome::unknown));
-  }
-  return false;
-}
-
-void ClientEngine::take_call(const Peer& peer, std::shared_ptr<Incoming> incoming) {
-  if (work_.take(std::move(incoming), peer.refused)) io_loop_->notify();
-}
-
-bool ClientEngine::is_refused(ProcessIndex caller) {
-  const Peer* peer = peers_.of(caller);
-  return peer == nullptr || peer->refused;
-}
-
-void ClientEngine::hand_back(ProcessIndex caller, const wire::HandBack& calls) {
-  if (Peer* peer = peers_.of(caller)) peer->channel.send(writer_.encode(wire::CallMessage(calls)));
-}
-
-void ClientEngine::tell_blocked(bool is_blocked) {
-  if (is_blocked)
-    tell_agent(wire::Blocked{});
-  else
-    tell_agent(wire::Unblocked{});
-}
-
-/// Returns the lease in the place of its silent holder, if nothing runs here. The holder's later
-/// calls are handed back. A worker that runs does not answer.
-void ClientEngine::leave_silent_holder(const wire::LeaseReclaim& question) {
-  Peer* holder = peers_.find(question.holder);
-  const bool runs =
-      work_.is_busy() || work_.is_blocked() || work_.is_ending() || peers_.has_unanswered();
-  // A holder that is this process answers for itself.
-  if (holder == nullptr || question.holder == process_ || runs) return;
-  holder->refused = true;
-  tell_agent(wire::LeaseReturned{question.lease});
-}
-
-namespace {
-
-Error no_result_after(Duration timeout) {
-  return Error(Code::timed_out, "no result after " + pause_text(timeout), Outcome::unknown);
-}
-
-}  // namespace
-
-/// Returns the error of a wait whose timeout has passed, with the reason for the delay where that
-/// is known. A timeout of zero is a look, not a wait, and gets no reason. The outcome is
-/// `unknown` because the call goes on. Precondition: a handle keeps the entry.
-Error ClientEngine::overdue(Guard& lock, const Entry& entry, Duration timeout) {
-  Error plain = no_result_after(timeout);
-  std::optional<ActorCalls::Delay> delay;
-  if (timeout > Duration::zero())
-    for (const Entry* at = &entry; at != nullptr && !delay; at = next_of(*at))
-      delay = actors_.delay_of(*at);
-  ErrorInfo info = plain.info();
-  if (!delay) {
-    if (timeout <= Duration::zero()) return plain;
-    if (const std::string why = why_waits(lock, entry); !why.empty()) info.message += ": " + why;
-    return Error(std::move(info));
-  }
-  if (delay->silent) {
-    info.code = Code::actor_unavailable;
-    info.message +=
-        ": the actor's node says nothing and is not known to be dead; the call may "
-        "have run, and goes on when the node is back";
-    return Error(std::move(info));
-  }
-  const Duration left = delay->retry_at - steady_now();
-  info.message += ": " + delay->last_end->message +
-                  (left > Duration::zero() ? "; next attempt in " + pause_text(left)
-                                           : "; its next life is being made");
-  info.cause = delay->last_end->cause;
-  return Error(std::move(info));
-}
-
-/// Returns why the entry has no value yet, in one sentence; empty: unknown. Asks the agent, and
-/// waits kReasonComes for its answer at most.
-std::string ClientEngine::why_waits(Guard& lock, const Entry& entry) {
-  const WaitPath path = wait_path(
-      entry, tasks_, actors_,
-      [this](ProcessIndex worker, const Task& t) { return may_come_back(worker, t.sequence); });
-  if (!path.question) return path.text;
-  wire::Explain question = *path.question;
-  const std::uint64_t request = question.request = questions_.ask<wire::Explained>();
-  tell_agent(question);
-  try {
-    block_until(lock, [&] { return questions_.is_answered(request); }, steady_now() + kReasonComes);
-  } catch (const Error&) {  // the agent is gone, or the job was stopped: the next call says so
-  }
-  const auto answer = questions_.take<wire::Explained>(request);
-  return path.text + " " + (answer && !answer->why.empty() ? answer->why : path.otherwise);
-}
 
 Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, Duration timeout) {
   if (!object)
@@ -217,40 +15,30 @@ Result<detail::Value> ClientEngine::try_get(const detail::ObjectHandle& object, 
                  "get of an empty Ref: it was moved from or never assigned");
   if (in_fork()) return ProcessMark::error_in_fork();
   Entry& entry = entry_of(object);
-  if (is_foreign(entry)) return of_another_session();
+  if (is_foreign(entry)) return Values::of_another_session();
   const auto is_final = [&entry](const Result<detail::Value>& value) {
     return value || value.error().code() != Code::object_lost ||
            entry.kind == wire::Value::Kind::error;
   };
   if (is_here(entry))  // mostly, and then the clock is not read
-    if (auto value = materialise(object, timeout); is_final(value)) return value;
+    if (auto value = value_bytes_.open(object, timeout); is_final(value)) return value;
   // A wait without a deadline needs no clock.
   Time now = timeout != detail::kNoTimeout ? steady_now() : Time{};
   const Time deadline = deadline_after(now, timeout);
   for (;;) {
-    const std::uint64_t seen = recoveries_.load(std::memory_order_relaxed);
+    const std::uint64_t seen = waits_.recoveries();
     auto value = open_once(object, deadline, timeout, std::exchange(now, Time{}));
     if (is_final(value)) return value;
     Error error = value.error();
-    Guard lock = guard();
-    const bool again =
-        seen != recoveries_.load(std::memory_order_relaxed) || recovery_.recover(entry, error);
+    Guard lock = gate_.guard();
+    const bool again = seen != waits_.recoveries() || recovery_.recover(entry, error);
     if (again) values_.need(entry, true);
-    unlock_and_collect(lock);
+    gate_.unlock_and_collect(lock);
     if (!again) return error;
     // A recovered value may be lost again.
-    if (timeout != detail::kNoTimeout && steady_now() >= deadline) return no_result_after(timeout);
+    if (timeout != detail::kNoTimeout && steady_now() >= deadline)
+      return WaitReasons::no_result_after(timeout);
   }
-}
-
-/// Returns whether the entry waits for an unfinished call to the actor whose methods run on this
-/// thread.
-bool ClientEngine::is_own_call(const Entry& entry) const {
-  if (!loopback_.on_actor_thread()) return false;
-  for (const Entry* at = &entry; at != nullptr; at = next_of(*at))
-    if (!at->ready.load(std::memory_order_relaxed) && actors_.owes(loopback_.actor(), *at))
-      return true;
-  return false;
 }
 
 /// As try_get(), but does not recover a lost value. `now`: the time, if the caller knows it.
@@ -260,18 +48,17 @@ bool ClientEngine::is_own_call(const Entry& entry) const {
                                                                 Time now) {
   Entry& entry = entry_of(object);
   if (!is_here(entry)) {
-    Guard lock = guard();
+    Guard lock = gate_.guard();
     values_.need(entry, true);
-    const bool in_place =
-        in_place_ != nullptr && deadline == Time::max() && in_place_->is_allowed();
+    const bool in_place = deadline == Time::max() && waits_.may_run_awaited();
     bool ended = false;
     try {
-      if (is_own_call(entry)) raise(Loopback::waits_for_itself());
-      const WaitingThreads::Here here(waiting_threads_, {&object, 1}, 1);
+      if (calls_.is_own(entry)) raise(Loopback::waits_for_itself());
+      const WaitingThreads::Here here(waits_.threads(), {&object, 1}, 1);
       if (in_place)
-        ended = run_awaited(lock, entry);
+        ended = waits_.run_awaited(lock, entry);
       else
-        ended = block_until(
+        ended = waits_.block_until(
             lock, [&entry] { return is_here(entry) || fetch_failed(entry); }, deadline, now);
     } catch (const Error& error) {
       return error;
@@ -279,12 +66,14 @@ bool ClientEngine::is_own_call(const Entry& entry) const {
     const std::shared_ptr<const ErrorInfo> failure =
         !is_here(entry) && fetch_failed(entry) ? *origin_of(entry).fetch_error : nullptr;
     const std::optional<Error> late =
-        ended ? std::nullopt : std::optional(overdue(lock, entry, timeout));
-    unlock_and_collect(lock);
+        ended ? std::nullopt
+              : std::optional(
+                    WaitReasons(*this, calls_, questions_, waits_).overdue(lock, entry, timeout));
+    gate_.unlock_and_collect(lock);
     if (ended && failure) return Error(*failure);
     if (late) return *late;
   }
-  return materialise(object, timeout);
+  return value_bytes_.open(object, timeout);
 }
 
 detail::Value ClientEngine::get(const detail::ObjectHandle& object, Duration timeout) {
@@ -293,14 +82,14 @@ detail::Value ClientEngine::get(const detail::ObjectHandle& object, Duration tim
 
 bool ClientEngine::is_ready(const detail::ObjectHandle& object) {
   if (!object) return true;
-  mark_.expect_own();
+  gate_.mark().expect_own();
   Entry& entry = entry_of(object);
   if (entry.ready.load(std::memory_order_acquire) || is_foreign(entry)) return true;
-  Guard lock = guard();
+  Guard lock = gate_.guard();
   values_.need(entry, false);
   io_loop_->assist();  // does nothing while another thread leads: that would sleep on what we took
   const bool ready = entry.ready.load(std::memory_order_relaxed);
-  unlock_and_collect(lock);
+  gate_.unlock_and_collect(lock);
   return ready;
 }
 
@@ -314,7 +103,7 @@ std::vector<std::size_t> ClientEngine::wait(std::span<const detail::ObjectHandle
   count = std::min(count, objects.size());
   std::vector<std::size_t> order;
   std::vector<Slot> slots(objects.size());
-  Guard lock = guard();
+  Guard lock = gate_.guard();
   for (std::size_t i = 0; i < objects.size(); ++i) {
     slots[i] = {&order, i};
     if (!objects[i] || entry_of(objects[i]).ready.load(std::memory_order_acquire) ||
@@ -325,7 +114,7 @@ std::vector<std::size_t> ClientEngine::wait(std::span<const detail::ObjectHandle
   }
   const std::size_t at_once = order.size();
   if (at_once < count) {
-    const auto fire = [](ClientEngine&, void* who, Entry&) {
+    const auto fire = [](Calls&, void* who, Entry&) {
       auto* slot = static_cast<Slot*>(who);
       slot->fired = true;
       slot->order->push_back(slot->index);
@@ -346,114 +135,67 @@ std::vector<std::size_t> ClientEngine::wait(std::span<const detail::ObjectHandle
                           [&](const Waiter& w) { return w.who == &slots[i]; });
       }
     } unregister{objects, slots};
-    if (timeout == detail::kNoTimeout && loopback_.on_actor_thread()) {
+    if (timeout == detail::kNoTimeout && calls_.sender().loopback().on_actor_thread()) {
       std::size_t possible = at_once;
       for (std::size_t i = 0; i < objects.size(); ++i)
-        possible += !slots[i].fired && !is_own_call(entry_of(objects[i]));
+        possible += !slots[i].fired && !calls_.is_own(entry_of(objects[i]));
       if (possible < count) raise(Loopback::waits_for_itself());
     }
-    const WaitingThreads::Here here(waiting_threads_, objects, count);
-    block_until(lock, [&] { return order.size() >= count; }, deadline_after(steady_now(), timeout));
+    const WaitingThreads::Here here(waits_.threads(), objects, count);
+    waits_.block_until(
+        lock, [&] { return order.size() >= count; }, deadline_after(steady_now(), timeout));
   }
   if (order.size() > count) order.resize(count);
-  unlock_and_collect(lock);
+  gate_.unlock_and_collect(lock);
   return order;
 }
 
 void ClientEngine::when_ready(const detail::ObjectHandle& object, std::function<void()> fire) {
   Entry& entry = entry_of(object);
   if (!is_here(entry) && !is_foreign(entry)) {
-    Guard lock = guard();
+    Guard lock = gate_.guard();
     if (!is_here(entry)) {
-      auto* resume = new Resume{this, std::move(fire), object};
-      resumes_.insert(resume);
-      resume_with(entry, resume);
-      values_.need(entry, true);
-      unlock_and_collect(lock);
+      resumes_.add(object, std::move(fire), true);
+      gate_.unlock_and_collect(lock);
       return;
     }
-    unlock_and_collect(lock);
+    gate_.unlock_and_collect(lock);
   }
   fire();
 }
 
 void ClientEngine::post(std::function<void()> work) {
-  Guard lock = guard();
-  work_.resume(std::move(work));
+  Guard lock = gate_.guard();
+  callers_.work().resume(std::move(work));
   io_loop_->notify();
-  unlock_and_collect(lock);
+  gate_.unlock_and_collect(lock);
 }
 
 void ClientEngine::notify_when_ready(const detail::ObjectHandle& object,
                                      std::function<void()> told) {
   Entry& entry = entry_of(object);
   if (!is_here(entry) && !is_foreign(entry)) {
-    Guard lock = guard();
-    if (!is_here(entry) && !agent_.is_lost() && !stopping_) {
-      auto* resume = new Resume{this, std::move(told), object, false};
-      resumes_.insert(resume);
-      resume_with(entry, resume);
-      values_.need(entry, true);
-      unlock_and_collect(lock);
+    Guard lock = gate_.guard();
+    if (!is_here(entry) && !agent_.is_lost() && !waits_.is_over()) {
+      resumes_.add(object, std::move(told), false);
+      gate_.unlock_and_collect(lock);
       return;
     }
-    unlock_and_collect(lock);
+    gate_.unlock_and_collect(lock);
   }
   told();
 }
 
-/// Runs the callbacks of notify_when_ready() when no answer comes any more: they learn the reason
-/// when they look. Under the lock.
-void ClientEngine::give_up_notices() {
-  for (Resume* resume : resumes_)
-    if (!resume->on_executor) std::exchange(resume->fire, [] {})();
-}
-
-void ClientEngine::resume(const Resume& resume) {
-  if (resume.on_executor)
-    work_.resume(resume.fire);
-  else
-    resume.fire();
-}
-
-/// Tries to recover an object whose bytes could not be fetched.
-void ClientEngine::look_again(Entry& entry) {
-  Entry& origin = origin_of(entry);
-  const std::shared_ptr<const ErrorInfo> why = origin.fetch_error;
-  if (!why || why->code != Code::object_lost) return;
-  Error error(*why);
-  if (recovery_.recover(entry, error))
-    values_.need(entry, true);
-  else
-    origin.fetch_error = error.shared_info();
-}
-
-/// Fires the Resume when the entry is ready and its bytes are here, if it has any.
-void ClientEngine::resume_with(Entry& entry, Resume* resume) {
-  Entry* blocker = blocker_of(entry);
-  Entry& at = blocker != nullptr ? *blocker : origin_of(entry);
-  at.waiters.edit().push_back({[](ClientEngine&, void* who, Entry&) {
-                                 std::unique_ptr<Resume> r(static_cast<Resume*>(who));
-                                 Entry& wanted = entry_of(r->object);
-                                 if (fetch_failed(wanted)) r->engine->look_again(wanted);
-                                 if (!is_here(wanted) && !fetch_failed(wanted))
-                                   return r->engine->resume_with(wanted, r.release());
-                                 r->engine->resumes_.erase(r.get());
-                                 r->engine->resume(*r);
-                               },
-                               resume});
-}
-
 Result<detail::Value> ClientEngine::peek(const detail::ObjectHandle& object) {
   Entry& entry = entry_of(object);
-  if (is_foreign(entry)) return of_another_session();
+  if (is_foreign(entry)) return Values::of_another_session();
   if (is_here(entry)) {
-    auto value = materialise(object, detail::kNoTimeout);
+    auto value = value_bytes_.open(object, detail::kNoTimeout);
     if (value || value.error().code() != Code::object_lost) return value;
     return try_get(object, detail::kNoTimeout);
   }
   {
-    const Guard lock = guard();
+    const Guard lock = gate_.guard();
     if (const auto& why = *origin_of(entry).fetch_error; fetch_failed(entry) && why)
       return Error(*why);
   }

@@ -178,7 +178,16 @@ bool LogPrinter::ask(Time now, std::vector<wire::NodeMessage>& messages) {
   return !messages.empty();
 }
 
+void LogPrinter::on_loss() {
+  const std::lock_guard lock(mutex_);
+  lost_ = true;
+  changed_.notify_all();
+}
+
 bool LogPrinter::is_done() const {
+  if (lost_)
+    return !prints_ && std::none_of(feeds_.begin(), feeds_.end(),
+                                    [](const auto& one) { return one.second.is_whole; });
   if (mode_ == Mode::off && !takes_) return true;
   return listed_ && !prints_ && std::all_of(feeds_.begin(), feeds_.end(), [](const auto& one) {
            return one.second.is_over;

@@ -46,6 +46,8 @@ class LogPrinter {
   // By the thread that reads the agent's messages:
   void on_answer(const wire::Answer& answer, BlobView payload);
   void on_nodes(const wire::Nodes& nodes);
+  /// The agent is lost, and answers no more: finish() waits for no line that has not come.
+  void on_loss();
 
   /// Passes lines to `take` from now on, instead of printing them; an empty one prints again. It
   /// runs on the printer's thread, one call at a time, and must not wait for the job's end. Waits
@@ -87,7 +89,7 @@ class LogPrinter {
   std::map<NodeId, Feed> feeds_;
   std::uint64_t next_request_;
   Time next_list_{};
-  bool finishing_ = false, listed_ = false;
+  bool finishing_ = false, listed_ = false, lost_ = false;
   bool prints_ = false;  ///< a batch is being printed
   std::atomic<bool> over_{false};
   using Filters = std::vector<LogFilter>;

@@ -29,7 +29,7 @@ struct Stored {
 /// The wire::Value::ref_count of a value whose refs travel in bundles.
 inline constexpr std::uint32_t kBundled = wire::kMaxRefs + 1;
 
-class ClientEngine;
+class Calls;
 struct Entry;
 struct Spec;
 struct Task;
@@ -37,7 +37,7 @@ struct Task;
 /// A callback for the time when an entry is ready. `fire` runs under the engine's lock. Without
 /// it, `who` is an entry that follows the ready one (values.hpp).
 struct Waiter {
-  void (*fire)(ClientEngine& engine, void* who, Entry& entry) = nullptr;
+  void (*fire)(Calls& calls, void* who, Entry& entry) = nullptr;
   void* who = nullptr;
 };
 

@@ -1,5 +1,5 @@
-/// Encodes plain calls, whose arguments travel inline without refs, and their replies. Knows the
-/// wire's name of each function that was called lately. Serves ClientEngine.
+/// Encodes plain calls, whose arguments travel inline without refs, and reads their replies. Knows
+/// the wire's name of each function that was called lately. Serves CallSender.
 ///
 ///     const BlobView head = plain.encode(call, {sequence, actor_low, attempt, results});
 ///     if (!head.empty()) channel.send(head, call.bytes);     // else: the general path
@@ -42,9 +42,6 @@ class PlainCalls {
     plain.attempt = numbers.attempt;
     plain.results = numbers.results;
     return wire::write_plain(plain, frame_);
-  }
-  BlobView encode(const wire::PlainReply& reply) noexcept {
-    return wire::write_plain(reply, frame_);
   }
   /// Converts a plain reply into a general one. Valid until the next call.
   const wire::Reply& general(const wire::PlainReply& reply) {

@@ -314,7 +314,7 @@ void Recovery::rebuilt(Entry& entry, const wire::Value& value, BlobView payload)
   } else {
     detail::ObjectHandle target;
     if (value.kind == wire::Value::Kind::forwarded) {
-      target = std::move(values_.adopt_refs({&value.forward, 1}).front());
+      target = values_.adopt_one(value.forward);
     } else {
       target = values_.objects().create();
       values_.settle(entry_of(target), value, payload);
@@ -346,6 +346,25 @@ bool Recovery::recover_argument(const Task& task, const wire::Reply& reply, Erro
   for (const Entry* at = &entry; at != nullptr; at = next_of(*at))
     leads_there |= at->id == reply.lost;
   return !leads_there || recover(entry, error);
+}
+
+/// The agent answers all Awaits that precede a Rebuild first, and no Await is sent while a Rebuild
+/// is open. So the counter `awaits` tells the two apart.
+void Recovery::on_ready(const wire::Ready& message, BlobView payload) {
+  const detail::ObjectHandle handle = values_.find_held(message.object);
+  if (!handle) return values_.give_back(message.value);
+  Entry& entry = entry_of(handle);
+  const bool to_rebuild = entry.rebuilding && entry.awaits == 0;
+  if (entry.awaits > 0) --entry.awaits;
+  if (!entry.ready.load(std::memory_order_relaxed)) {
+    // An answer to an Await has the lost value.
+    if (entry.rebuilding && !to_rebuild) return values_.give_back(message.value);
+    values_.settle(entry, message.value, payload, message.node);
+  } else if (to_rebuild) {
+    rebuilt(entry, message.value, payload);
+  } else {
+    values_.arrive(entry, message.value, payload);
+  }
 }
 
 }  // namespace troupe::client

@@ -64,6 +64,8 @@ class Recovery final : public Values::Lost, private Lineage::Out {
   /// are there. False: it ends in `error`.
   bool recover_argument(const Task& task, const wire::Reply& reply, Error& error);
   void on_rebuild(const wire::Rebuild& message);
+  /// Handles Ready, which answers an Await or a Rebuild.
+  void on_ready(const wire::Ready& message, BlobView payload);
   /// Handles the answer to our Rebuild for a ready entry.
   void rebuilt(Entry& entry, const wire::Value& value, BlobView payload);
   /// Takes over another process's call, which this process may then make again. The refs in the

@@ -54,7 +54,7 @@ class Run final : public detail::Invocation {
   void set_self(void* instance) override { self_ = instance; }
   std::shared_ptr<detail::ResultSink> defer() override {
     deferred_ = true;
-    return engine_.suspended_runs().count(sink_);
+    return engine_.waits().suspended_runs().count(sink_);
   }
   bool restarted() const override { return restarted_; }
   detail::ActorHandle actor() const override {

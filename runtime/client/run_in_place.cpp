@@ -20,7 +20,7 @@ class Results final : public detail::ResultSink {
   std::span<std::byte> allocate(std::size_t index, std::size_t size) override {
     ValueRoom& room = rooms_.at(index);
     if (size > wire::kInlineValue || room.allocation) {
-      room = engine_.make_room(size, {callable_.name});
+      room = engine_.value_bytes().make_room(size, {callable_.name});
     } else {
       room.size = size;
       room.inline_bytes.resize(size);
@@ -28,7 +28,7 @@ class Results final : public detail::ResultSink {
     return room.bytes();
   }
   void publish(std::size_t index, std::span<const detail::ObjectHandle> refs) override {
-    values_.at(index) = engine_.finish_room(std::move(rooms_.at(index)), refs);
+    values_.at(index) = engine_.value_bytes().finish_room(std::move(rooms_.at(index)), refs);
     ++published_;
   }
   void forward(std::size_t index, const detail::ObjectHandle& object) override {
@@ -105,7 +105,7 @@ StackRoom StackRoom::of_this_thread() noexcept {
 Error located_here(const ClientEngine& engine, const Error& error, const char* function,
                    std::uint32_t attempt) {
   ErrorInfo info = error.info();
-  info.origin.node = engine.node_name();
+  info.origin.node = engine.identity().node_name;
   info.origin.pid = ::getpid();
   if (info.origin.function.empty()) info.origin.function = function;
   info.origin.attempt = static_cast<int>(attempt);

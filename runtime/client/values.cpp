@@ -5,6 +5,13 @@
 
 namespace troupe::client {
 
+Error Values::of_another_session() {
+  return Error(Code::invalid_argument,
+               "this Ref, or handle of an actor, is of a session that has ended, and what it named "
+               "went with that",
+               Outcome::not_executed);
+}
+
 // --- settling
 
 std::shared_ptr<const Stored> Values::stored(const wire::Value& value, BlobView payload) {
@@ -39,8 +46,7 @@ void Values::settle(Entry& entry, const wire::Value& value, BlobView payload, No
       entry.kind = wire::Value::Kind::error;
       entry.error = value.error;
       break;
-    case wire::Value::Kind::forwarded:
-      return settle_forward(entry, std::move(adopt_refs({&value.forward, 1}).front()));
+    case wire::Value::Kind::forwarded: return settle_forward(entry, adopt_one(value.forward));
     case wire::Value::Kind::remote:
       if (!entry.promoted || entry.fulfil) {  // the agent could not fetch it
         give_back(value);
@@ -332,6 +338,10 @@ void Values::share(const detail::ObjectHandle& handle, const Receiver& to) {
   if (to.holder != kAgentProcess) tell(wire::Hold{entry.id, to.holder, +1, to.frame, to.waiting});
 }
 
+void Values::unshare(ObjectId id, const Receiver& to) {
+  if (to.holder != kAgentProcess) tell(wire::Hold{id, to.holder, -1, to.frame, to.waiting});
+}
+
 detail::ObjectHandle Values::find_held(ObjectId id) {
   while (Entry* entry = objects_->find(id)) {
     if (detail::ObjectHandle handle = lost_.revive(*entry)) return handle;
@@ -346,14 +356,17 @@ detail::ObjectHandle Values::adopt(ObjectId id, bool& fresh) {
   return fresh ? objects_->adopt(id) : handle;
 }
 
+detail::ObjectHandle Values::adopt_one(ObjectId id) {
+  bool fresh = false;
+  detail::ObjectHandle handle = adopt(id, fresh);
+  if (!fresh) tell(wire::Hold{id, self_, -1});  // the sender counted us once more than we need
+  return handle;
+}
+
 std::vector<detail::ObjectHandle> Values::adopt_refs(std::span<const ObjectId> ids) {
   std::vector<detail::ObjectHandle> handles;
   handles.reserve(ids.size());
-  for (const ObjectId id : ids) {
-    bool fresh = false;
-    handles.push_back(adopt(id, fresh));
-    if (!fresh) tell(wire::Hold{id, self_, -1});  // the sender counted us once more than we need
-  }
+  for (const ObjectId id : ids) handles.push_back(adopt_one(id));
   return handles;
 }
 
@@ -383,10 +396,6 @@ void Values::free(Entry* entry) {
   else if (entry->owns_location)
     store_.drop(entry->location);
   delete entry;  // handles inside go to released_ and are collected next
-}
-
-detail::ObjectHandle Values::adopt_one(ObjectId id) {
-  return std::move(adopt_refs({&id, 1}).front());
 }
 
 void Values::tell_fulfilled(Entry& result) {

@@ -77,6 +77,12 @@ class Values {
   ObjectTable& objects() noexcept { return *objects_; }
   /// Whether the entry was made in an earlier session of this process.
   bool is_foreign(const Entry& entry) const noexcept { return !objects_->has(entry); }
+  /// Throws of_another_session() when the object is of an earlier session. Needs no lock.
+  void expect_ours(const detail::ObjectHandle& object) const {
+    if (object && is_foreign(entry_of(object))) [[unlikely]]
+      raise(of_another_session());
+  }
+  static Error of_another_session();
 
   // --- settling
   /// Gives the entry a value that arrived. `holder`: the node with the bytes of a remote value.
@@ -134,9 +140,11 @@ class Values {
   /// Returns a handle for an id that arrived in a message. `fresh`: the entry is new and takes over
   /// the count that the sender has taken. Otherwise the caller returns that count.
   detail::ObjectHandle adopt(ObjectId id, bool& fresh);
-  /// Returns handles for ids that arrived in a message, for which the sender counted this process.
-  std::vector<detail::ObjectHandle> adopt_refs(std::span<const ObjectId> ids);
+  /// Returns a handle for an id that arrived in a message, for which the sender counted this
+  /// process.
   detail::ObjectHandle adopt_one(ObjectId id);
+  /// As adopt_one(), for several ids, in order.
+  std::vector<detail::ObjectHandle> adopt_refs(std::span<const ObjectId> ids);
   /// Returns the counts of the refs in a value that is not wanted.
   void give_back(const wire::Value& value);
   /// As give_back(), and frees the value's place in shared memory, which the sender gave away with
@@ -156,6 +164,8 @@ class Values {
   wire::Value outgoing_forward(const detail::ObjectHandle& handle, const Receiver& to);
   /// Counts the receiver as a holder of an object that a frame will name.
   void share(const detail::ObjectHandle& handle, const Receiver& to);
+  /// Undoes share(), for a frame that does not go out.
+  void unshare(ObjectId id, const Receiver& to);
 
  private:
   /// Waiters of a ready entry whose turn comes after the waiter that runs now. A queue instead of

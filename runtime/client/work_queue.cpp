@@ -69,4 +69,14 @@ void WorkQueue::unblock() {
   if (--blocked_ == 0) out_.tell_blocked(false);
 }
 
+void WorkQueue::clear() {
+  while (!resumable_.empty()) {
+    const std::function<void()> dropped = std::move(resumable_.front());
+    resumable_.pop_front();
+  }
+  calls_.clear();
+  refused_.clear();
+  starts_.clear();
+}
+
 }  // namespace troupe::client

@@ -114,6 +114,8 @@ class WorkQueue {
   bool executor_waits() const noexcept { return executor_waits_; }
   /// The agent ends this process. Calls that were accepted before still run.
   void end() noexcept { is_ending_ = true; }
+  /// Drops what has not begun. Coroutines may still reach the engine meanwhile.
+  void clear();
   bool is_ending() const noexcept { return is_ending_; }
 
  private:

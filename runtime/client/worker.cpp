@@ -52,7 +52,7 @@ class Replier final : public detail::ResultSink {
   std::span<std::byte> allocate(std::size_t index, std::size_t size) override {
     ValueRoom& room = rooms_.at(index);
     if (size > wire::kInlineValue || room.allocation) {
-      room = engine_.make_room(size, {function_});
+      room = engine_.value_bytes().make_room(size, {function_});
     } else {
       room.size = size;
       room.inline_bytes.resize(size);
@@ -67,7 +67,7 @@ class Replier final : public detail::ResultSink {
       room = {};  // a tell: a sealed value would have no owner
       send(index, {});
     } else {
-      send(index, engine_.finish_room(std::move(room), refs));
+      send(index, engine_.value_bytes().finish_room(std::move(room), refs));
     }
   }
   void forward(std::size_t index, const detail::ObjectHandle& object) override {
@@ -280,7 +280,7 @@ class Worker {
     const detail::Callable* callable = nullptr;
     Replier* sink = nullptr;
     bool deferred = false;
-    std::optional<Duration> waited;  // engine_.waited() before the run
+    std::optional<Duration> waited;  // engine_.waits().waited() before the run
     const os::NoteThrows noting;
     try {
       callable = lookup(call.call.function);
@@ -291,7 +291,7 @@ class Worker {
         throw ActorDied(Code::actor_died, "the actor does not live in this process");
       check_class(*callable);
       open(incoming);
-      waited = engine_.waited();
+      waited = engine_.waits().waited();
       Run run(engine_, arguments_, instance_, restarted_, sink_);
       if (callable->kind == detail::CallableKind::method) run.belongs_to(actor_, lifetime_);
       const InPlaceRuns::Permit permit(in_place_, *callable, call.call.attempt);
@@ -320,7 +320,7 @@ class Worker {
   /// Adds the task's run time to the Pace report. A task that waited for values is left out: its
   /// time says nothing about this node.
   void note_pace(const wire::FunctionKey& function, Time begun, Duration waited_before) {
-    if (engine_.waited() != waited_before) return;
+    if (engine_.waits().waited() != waited_before) return;
     const Duration ran = free_since_ - begun;
     pace_.add(function, 1, static_cast<std::uint64_t>(std::max(ran, Duration(0)).count()));
     if (free_since_ < next_pace_) return;

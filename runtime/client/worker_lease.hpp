@@ -1,6 +1,6 @@
 /// What the lease of this worker reserves, and shows it to the libraries of user code: the devices
-/// in CUDA_VISIBLE_DEVICES, the CPUs as threads of OpenMP and BLAS. Serves ClientEngine, under its
-/// lock. A driver has an empty one.
+/// in CUDA_VISIBLE_DEVICES, the CPUs as threads of OpenMP and BLAS. Has the timer of its actor's
+/// lease. Serves ClientEngine, under its lock. A driver has an empty one.
 ///
 ///     lease.granted(message);          // the agent has leased this worker out
 ///     lease.show_devices();            // on the thread that runs user code, before it runs
@@ -10,6 +10,7 @@
 /// names each device as the variable did before the first change.
 #pragma once
 
+#include "troupe/runtime/client/actor_lease_timer.hpp"
 #include "troupe/runtime/client/in_place.hpp"
 #include "troupe/runtime/os/library_threads.hpp"
 #include "troupe/runtime/wire/messages.hpp"
@@ -36,6 +37,8 @@ class WorkerLease {
   }
   /// The worker's thread applies them before each run.
   os::LibraryThreads& library_threads() noexcept { return library_threads_; }
+  /// Of the actor that lives in this process.
+  ActorLeaseTimer& actor_timer() noexcept { return actor_timer_; }
 
  private:
   void set_variable();
@@ -45,6 +48,7 @@ class WorkerLease {
   std::optional<std::string> inherited_;  ///< CUDA_VISIBLE_DEVICES before the first change
   bool is_news_ = false;                  ///< the environment lacks gpus_ yet
   os::LibraryThreads library_threads_;
+  ActorLeaseTimer actor_timer_;
 };
 
 }  // namespace troupe::client

@@ -5,7 +5,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 most=15
-engine_parts=' agent_link peers plain_calls questions recovery store_use values work_queue worker_lease '
+engine_parts=' agent_link call_encoder call_sender call_sites callers calls engine_gate peers plain_calls questions recovery reports resumes store_asks store_use value_bytes values wait_reasons waits work_queue worker_lease '
 pairs=$(mktemp)
 trap 'rm -f "$pairs"' EXIT
 

@@ -1,4 +1,4 @@
-// Tests AgentLink: AGENT-1 to AGENT-3.
+// Tests AgentLink: AGENT-1 to AGENT-4.
 #include "troupe/runtime/client/agent_link.hpp"
 
 #include <gtest/gtest.h>
@@ -24,6 +24,12 @@ struct AgentLinkTest : testing::Test {
   }
   const char* arrive(std::uint64_t count) {
     return link.tell(wire::Arrived{ProcessIndex{1}, count}, {});
+  }
+  /// Sends until a message waits behind the full ring. Returns how many are in the ring.
+  std::uint64_t fill() {
+    std::uint64_t told = 0;
+    while (link.channel().waiting() == 0) arrive(++told);
+    return told - 1;
   }
   /// Reads the agent's ring as far as it goes; returns the counts of the Arrived there.
   std::vector<std::uint64_t> read() {
@@ -65,6 +71,46 @@ TEST_F(AgentLinkTest, NothingIsSentAfterTheLossAndTheFirstReasonStays) {
   EXPECT_EQ(link.why_lost().message(), "the node's agent has died");
   EXPECT_EQ(arrive(1), nullptr);
   EXPECT_TRUE(read().empty());
+}
+
+TEST_F(AgentLinkTest, LossDropsWhatIsQueuedAndNobodyWaits) {
+  const std::uint64_t sent = fill();
+  link.lack().met(steady_now());
+  link.lose(Error(Code::unavailable, "the node's agent has died"));
+  EXPECT_EQ(link.channel().waiting(), 0u);
+  EXPECT_EQ(link.lack().next_look(), Time::max());
+  EXPECT_EQ(link.settle(), nullptr) << "it waited for the agent";
+  link.await_close(Duration::max());
+  std::vector<std::uint32_t> slots;
+  bell.take(slots);
+  EXPECT_EQ(read().size(), sent);
+  EXPECT_EQ(link.settle(), nullptr);
+  EXPECT_FALSE(bell.take(slots)) << "the agent was rung";
+  EXPECT_TRUE(read().empty());
+}
+
+TEST_F(AgentLinkTest, SettleEndsWhenTheAgentHasClosedTheSocket) {
+  auto [ours, theirs] = os::LocalSocket::pair().value();
+  link.connect(std::move(ours));
+  fill();
+  { const Fd closed = std::move(theirs); }
+  EXPECT_EQ(link.settle(), nullptr) << "it waited for the agent";
+  EXPECT_EQ(link.channel().waiting(), 0u);
+  EXPECT_FALSE(link.is_lost()) << "the reader of the socket says why";
+}
+
+TEST_F(AgentLinkTest, AwaitCloseDropsWhatArrivesUntilTheAgentCloses) {
+  auto [ours, theirs] = os::LocalSocket::pair().value();
+  link.connect(std::move(ours));
+  os::LocalSocket agents(std::move(theirs));
+  wire::FrameWriter writer;
+  ASSERT_TRUE(agents.send(writer.encode(wire::NodeMessage(wire::Arrived{ProcessIndex{1}, 1})), {}));
+  const Time begun = steady_now();
+  link.await_close(std::chrono::milliseconds(1));
+  EXPECT_GE(steady_now() - begun, std::chrono::milliseconds(1)) << "its side was open";
+  EXPECT_EQ(agents.receive(frame).kind, os::Received::Kind::closed);
+  agents = os::LocalSocket();
+  link.await_close(Duration::max() / 2);
 }
 
 TEST_F(AgentLinkTest, WelcomeWithoutDescriptorsIsAnError) {

@@ -29,7 +29,8 @@ TEST_F(Extremes, ADeeplyNestedValueGoesWithACall) {
 TEST_F(Extremes, AResultForACallerThatIsGoneIsNobodys) {
   agent.finish(agent.meanwhile([&] {
     for (int i = 0; i < 8; ++i) {
-      const auto value = engine().finish_room(engine().make_room(900'000, {}), {});
+      const auto value =
+          engine().value_bytes().finish_room(engine().value_bytes().make_room(900'000, {}), {});
       engine().reply(kBeside, 1, 0, true, Duration(0), value);
     }
     return true;
@@ -65,8 +66,9 @@ TEST_F(Extremes, AResultInMemoryIsItsCallersFromTheFrameOnThatBringsIt) {
   agent.next_from<wire::Call>(kBeside);  // the first frame
   agent.finish(agent.meanwhile([&] {
     const detail::CallSite here{"main.cpp", 12};
-    engine().reply(kBeside, 1, 0, true, Duration(0),
-                   engine().finish_room(engine().make_room(50'000, here), {}));
+    engine().reply(
+        kBeside, 1, 0, true, Duration(0),
+        engine().value_bytes().finish_room(engine().value_bytes().make_room(50'000, here), {}));
     return true;
   }));
   const auto site = agent.next<wire::CallSite>();

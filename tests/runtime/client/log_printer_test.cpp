@@ -147,6 +147,19 @@ TEST(LogPrinter, FinishesInTimeWhenNobodyAnswers) {
   EXPECT_GE(steady_now() - begin, LogPrinter::kLastLines);
 }
 
+TEST(LogPrinter, FinishesWithTheLinesThatHaveComeWhenTheAgentIsLost) {
+  Agent agent;
+  (void)agent.question();
+  const Time begin = steady_now();
+  std::thread program([&] { agent.printer->finish(false); });
+  agent.answer(agent.question(), batch_of(0, "one"));
+  agent.printer->on_loss();
+  program.join();
+  EXPECT_LT(steady_now() - begin, LogPrinter::kLastLines / 2);
+  const std::lock_guard lock(agent.mutex);
+  EXPECT_EQ(agent.taken, std::vector<std::string>{"node-7 mix one"});
+}
+
 TEST(LogPrinter, AsksForNothingThatNobodyWants) {
   Agent agent(LogPrinter::Mode::off);
   (void)agent.question();

@@ -407,7 +407,7 @@ TEST_F(RemoteWorker, WhoWaitsForMemoryGivesItsCpuBackAfterAWhile) {
 
 TEST_F(RemoteWorker, WhoWaitsForReplicasGivesItsCpuBack) {
   auto sealed = agent.meanwhile([&] {
-    ValueRoom room = engine().make_room(kLarge.size(), {});
+    ValueRoom room = engine().value_bytes().make_room(kLarge.size(), {});
     std::memcpy(room.bytes().data(), kLarge.data(), kLarge.size());
     return engine().seal_room(std::move(room), {}, {.replicas = 2, .timeout = 10s});
   });
@@ -436,9 +436,10 @@ TEST_F(RemoteWorker, AnArgumentThatIsLostIsTheCallsError) {
 TEST_F(RemoteWorker, ALargeResultBecomesAnObjectThatTheAskersNodeHolds) {
   begin({});
   agent.finish(agent.meanwhile([&] {
-    ValueRoom room = engine().make_room(kLarge.size(), {});
+    ValueRoom room = engine().value_bytes().make_room(kLarge.size(), {});
     std::memcpy(room.bytes().data(), kLarge.data(), kLarge.size());
-    engine().reply(kThere, 1, 0, true, 1us, engine().finish_room(std::move(room), {}));
+    engine().reply(kThere, 1, 0, true, 1us,
+                   engine().value_bytes().finish_room(std::move(room), {}));
   }));
   const auto reply = agent.next_from<wire::Reply>(kThere).message;
   ASSERT_EQ(reply.value.kind, Kind::forwarded);

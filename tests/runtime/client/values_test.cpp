@@ -69,7 +69,7 @@ struct ValuesTest : testing::Test, Values::Out, Values::Lost {
   void settle(const Handle& handle) { values.settle(entry_of(handle), bytes_of(4), Blob(4)); }
   /// Calls `then` when the object is ready.
   void when_ready(const Handle& handle, std::function<void(Entry&)>& then) {
-    const auto fires = [](ClientEngine&, void*, Entry&) {};
+    const auto fires = [](Calls&, void*, Entry&) {};
     entry_of(handle).waiters.edit().push_back({fires, &then});
   }
   std::string heard() { return std::exchange(said, {}); }
