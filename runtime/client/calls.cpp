@@ -275,7 +275,7 @@ void Calls::fail(Task& task, const Error& reason) {
   Error error = located(reason, task.call, task.request.get(), static_cast<int>(task.attempt));
   if (task.spec != nullptr) {
     recovery_.lineage().failed(*std::exchange(task.spec, nullptr), Spec::End::failed);
-    error = Recovery::cannot_run_again(error);
+    error = Recovery::cannot_run_again(task, error);
   }
   for (const auto& result : task.results)
     if (!entry_of(result).ready.load(std::memory_order_relaxed))

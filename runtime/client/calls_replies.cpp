@@ -100,7 +100,7 @@ void Calls::take_reply(ProcessIndex worker, const wire::Reply& reply, BlobView p
       return;
     }
     if (task != nullptr) error = TaskManager::of_all_attempts(*task, error);
-    if (task != nullptr && task->spec != nullptr) error = Recovery::cannot_run_again(error);
+    if (task != nullptr && task->spec != nullptr) error = Recovery::cannot_run_again(*task, error);
     for (const auto& result : results) values_.settle_error(entry_of(result), error);
     if (results.empty() && call != nullptr) log_failed_tell(*call, error);
   } else if (reply.index < results.size() &&

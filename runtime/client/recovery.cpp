@@ -41,8 +41,11 @@ Error lost_for_good(const Error& cause, const std::string& why) {
 
 }  // namespace
 
-Error Recovery::cannot_run_again(const Error& why) {
-  return lost_for_good(why, "the task that computed it ended in an error when it ran again");
+Error Recovery::cannot_run_again(const Task& task, const Error& why) {
+  return lost_for_good(
+      why, "the task that computed it, " + place_of(task.call, task.request.get()) +
+               ", ended in an error when it ran again: " + std::string(name_of(why.code())) + ": " +
+               why.message());
 }
 
 void Recovery::remember(std::unique_ptr<Task> task) {

@@ -55,8 +55,9 @@ class Recovery final : public Values::Lost, private Lineage::Out {
 
   /// Keeps the call of a task that has ended, when a result of it could be lost.
   void remember(std::unique_ptr<Task> task);
-  /// Returns the error of a lost value whose task could not run again, or failed when it did.
-  static Error cannot_run_again(const Error& why);
+  /// Returns the error of a lost value whose task could not run again, or failed when it did. It
+  /// names the task and `why`.
+  static Error cannot_run_again(const Task& task, const Error& why);
   /// Tries to recover a ready entry whose bytes cannot be had, with reason `error`. True: the bytes
   /// may come, so try again. False: `error` says why they cannot.
   bool recover(Entry& entry, Error& error);

@@ -16,7 +16,7 @@ constexpr ProcessIndex kSelf = 7;
 constexpr std::uint64_t kHigh = 5, kTheirs = 6;
 
 void run_nothing(detail::Invocation&) {}
-const detail::Callable kFunction{.thunk = &run_nothing};
+const detail::Callable kFunction{.thunk = &run_nothing, .name = "nothing()"};
 
 struct RecoveryTest : testing::Test, Recovery::Out {
   RecoveryTest() {
@@ -152,6 +152,22 @@ TEST_F(RecoveryTest, PutObjectIsLostForGoodWithTheReason) {
   EXPECT_FALSE(recover(object, &why));
   EXPECT_NE(why.find("it was put"), std::string::npos) << why;
   EXPECT_TRUE(runs.empty());
+}
+
+TEST_F(RecoveryTest, ErrorOfTheSecondRunIsNamedWithItsTask) {
+  const Handle result = computed();
+  EXPECT_TRUE(recover(result));
+  ASSERT_EQ(runs.size(), 1u);
+  const Error full(Code::out_of_memory, "the store is full", Outcome::executed);
+  const Error lost = Recovery::cannot_run_again(*runs[0], full);
+  EXPECT_EQ(lost.code(), Code::object_lost);
+  EXPECT_EQ(lost.message(),
+            "the bytes of an object are gone, and cannot be computed again: the task that "
+            "computed it, nothing(), ended in an error when it ran again: out_of_memory: the "
+            "store is full");
+  ASSERT_NE(lost.cause(), nullptr);
+  EXPECT_EQ(lost.cause()->code(), Code::out_of_memory);
+  EXPECT_EQ(Recovery::cannot_run_again(*runs[0], lost).message(), lost.message()) << "said once";
 }
 
 TEST_F(RecoveryTest, CallIsToldAfterThoseThatMadeItsArgumentsAndOnce) {

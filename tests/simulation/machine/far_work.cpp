@@ -181,11 +181,8 @@ std::uint64_t FarWork::deaths() const {
   return deaths_of(baton_);
 }
 void FarWork::excuse(const char* what, const Error& error, bool may) {
-  const bool no_room = error.code() == Code::out_of_memory ||
-                       error.message().find("out_of_memory") != std::string::npos;
-  if (!may && !no_room && !baton_.node_is_gone())
-    baton_.fail(std::string(what) + " ended in an error without a reason: " +
-                std::string(name_of(error.code())) + ": " + error.message());
+  if (!may && !is_for_memory(error) && !baton_.node_is_gone())
+    baton_.fail(std::string(what) + " ended in an error without a reason: " + explain(error));
   ++did_.excused;
   if (error.code() == Code::object_lost) ++did_.lost;
 }

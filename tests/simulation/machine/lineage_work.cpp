@@ -85,11 +85,8 @@ void LineageWork::excuse(const Error& error, std::uint64_t maker) {
   const bool owner_is_gone = std::any_of(nodes.begin(), nodes.end(), [](std::size_t node) {
     return Network::current()->has_ended(Network::id_of(node));
   });
-  const bool no_room = error.code() == Code::out_of_memory ||
-                       error.message().find("out_of_memory") != std::string::npos;
-  if (!owner_is_gone && !no_room && deaths_of(baton_) < 3 && !baton_.node_is_gone())
-    baton_.fail("a value that can be made again ended in an error: " +
-                std::string(name_of(error.code())) + ": " + error.message());
+  if (!owner_is_gone && !is_for_memory(error) && deaths_of(baton_) < 3 && !baton_.node_is_gone())
+    baton_.fail("a value that can be made again ended in an error: " + explain(error));
   ++did_.excused;
   if (error.code() == Code::object_lost) ++did_.lost;
 }

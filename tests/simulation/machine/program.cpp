@@ -205,9 +205,8 @@ class Driver {
 };
 
 void Driver::excuse(const std::string& what, const Error& error, bool may) {
-  if (!may && !baton_.node_is_gone() && error.code() != Code::out_of_memory)
-    baton_.fail(what + " ended in an error without a reason: " +
-                std::string(name_of(error.code())) + ": " + error.message());
+  if (!may && !baton_.node_is_gone() && !is_for_memory(error))
+    baton_.fail(what + " ended in an error without a reason: " + explain(error));
   ++did_.excused;
   if (error.code() == Code::object_lost) ++did_.lost;
 }
@@ -459,6 +458,10 @@ std::uint64_t deaths_of(const Baton& baton) {
   const auto of = [&struck](Fault fault) { return struck[static_cast<std::size_t>(fault)]; };
   return of(Fault::kill) + of(Fault::kill_at_frame) + 3 * of(Fault::short_memory) +
          of(Fault::kill_agent) + of(Fault::kill_zygote);
+}
+
+bool is_for_memory(const Error& error) {
+  return explain(error).find(name_of(Code::out_of_memory)) != std::string::npos;
 }
 
 void drive(const Context& ctx, Baton& baton, std::uint64_t seed, Did& did) {

@@ -20,4 +20,8 @@ void drive(const Context& ctx, Baton& baton, std::uint64_t seed, Did& did);
 /// How many attempts of one task the faults so far may have ended.
 std::uint64_t deaths_of(const Baton& baton);
 
+/// Returns whether a full store caused the error. It may have struck the task that computed a lost
+/// value again.
+bool is_for_memory(const Error& error);
+
 }  // namespace troupe::sim::machine
