@@ -330,10 +330,6 @@ class LeaseTable {
   Reach reach_of(const ResourceDemand& demand, RequestKind kind) const;
   bool belongs_elsewhere(const Request& request, Time now);
   bool waits_for_faster(const Request& request) const;
-  /// Returns the nodes that may run workers of the job. `into` is written if some may not.
-  const ClusterView& view_for(JobNumber job, ClusterView& into) const {
-    return refusals_.has(job) ? into = refusals_.without(view_, job) : view_;
-  }
   void trust_again(Time now);
   void spill(const Request& request, NodeId node, Time now);
   Decision decide(const Request& request) const;

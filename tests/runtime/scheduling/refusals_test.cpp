@@ -77,7 +77,8 @@ TEST_F(RefusalsTest, ARequestForThatNodeAloneFailsAtOnce) {
   EXPECT_TRUE(spilled.empty());
   EXPECT_EQ(table.wanted(1, 1), 0u);
   ask(1, on(2));
-  EXPECT_EQ(refused, (Reasons{{LeaseKey::of(1), std::string("node 2 cannot")}})) << "so does the next one";
+  EXPECT_EQ(refused, (Reasons{{LeaseKey::of(1), std::string("node 2 cannot")}}))
+      << "so does the next one";
   ask(2, on(2), kOfOtherJob);
   EXPECT_EQ(spilled, Nodes{node_id(2)}) << "that node takes other jobs";
 }
@@ -170,6 +171,33 @@ TEST_F(RefusalsTest, ADemandThatNoNodeCouldEverTakeWaitsAsBefore) {
   ask(1, cpus(64));
   EXPECT_TRUE(refused.empty());
   EXPECT_EQ(table.explain(1, 1), "needs 64 CPU, no node has more than 2");
+}
+
+TEST_F(RefusalsTest, ADemandThatIsTooLargeForTheNodeThatRefusesSaysSo) {
+  table.job_refused(kJob, node_id(2), "no program", now);
+  ResourceDemand demand = on(2);
+  demand.need.cpus = amount_of(64);
+  ask(1, demand);
+  EXPECT_TRUE(refused.empty());
+  EXPECT_EQ(table.explain(1, 1), "needs 64 CPU, node n2 has only 4");
+}
+
+TEST(Refusals, OthersOfTheJobStayWhenANodeIsForgotten) {
+  Refusals refusals;
+  EXPECT_TRUE(refusals.add(kJob, node_id(3), "c"));
+  EXPECT_TRUE(refusals.add(kJob, node_id(2), "b"));
+  EXPECT_FALSE(refusals.add(kJob, node_id(3), "later"));
+  ClusterView view;
+  view.update(node(2, 1));
+  view.update(node(3, 4));
+  EXPECT_EQ(refusals.why(view, kJob, cpus(4)), "c");
+  EXPECT_EQ(refusals.why(view, kJob, cpus(1)), "b");
+  refusals.forget(node_id(2));
+  EXPECT_FALSE(refusals.has(kJob, node_id(2)));
+  EXPECT_EQ(refusals.why(view, kJob, cpus(1)), "c");
+  EXPECT_EQ(refusals.without(view, kJob).nodes.size(), 1u);
+  refusals.forget(node_id(3));
+  EXPECT_TRUE(refusals.empty());
 }
 
 }  // namespace
