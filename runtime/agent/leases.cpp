@@ -203,6 +203,9 @@ void Leases::gave_back(NodeId node, const wire::ResourceDemand& demand, Time now
 
 void Leases::request(ProcessIndex proxy_process, LeaseKey key, const wire::ResourceDemand& demand,
                      std::uint32_t backlog, JobId job, Time now) {
+  if (backlog != 0)
+    if (const std::string why = below_.processes.why_none_starts(job); !why.empty())
+      return below_.remote.refused_here(proxy_process, key, why, true);
   below_.table.request(
       proxy_process, key, demand_of(demand), backlog, now,
       {.spilled = true, .dedicated = false, .job = below_.processes.number_of(job)});
