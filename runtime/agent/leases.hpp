@@ -92,7 +92,7 @@ class Leases final : public LineageCache::Out {
   /// Takes a request of another node. Refuses it at once if this node never starts a worker of the
   /// job.
   void request(ProcessIndex proxy_process, LeaseKey key, const wire::ResourceDemand& demand,
-               std::uint32_t backlog, JobId job, Time now);
+               std::uint32_t backlog, JobId job, bool no_faster, Time now);
 
   // --- LineageCache::Out
   /// Finds a process that repeats the calls of processes that have ended. If there is none, leases

@@ -414,9 +414,12 @@ void LeaseTable::trust_again(Time now) {
 }
 
 void LeaseTable::spill(const Request& request, NodeId node, Time now) {
-  emit(Spilled{request.key.first, request.key.second, node, request.demand});
+  NodeView& row = *view_.find(node);
+  // A slow node is chosen where no faster one is left, which only this node may know.
+  const bool no_faster = row.slow && refusals_.has(request.kind.job);
+  emit(Spilled{request.key.first, request.key.second, node, request.demand, no_faster});
   reservation_.met(request.key, now);
-  take(*view_.find(node), request.demand.need);
+  take(row, request.demand.need);
   std::deque<Unheard>& all = unheard_[node];
   all.push_back({request.demand.need, now + options_.unheard});
   wake_at(all.front().until);
@@ -441,7 +444,8 @@ void LeaseTable::set_draining(bool draining, Time now) {
 
 /// Returns whether this node is slow and another one could take the request when empty.
 bool LeaseTable::waits_for_faster(const Request& request) const {
-  return slow_ && avoids_slow(view_, request.demand, refusals_.of(request.kind.job));
+  return slow_ && !request.kind.no_faster &&
+         avoids_slow(view_, request.demand, refusals_.of(request.kind.job));
 }
 
 void LeaseTable::set_slow(bool slow, Time now) {

@@ -126,6 +126,8 @@ struct Spilled {
   LeaseKey key;
   NodeId node;
   ResourceDemand demand;
+  /// The node is slow, and no faster one is left: of those that it knows some refuse the job.
+  bool no_faster = false;
 };
 /// The whole request is dropped: it can never be satisfied, or there is no process for it. A
 /// request from another agent is also dropped when another node can serve it sooner.

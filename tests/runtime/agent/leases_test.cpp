@@ -35,8 +35,8 @@ struct LeasesTest : testing::Test, PlayedOutgoing, Leases::Processes {
     explicit Remote(LeasesTest& t) : test(t) {}
     void send(NodeId, const wire::PeerMessage& message) override { said.push_back(message); }
     void request(ProcessIndex proxy_process, LeaseKey key, const wire::ResourceDemand& demand,
-                 std::uint32_t backlog, JobId job) override {
-      test.leases.request(proxy_process, key, demand, backlog, job, test.now);
+                 std::uint32_t backlog, JobId job, bool no_faster) override {
+      test.leases.request(proxy_process, key, demand, backlog, job, no_faster, test.now);
     }
     LeasesTest& test;
     std::vector<wire::PeerMessage> said;
