@@ -41,7 +41,8 @@ void Leases::carry_out(scheduling::LeaseEvent& event, Time now) {
             },
             [&](scheduling::Spilled& e) {
               if (const auto job = below_.processes.job_of(e.owner))
-                below_.remote.spilled(e.owner, e.key, e.node, wire_demand(e.demand), job->first);
+                below_.remote.spilled(e.owner, e.key, e.node, wire_demand(e.demand), job->first,
+                                      e.no_faster);
             },
             [&](scheduling::LeaseLost& e) {  // a local owner gets PeerDied
               below_.remote.lease_lost(e.lease);
@@ -202,10 +203,15 @@ void Leases::gave_back(NodeId node, const wire::ResourceDemand& demand, Time now
 }
 
 void Leases::request(ProcessIndex proxy_process, LeaseKey key, const wire::ResourceDemand& demand,
-                     std::uint32_t backlog, JobId job, Time now) {
-  below_.table.request(
-      proxy_process, key, demand_of(demand), backlog, now,
-      {.spilled = true, .dedicated = false, .job = below_.processes.number_of(job)});
+                     std::uint32_t backlog, JobId job, bool no_faster, Time now) {
+  if (backlog != 0)
+    if (const std::string why = below_.processes.why_none_starts(job); !why.empty())
+      return below_.remote.refused_here(proxy_process, key, why, true);
+  below_.table.request(proxy_process, key, demand_of(demand), backlog, now,
+                       {.spilled = true,
+                        .dedicated = false,
+                        .job = below_.processes.number_of(job),
+                        .no_faster = no_faster});
 }
 
 }  // namespace troupe::agent

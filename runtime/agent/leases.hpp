@@ -44,6 +44,8 @@ class Leases final : public LineageCache::Out {
     virtual std::optional<std::pair<JobId, JobNumber>> job_of(ProcessIndex process) = 0;
     /// Returns this node's number of the job; the first call makes it.
     virtual JobNumber number_of(JobId job) = 0;
+    /// Returns why this node never starts a worker of the job, for users; empty: it may start one.
+    virtual std::string why_none_starts(JobId job) = 0;
     /// Returns the driver of the job if it is on this node, since it lives longest, else a worker
     /// that goes on; nullopt: there is neither.
     virtual std::optional<ProcessIndex> lasting_process(JobNumber job) = 0;
@@ -87,8 +89,10 @@ class Leases final : public LineageCache::Out {
   void spill_failed(ProcessIndex process, LeaseKey key, const wire::ResourceDemand& demand,
                     std::uint32_t count, NodeId node, Time now);
   void gave_back(NodeId node, const wire::ResourceDemand& demand, Time now);
+  /// Takes a request of another node. Refuses it at once if this node never starts a worker of the
+  /// job.
   void request(ProcessIndex proxy_process, LeaseKey key, const wire::ResourceDemand& demand,
-               std::uint32_t backlog, JobId job, Time now);
+               std::uint32_t backlog, JobId job, bool no_faster, Time now);
 
   // --- LineageCache::Out
   /// Finds a process that repeats the calls of processes that have ended. If there is none, leases

@@ -8,7 +8,8 @@
 ///     store.find(job, offset, most);                     // where later bytes can be read
 ///
 /// An offset counts all bytes of a job on this node since its first one, also those of files that
-/// are gone. Of jobs without files only the last Limits::files are remembered.
+/// are gone. Of jobs without files only the last Limits::files are remembered. A job that is
+/// forgotten begins again at offset 0.
 #pragma once
 
 #include <cstddef>

@@ -11,10 +11,10 @@
 ///
 /// Invariants: PROCESS-1 Only a message that Authority lets pass is handled. One that such a
 /// process never says ends its connection. PROCESS-2 An ending process gets nothing and is not
-/// read, but before it is removed its ring is read to the end. PROCESS-3 Two processes have at most
-/// one channel. Each gets its end over its socket before a ring message names the other. PROCESS-4
-/// A slot has one owner, and is free when its process or channel is gone. PROCESS-5 No two
-/// processes ever have one index.
+/// read. Before it is removed its ring is read: to the end if it is dead, and at most kRingBytes of
+/// payload if it lives on. PROCESS-3 Two processes have at most one channel. Each gets its end over
+/// its socket before a ring message names the other. PROCESS-4 A slot has one owner, and is free
+/// when its process or channel is gone. PROCESS-5 No two processes ever have one index.
 #pragma once
 
 #include "troupe/runtime/agent/actors.hpp"

@@ -264,8 +264,8 @@ void Proxies::gave_back(NodeId node, const wire::ResourceDemand& demand) {
 }
 
 void Proxies::request(ProcessIndex proxy_process, LeaseKey key, const wire::ResourceDemand& demand,
-                      std::uint32_t backlog, JobId job) {
-  below_.leases.request(proxy_process, key, demand, backlog, job, steady_now());
+                      std::uint32_t backlog, JobId job, bool no_faster) {
+  below_.leases.request(proxy_process, key, demand, backlog, job, no_faster, steady_now());
 }
 
 void Proxies::returned(LeaseId lease) {

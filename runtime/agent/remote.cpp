@@ -129,12 +129,12 @@ void RemoteTable::on_credit(NodeId from, const wire::PeerCredit& message) {
 // --- leases that we ask of others
 
 void RemoteTable::spilled(ProcessIndex process, LeaseKey key, NodeId node,
-                          const wire::ResourceDemand& demand, JobId job) {
+                          const wire::ResourceDemand& demand, JobId job, bool no_faster) {
   Wanted& wanted = wanted_[{process, key, node}];
   ++wanted.count;
   wanted.demand = demand;
   wanted.job = job;
-  out_.send(node, wire::PeerLeaseRequest{process, key, 1, job, demand});
+  out_.send(node, wire::PeerLeaseRequest{process, key, 1, job, demand, no_faster});
 }
 
 std::uint32_t RemoteTable::outstanding(ProcessIndex process, LeaseKey key) const {
@@ -232,8 +232,8 @@ void RemoteTable::on_request(NodeId from, const wire::PeerLeaseRequest& message)
   ProxyProcess& proxy_process = proxy_processes_.at(index);
   std::uint32_t& asked = proxy_process.asked[message.key];
   asked = std::min<std::uint64_t>(std::uint64_t{asked} + message.count, 1u << 20);
-  proxy_process.demands[message.key] = {message.demand, message.job};
-  out_.request(index, message.key, message.demand, asked, message.job);
+  proxy_process.demands[message.key] = {message.demand, message.job, message.no_faster};
+  out_.request(index, message.key, message.demand, asked, message.job, message.no_faster);
 }
 
 void RemoteTable::on_withdraw(NodeId from, const wire::PeerLeaseWithdraw& message) {
@@ -243,7 +243,7 @@ void RemoteTable::on_withdraw(NodeId from, const wire::PeerLeaseWithdraw& messag
   ProxyProcess& proxy_process = proxy_processes_.at(index);
   if (proxy_process.asked.erase(message.key) == 0) return;
   const auto demand = proxy_process.demands.extract(message.key);
-  out_.request(index, message.key, demand.mapped().first, 0, demand.mapped().second);
+  out_.request(index, message.key, demand.mapped().demand, 0, demand.mapped().job, false);
   forget_if_unused(index);
 }
 
@@ -283,8 +283,8 @@ void RemoteTable::request_again(ProcessIndex index, LeaseKey key) {
   if (at == proxy_processes_.end()) return;
   const auto asked = at->second.asked.find(key);
   if (asked == at->second.asked.end()) return;
-  const auto [demand, job] = at->second.demands.at(key);
-  out_.request(index, key, demand, asked->second, job);
+  const auto [demand, job, no_faster] = at->second.demands.at(key);
+  out_.request(index, key, demand, asked->second, job, no_faster);
 }
 
 void RemoteTable::reclaim_here(ProcessIndex index, LeaseId lease) {
@@ -297,7 +297,7 @@ void RemoteTable::refuse_job(JobId job, const std::string& why, bool for_ever) {
   std::vector<std::pair<ProcessIndex, LeaseKey>> keys;
   for (const auto& [index, proxy_process] : proxy_processes_)
     for (const auto& [key, asked] : proxy_process.demands)
-      if (asked.second == job) keys.emplace_back(index, key);
+      if (asked.job == job) keys.emplace_back(index, key);
   for (const auto& [index, key] : keys) refused_here(index, key, why, for_ever);
 }
 

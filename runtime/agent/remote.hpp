@@ -67,7 +67,8 @@ class RemoteTable {
     virtual void gave_back(NodeId node, const wire::ResourceDemand& demand) = 0;
     // our leases for processes of other nodes; the owner is the proxy process
     virtual void request(ProcessIndex proxy_process, LeaseKey key,
-                         const wire::ResourceDemand& demand, std::uint32_t backlog, JobId job) = 0;
+                         const wire::ResourceDemand& demand, std::uint32_t backlog, JobId job,
+                         bool no_faster) = 0;
     virtual void returned(LeaseId lease) = 0;
     virtual void owner_died(ProcessIndex proxy_process) = 0;
   };
@@ -84,9 +85,10 @@ class RemoteTable {
   bool is_proxy_process(ProcessIndex index) const { return proxy_processes_.count(index) != 0; }
 
   // --- from this node
-  /// Asks that node for one lease of this key (`PeerLeaseRequest`).
+  /// Asks that node for one lease of this key (`PeerLeaseRequest`). With `no_faster` that node, if
+  /// it is slow, waits for no faster one.
   void spilled(ProcessIndex process, LeaseKey key, NodeId node, const wire::ResourceDemand& demand,
-               JobId job);
+               JobId job, bool no_faster = false);
   /// Leases of this key that other nodes were asked for and have not answered.
   std::uint32_t outstanding(ProcessIndex process, LeaseKey key) const;
   /// Returns a node that was asked for leases of this key and has not answered; nullopt: none.
@@ -175,11 +177,17 @@ class RemoteTable {
   std::size_t lease_count() const noexcept { return taken_.size() + given_.size(); }
 
  private:
+  /// What another node has asked for under a key.
+  struct Demand {
+    wire::ResourceDemand demand;
+    JobId job;
+    bool no_faster = false;
+  };
   struct ProxyProcess {
     Target target;
     std::set<ProcessIndex> proxies;           ///< local processes with a proxy to it
     std::map<LeaseKey, std::uint32_t> asked;  ///< key → leases asked for and not granted
-    std::map<LeaseKey, std::pair<wire::ResourceDemand, JobId>> demands;
+    std::map<LeaseKey, Demand> demands;
   };
   struct ProxyChannel {
     std::uint64_t sent = 0, credited = 0;  ///< frames out, and how many the other side has taken

@@ -201,4 +201,10 @@ std::optional<std::pair<JobId, JobNumber>> Workers::job_of(ProcessIndex process)
   return std::pair(one->job, one->job_number);
 }
 
+std::string Workers::why_none_starts(JobId id) {
+  const Job* job = below_.jobs.find(id);
+  if (job == nullptr || job->state != Job::State::failed) return {};
+  return why_not_here(below_.node, job->why);
+}
+
 }  // namespace troupe::agent

@@ -88,6 +88,7 @@ class Workers final : public Leases::Processes, public Zygotes::Out {
   }
   std::optional<std::pair<JobId, JobNumber>> job_of(ProcessIndex process) override;
   JobNumber number_of(JobId job) override { return below_.jobs.of(job).number; }
+  std::string why_none_starts(JobId job) override;
   std::optional<ProcessIndex> lasting_process(JobNumber job) override {
     return below_.processes.lasting_process(job);
   }

@@ -414,9 +414,12 @@ void LeaseTable::trust_again(Time now) {
 }
 
 void LeaseTable::spill(const Request& request, NodeId node, Time now) {
-  emit(Spilled{request.key.first, request.key.second, node, request.demand});
+  NodeView& row = *view_.find(node);
+  // A slow node is chosen where no faster one is left, which only this node may know.
+  const bool no_faster = row.slow && refusals_.has(request.kind.job);
+  emit(Spilled{request.key.first, request.key.second, node, request.demand, no_faster});
   reservation_.met(request.key, now);
-  take(*view_.find(node), request.demand.need);
+  take(row, request.demand.need);
   std::deque<Unheard>& all = unheard_[node];
   all.push_back({request.demand.need, now + options_.unheard});
   wake_at(all.front().until);
@@ -429,8 +432,8 @@ bool LeaseTable::belongs_elsewhere(const Request& request, Time now) {
     wake_at(request.since + options_.spill_wait);
     return false;
   }
-  ClusterView left;
-  return choose(view_for(request.kind.job, left), request.demand).kind == Decision::Kind::place;
+  return choose(view_, request.demand, refusals_.of(request.kind.job)).kind ==
+         Decision::Kind::place;
 }
 
 void LeaseTable::set_draining(bool draining, Time now) {
@@ -441,8 +444,8 @@ void LeaseTable::set_draining(bool draining, Time now) {
 
 /// Returns whether this node is slow and another one could take the request when empty.
 bool LeaseTable::waits_for_faster(const Request& request) const {
-  ClusterView left;
-  return slow_ && avoids_slow(view_for(request.kind.job, left), request.demand);
+  return slow_ && !request.kind.no_faster &&
+         avoids_slow(view_, request.demand, refusals_.of(request.kind.job));
 }
 
 void LeaseTable::set_slow(bool slow, Time now) {
@@ -470,8 +473,13 @@ void LeaseTable::wake_at(Time time) {
 }
 
 Decision LeaseTable::why_waits(const Request& request) const {
+  if (!request.kind.is_for_here()) {
+    // Of a demand for one node the sentence is about that node, also if it refuses the job.
+    const bool for_one = request.demand.placement == Placement::node && !request.demand.soft;
+    if (for_one || !refusals_.has(request.kind.job)) return place(view_, request.demand);
+    return place(refusals_.without(view_, request.kind.job), request.demand);
+  }
   ClusterView here;
-  if (!request.kind.is_for_here()) return place(view_for(request.kind.job, here), request.demand);
   here.self = self_;
   here.nodes.push_back(self_view());
   ResourceDemand anywhere = request.demand;

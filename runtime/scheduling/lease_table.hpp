@@ -126,6 +126,8 @@ struct Spilled {
   LeaseKey key;
   NodeId node;
   ResourceDemand demand;
+  /// The node is slow, and no faster one is left: of those that it knows some refuse the job.
+  bool no_faster = false;
 };
 /// The whole request is dropped: it can never be satisfied, or there is no process for it. A
 /// request from another agent is also dropped when another node can serve it sooner.
@@ -330,10 +332,6 @@ class LeaseTable {
   Reach reach_of(const ResourceDemand& demand, RequestKind kind) const;
   bool belongs_elsewhere(const Request& request, Time now);
   bool waits_for_faster(const Request& request) const;
-  /// Returns the nodes that may run workers of the job. `into` is written if some may not.
-  const ClusterView& view_for(JobNumber job, ClusterView& into) const {
-    return refusals_.has(job) ? into = refusals_.without(view_, job) : view_;
-  }
   void trust_again(Time now);
   void spill(const Request& request, NodeId node, Time now);
   Decision decide(const Request& request) const;

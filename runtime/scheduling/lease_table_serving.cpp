@@ -238,8 +238,7 @@ Decision LeaseTable::decide(const Request& request) const {
   if (request.kind.spilled && waits_for_faster(request))
     return {Decision::Kind::busy, self_, "the node is slow, and faster ones could take it"};
   if (request.kind.is_for_here()) return choose_here(self_view(), request.demand);
-  ClusterView left;
-  Decision decision = choose(view_for(request.kind.job, left), request.demand);
+  Decision decision = choose(view_, request.demand, refusals_.of(request.kind.job));
   if (decision.kind == Decision::Kind::infeasible)
     decision.why = refusals_.why(view_, request.kind.job, request.demand);
   return decision;

@@ -60,6 +60,10 @@ double use_after(const NodeView& node, const Resources& need) {
   return use;
 }
 
+bool holds(std::span<const NodeId> nodes, NodeId node) {
+  return !nodes.empty() && std::ranges::binary_search(nodes, node);
+}
+
 std::uint64_t local_bytes(const ResourceDemand& demand, NodeId node) {
   for (const auto& [id, bytes] : demand.locality)
     if (id == node) return bytes;
@@ -85,12 +89,13 @@ Score score_of(const ClusterView& view, const ResourceDemand& demand, const Node
   return {pressure, crowd, 0};
 }
 
-const NodeView* best_of(const ClusterView& view, const ResourceDemand& demand, bool no_slow) {
+const NodeView* best_of(const ClusterView& view, const ResourceDemand& demand, bool no_slow,
+                        std::span<const NodeId> without) {
   const NodeView* best = nullptr;
   Score best_score;
   std::uint64_t best_bytes = 0;
   for (const NodeView& node : view.nodes) {
-    if (!fits_now(node, demand) || (no_slow && node.slow)) continue;
+    if (!fits_now(node, demand) || (no_slow && node.slow) || holds(without, node.id)) continue;
     const Score score = score_of(view, demand, node);
     const std::uint64_t bytes =
         demand.placement == Placement::any ? local_bytes(demand, node.id) : 0;
@@ -112,7 +117,7 @@ struct Want {
 };
 
 std::vector<Want> wants(const std::vector<const NodeView*>& nodes, const Resources& need,
-                        Resources NodeView::* part) {
+                        Resources NodeView::*part) {
   std::vector<Want> list;
   const auto most = [&](auto amount_in) {
     std::int64_t best = 0;
@@ -200,10 +205,11 @@ std::string explain_busy(const ClusterView& view, const ResourceDemand& demand, 
 
 /// Returns the node to wait at: the asking node if it could ever take the demand, else the least
 /// crowded.
-const NodeView* place_to_wait(const ClusterView& view, const ResourceDemand& demand, bool no_slow) {
+const NodeView* place_to_wait(const ClusterView& view, const ResourceDemand& demand, bool no_slow,
+                              std::span<const NodeId> without) {
   const NodeView* best = nullptr;
   for (const NodeView& node : view.nodes) {
-    if (!could_fit(node, demand)) continue;
+    if (!could_fit(node, demand) || holds(without, node.id)) continue;
     const auto rank = [&](const NodeView& n) {
       const bool closed = !n.accepts || (no_slow && n.slow && n.id != view.self);
       return std::make_pair(closed ? 1u : 0u, n.id == view.self ? 0u : n.waiting + 1);
@@ -308,27 +314,30 @@ bool fits_now(const NodeView& node, const ResourceDemand& demand) {
   return node.accepts && could_fit(node, demand) && has_free(node, demand);
 }
 
-bool avoids_slow(const ClusterView& view, const ResourceDemand& demand) {
+bool avoids_slow(const ClusterView& view, const ResourceDemand& demand,
+                 std::span<const NodeId> without) {
   const bool any = std::any_of(view.nodes.begin(), view.nodes.end(),
                                [](const NodeView& node) { return node.slow; });
   return any && std::any_of(view.nodes.begin(), view.nodes.end(), [&](const NodeView& node) {
-           return !node.slow && node.accepts && could_fit(node, demand);
+           return !node.slow && node.accepts && could_fit(node, demand) && !holds(without, node.id);
          });
 }
 
-Decision choose(const ClusterView& view, const ResourceDemand& demand) {
-  const bool no_slow = avoids_slow(view, demand);
+Decision choose(const ClusterView& view, const ResourceDemand& demand,
+                std::span<const NodeId> without) {
+  const bool no_slow = avoids_slow(view, demand, without);
   if (demand.placement == Placement::node && demand.soft) {
     const NodeView* wanted = view.find(demand.node);
-    if (wanted != nullptr && fits_now(*wanted, demand) && !(no_slow && wanted->slow))
+    if (wanted != nullptr && fits_now(*wanted, demand) && !(no_slow && wanted->slow) &&
+        !holds(without, wanted->id))
       return {Decision::Kind::place, wanted->id, {}};
     ResourceDemand anywhere = demand;
     anywhere.placement = Placement::any;
-    return choose(view, anywhere);
+    return choose(view, anywhere, without);
   }
-  if (const NodeView* node = best_of(view, demand, no_slow))
+  if (const NodeView* node = best_of(view, demand, no_slow, without))
     return {Decision::Kind::place, node->id, {}};
-  if (const NodeView* node = place_to_wait(view, demand, no_slow))
+  if (const NodeView* node = place_to_wait(view, demand, no_slow, without))
     return {Decision::Kind::busy, node->id, {}};
   return {Decision::Kind::infeasible, NodeId{}, {}};
 }

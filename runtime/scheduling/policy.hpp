@@ -13,6 +13,7 @@
 #include "troupe/runtime/scheduling/resources.hpp"
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -82,8 +83,9 @@ Decision place(const ClusterView& view, const ResourceDemand& demand);
 bool could_fit(const NodeView& node, const ResourceDemand& demand);
 bool fits_now(const NodeView& node, const ResourceDemand& demand);
 /// Returns whether slow nodes are left out: a faster node that accepts could take the demand when
-/// empty.
-bool avoids_slow(const ClusterView& view, const ResourceDemand& demand);
+/// empty. `without`: nodes that do not count, sorted.
+bool avoids_slow(const ClusterView& view, const ResourceDemand& demand,
+                 std::span<const NodeId> without = {});
 
 /// Take the need from the node's free amounts, or give it back: optimistic accounting between two
 /// reports of the node. Precondition of take(): fits_now().

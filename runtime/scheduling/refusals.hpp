@@ -2,16 +2,20 @@
 /// LeaseTable.
 ///
 ///     refusals.add(job, node, "node b cannot start …");
-///     if (refusals.has(job)) choose(refusals.without(view, job), demand);
+///     choose(view, demand, refusals.of(job));
 ///     refusals.forget(node);                            // its agent has ended
 #pragma once
 
 #include "troupe/runtime/scheduling/policy.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace troupe::scheduling {
 
@@ -19,38 +23,58 @@ class Refusals {
  public:
   /// Returns false if the node refuses the job already: the first reason stays.
   bool add(JobNumber job, NodeId node, std::string why) {
-    return why_.try_emplace({job, node}, std::move(why)).second;
+    OfJob& one = jobs_[job];
+    const auto at = std::ranges::lower_bound(one.nodes, node);
+    if (at != one.nodes.end() && *at == node) return false;
+    one.why.insert(one.why.begin() + (at - one.nodes.begin()), std::move(why));
+    one.nodes.insert(at, node);
+    return true;
   }
-  void forget(JobNumber job) {
-    std::erase_if(why_, [job](const auto& one) { return one.first.first == job; });
-  }
+  void forget(JobNumber job) { jobs_.erase(job); }
   void forget(NodeId node) {
-    std::erase_if(why_, [node](const auto& one) { return one.first.second == node; });
+    for (auto& [job, one] : jobs_) {
+      const auto at = std::ranges::lower_bound(one.nodes, node);
+      if (at == one.nodes.end() || *at != node) continue;
+      one.why.erase(one.why.begin() + (at - one.nodes.begin()));
+      one.nodes.erase(at);
+    }
+    std::erase_if(jobs_, [](const auto& one) { return one.second.nodes.empty(); });
   }
 
-  bool empty() const noexcept { return why_.empty(); }
-  bool has(JobNumber job) const {
-    const auto at = why_.lower_bound({job, NodeId{}});
-    return at != why_.end() && at->first.first == job;
+  bool empty() const noexcept { return jobs_.empty(); }
+  bool has(JobNumber job) const { return jobs_.count(job) != 0; }
+  bool has(JobNumber job, NodeId node) const { return std::ranges::binary_search(of(job), node); }
+  /// Returns the nodes that refuse the job, sorted. The next change ends the view.
+  std::span<const NodeId> of(JobNumber job) const {
+    const auto at = jobs_.find(job);
+    return at == jobs_.end() ? std::span<const NodeId>{} : at->second.nodes;
   }
-  bool has(JobNumber job, NodeId node) const { return why_.count({job, node}) != 0; }
-  /// Returns the nodes that do not refuse the job.
+  /// Returns the nodes that do not refuse the job. Cost: a copy of their rows.
   ClusterView without(const ClusterView& view, JobNumber job) const {
-    ClusterView left = view;
-    std::erase_if(left.nodes, [&](const NodeView& node) { return has(job, node.id); });
+    ClusterView left;
+    left.self = view.self;
+    std::ranges::copy_if(view.nodes, std::back_inserter(left.nodes),
+                         [&](const NodeView& node) { return !has(job, node.id); });
     return left;
   }
   /// Returns the reason of the first node that refuses the job and could take the demand when it is
   /// empty; empty: there is none.
   std::string why(const ClusterView& view, JobNumber job, const ResourceDemand& demand) const {
-    for (const NodeView& node : view.nodes)
-      if (const auto at = why_.find({job, node.id}); at != why_.end() && could_fit(node, demand))
-        return at->second;
+    const auto at = jobs_.find(job);
+    if (at == jobs_.end()) return {};
+    const OfJob& one = at->second;
+    for (std::size_t i = 0; i < one.nodes.size(); ++i)
+      if (const NodeView* node = view.find(one.nodes[i]); node && could_fit(*node, demand))
+        return one.why[i];
     return {};
   }
 
  private:
-  std::map<std::pair<JobNumber, NodeId>, std::string> why_;
+  struct OfJob {
+    std::vector<NodeId> nodes;     ///< sorted; never empty
+    std::vector<std::string> why;  ///< of each
+  };
+  std::map<JobNumber, OfJob> jobs_;
 };
 
 }  // namespace troupe::scheduling

@@ -26,6 +26,8 @@ struct RequestKind {
   /// For an actor: it gets its own worker, outside max_workers, which ends with the lease.
   bool dedicated = false;
   JobNumber job;  ///< only workers of this job serve it
+  /// With `spilled`: the other agent knows no faster node that takes it.
+  bool no_faster = false;
   /// Whether this node was chosen already, by another agent or by control: no other node is
   /// considered.
   bool is_for_here() const noexcept { return spilled || dedicated; }

@@ -94,6 +94,7 @@ struct PeerLeaseRequest {
   count @2 :UInt32;
   job @3 :Id;
   demand @4 :ResourceDemand;
+  noFaster @5 :Bool;  # the asker knows no faster node that takes it: a slow node waits for none
 }
 
 struct PeerLeaseWithdraw {

@@ -42,6 +42,7 @@ void write(schema::PeerLeaseRequest::Builder out, const PeerLeaseRequest& m) {
   out.setCount(m.count);
   internal::write(out.initJob(), m.job);
   internal::write(out.initDemand(), m.demand);
+  out.setNoFaster(m.no_faster);
 }
 void read(schema::PeerLeaseRequest::Reader in, PeerLeaseRequest& m) {
   m.process.value = in.getProcess();
@@ -49,6 +50,7 @@ void read(schema::PeerLeaseRequest::Reader in, PeerLeaseRequest& m) {
   m.count = in.getCount();
   internal::read(in.getJob(), m.job);
   internal::read(in.getDemand(), m.demand);
+  m.no_faster = in.getNoFaster();
 }
 
 void write(schema::PeerLeaseWithdraw::Builder out, const PeerLeaseWithdraw& m) {

@@ -55,6 +55,7 @@ struct PeerLeaseRequest {
   std::uint32_t count = 0;
   JobId job;
   ResourceDemand demand;
+  bool no_faster = false;  ///< the sender knows no faster node that takes it
 };
 /// Withdraws all requests of this key that are not granted yet.
 struct PeerLeaseWithdraw {

@@ -1,4 +1,5 @@
-// Tests Doors with a launcher and visitors on real sockets: DOOR-1 to DOOR-3.
+// Tests Doors with a launcher and visitors on real sockets: DOOR-1, DOOR-2, and the most
+// visitors of DOOR-3. No accept() fails here, so the local socket never rests.
 #include "troupe/runtime/agent/doors.hpp"
 
 #include "troupe/runtime/os/launch.hpp"
@@ -80,6 +81,15 @@ TEST_F(DoorsTest, VisitorsEnterInTheirOrder) {
   }
   EXPECT_TRUE(doors.visitors(ready()).empty());
   EXPECT_EQ(doors.next_deadline(steady_now()), Time::max());
+}
+
+TEST_F(DoorsTest, VisitorsBeyondTheMostEnterInTheNextPass) {
+  open();
+  std::vector<Fd> outside;
+  for (std::size_t i = 0; i < Doors::kMostVisitors + 1; ++i)
+    outside.push_back(std::move(os::knock(name).value().socket));
+  EXPECT_EQ(doors.visitors(ready()).size(), Doors::kMostVisitors);
+  EXPECT_EQ(doors.visitors(ready()).size(), 1u);
 }
 
 TEST_F(DoorsTest, NameThatIsTakenIsAnError) {

@@ -31,6 +31,16 @@ struct LeasesTest : testing::Test, PlayedOutgoing, Leases::Processes {
     void release_worker(std::uint64_t life) override { test.leases.release_worker(life, test.now); }
     LeasesTest& test;
   };
+  struct Remote : QuietRemote {
+    explicit Remote(LeasesTest& t) : test(t) {}
+    void send(NodeId, const wire::PeerMessage& message) override { said.push_back(message); }
+    void request(ProcessIndex proxy_process, LeaseKey key, const wire::ResourceDemand& demand,
+                 std::uint32_t backlog, JobId job, bool no_faster) override {
+      test.leases.request(proxy_process, key, demand, backlog, job, no_faster, test.now);
+    }
+    LeasesTest& test;
+    std::vector<wire::PeerMessage> said;
+  };
   // Leases::Processes
   void start_worker(bool dedicated, JobNumber job) override { starts.emplace_back(dedicated, job); }
   void end_worker(ProcessIndex worker) override { stops.push_back(worker); }
@@ -43,6 +53,7 @@ struct LeasesTest : testing::Test, PlayedOutgoing, Leases::Processes {
     return std::pair(JobId{}, kJob);
   }
   JobNumber number_of(JobId) override { return kJob; }
+  std::string why_none_starts(JobId) override { return failed; }
   std::optional<ProcessIndex> lasting_process(JobNumber) override { return lasting; }
 
   void carry_out() {
@@ -71,7 +82,7 @@ struct LeasesTest : testing::Test, PlayedOutgoing, Leases::Processes {
 
   Time now{1s};
   QuietReferences quiet;
-  QuietRemote quiet_remote;
+  Remote quiet_remote{*this};
   ProcessIndex next = 100;
   scheduling::LeaseTable table{two_cpus(), kHere};
   ReferenceTable references{quiet};
@@ -85,6 +96,7 @@ struct LeasesTest : testing::Test, PlayedOutgoing, Leases::Processes {
   std::vector<std::pair<ProcessIndex, ProcessIndex>> connections;
   std::size_t told_at_connect = 0;
   std::optional<ProcessIndex> lasting;
+  std::string failed;  ///< why no worker of the job starts here
 };
 
 TEST_F(LeasesTest, WorkerIsToldBeforeTheOwnerHearsOfTheLease) {
@@ -151,6 +163,28 @@ TEST_F(LeasesTest, OwnerHearsWhyTheOnlyNodeOfItsRequestNeverStartsAWorker) {
   EXPECT_EQ(told[0].first, kOwner);
   EXPECT_EQ(told[0].second.key, message.key);
   EXPECT_EQ(told[0].second.why, "no program");
+}
+
+TEST_F(LeasesTest, ABusyNodeRefusesAtOnceAJobOfWhichItStartsNoWorker) {
+  constexpr NodeId kOther{0, 2};
+  request(1, 2);
+  start(kWorker);
+  starts.clear();
+  remote.on_message(kOther, wire::PeerLeaseRequest{3, 9, 1, JobId{}, {}});
+  carry_out();
+  EXPECT_TRUE(quiet_remote.said.empty()) << "the node is busy";
+  remote.on_message(kOther, wire::PeerLeaseWithdraw{3, 9});
+  failed = "no program";
+  remote.on_message(kOther, wire::PeerLeaseRequest{3, 9, 2, JobId{}, {}});
+  carry_out();
+  ASSERT_EQ(quiet_remote.said.size(), 1u);
+  const auto& refused = std::get<wire::PeerLeaseRefused>(quiet_remote.said[0]);
+  EXPECT_EQ(refused.key, LeaseKey::of(9));
+  EXPECT_EQ(refused.count, 2u);
+  EXPECT_EQ(refused.why, "no program");
+  EXPECT_TRUE(refused.for_ever);
+  EXPECT_FALSE(table.is_wanted(kJob));
+  EXPECT_EQ(remote.proxy_process_count(), 0u);
 }
 
 TEST_F(LeasesTest, LifeOfAnActorWaitsOrHasALease) {

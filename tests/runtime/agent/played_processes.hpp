@@ -64,6 +64,7 @@ struct PlayedProcesses : PlayedOutgoing, Processes::Out, Proxies::Nodes {
     void connect(ProcessIndex, ProcessIndex) override {}
     std::optional<std::pair<JobId, JobNumber>> job_of(ProcessIndex) override { return {}; }
     JobNumber number_of(JobId) override { return 1; }
+    std::string why_none_starts(JobId) override { return {}; }
     std::optional<ProcessIndex> lasting_process(JobNumber) override { return {}; }
   };
   explicit PlayedProcesses(scheduling::LeaseOptions options = {})

@@ -29,6 +29,7 @@ struct ProxiesTest : testing::Test, PlayedOutgoing, Proxies::Rings, Proxies::Nod
     void connect(ProcessIndex, ProcessIndex) override {}
     std::optional<std::pair<JobId, JobNumber>> job_of(ProcessIndex) override { return {}; }
     JobNumber number_of(JobId) override { return 1; }
+    std::string why_none_starts(JobId) override { return {}; }
     std::optional<ProcessIndex> lasting_process(JobNumber) override { return {}; }
   };
   /// Keeps what control is to make.

@@ -28,8 +28,8 @@ struct QuietRemote : RemoteTable::Out {
   void spill_failed(ProcessIndex, LeaseKey, const wire::ResourceDemand&, std::uint32_t,
                     NodeId) override {}
   void gave_back(NodeId, const wire::ResourceDemand&) override {}
-  void request(ProcessIndex, LeaseKey, const wire::ResourceDemand&, std::uint32_t, JobId) override {
-  }
+  void request(ProcessIndex, LeaseKey, const wire::ResourceDemand&, std::uint32_t, JobId,
+               bool) override {}
   void returned(LeaseId) override {}
   void owner_died(ProcessIndex) override {}
 };

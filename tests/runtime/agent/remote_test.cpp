@@ -94,7 +94,8 @@ class Agent final : public RemoteTable::Out {
     gave.emplace_back(node, demand.cpus);
   }
   void request(ProcessIndex proxy_process, LeaseKey key, const wire::ResourceDemand&,
-               std::uint32_t n, JobId) override {
+               std::uint32_t n, JobId, bool no_faster) override {
+    takes_slow = no_faster;
     backlog[{proxy_process, key}] = n;
   }
   void returned(LeaseId lease) override {
@@ -109,6 +110,8 @@ class Agent final : public RemoteTable::Out {
       return true;
     });
   }
+
+  bool takes_slow = false;  ///< the last request said that no faster node takes it
 
   void kill(ProcessIndex process) {
     live.erase(process);
@@ -381,6 +384,25 @@ TEST(RemoteTable, ARefusalForEverIsToldBeforeEachOfItsRequestsComesBack) {
   EXPECT_EQ((a.came_back[{driver, LeaseKey{6}}]), 1);
   a.table.on_message(b.self_, wire::PeerLeaseRefused{driver, 6, 1, "unasked", true});
   EXPECT_EQ(a.refusals.size(), 2u) << "there is no such request";
+}
+
+TEST(RemoteTable, ARequestThatNoFasterNodeTakesSaysSo) {
+  Agent a(node_id(1)), b(node_id(2));
+  const ProcessIndex driver = a.start();
+  const auto hand = [&] {
+    for (auto& message : std::exchange(a.outbox[b.self_], {}))
+      EXPECT_TRUE(b.table.on_message(a.self_, message));
+  };
+  a.table.spilled(driver, 5, b.self_, {}, JobId{1, 1}, true);
+  hand();
+  ASSERT_EQ(b.backlog.size(), 1u);
+  EXPECT_TRUE(b.takes_slow);
+  const auto [proxy_process, key] = b.backlog.begin()->first;
+  a.table.spilled(driver, 6, b.self_, {}, JobId{1, 1});
+  hand();
+  EXPECT_FALSE(b.takes_slow);
+  b.table.request_again(proxy_process, key);
+  EXPECT_TRUE(b.takes_slow);
 }
 
 TEST(RemoteTable, AnAliasIsForgottenWithItsLastLeaseWhenTheWorkerDies) {

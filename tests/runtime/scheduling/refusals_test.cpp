@@ -56,7 +56,10 @@ struct RefusalsTest : testing::Test {
     spilled.clear();
     refused.clear();
     for (const LeaseEvent& event : table.take_events()) {
-      if (const auto* one = std::get_if<Spilled>(&event)) spilled.push_back(one->node);
+      if (const auto* one = std::get_if<Spilled>(&event)) {
+        spilled.push_back(one->node);
+        no_faster = one->no_faster;
+      }
       if (const auto* one = std::get_if<Refused>(&event)) refused.emplace_back(one->key, one->why);
     }
   }
@@ -66,6 +69,7 @@ struct RefusalsTest : testing::Test {
   Time now{1s};
   LeaseTable table{two_cpus(), node_id(1)};
   Nodes spilled;
+  bool no_faster = false;  ///< of the last one spilled
   Reasons refused;
 };
 
@@ -77,7 +81,8 @@ TEST_F(RefusalsTest, ARequestForThatNodeAloneFailsAtOnce) {
   EXPECT_TRUE(spilled.empty());
   EXPECT_EQ(table.wanted(1, 1), 0u);
   ask(1, on(2));
-  EXPECT_EQ(refused, (Reasons{{LeaseKey::of(1), std::string("node 2 cannot")}})) << "so does the next one";
+  EXPECT_EQ(refused, (Reasons{{LeaseKey::of(1), std::string("node 2 cannot")}}))
+      << "so does the next one";
   ask(2, on(2), kOfOtherJob);
   EXPECT_EQ(spilled, Nodes{node_id(2)}) << "that node takes other jobs";
 }
@@ -142,6 +147,41 @@ TEST_F(RefusalsTest, ASlowNodeWaitsForNoNodeThatRefuses) {
   EXPECT_EQ(granted, 1u);
 }
 
+TEST_F(RefusalsTest, ASlowNodeIsToldThatTheFasterOnesRefuse) {
+  NodeView slow = node(3, 4);
+  slow.slow = true;
+  table.update_node(slow, now);
+  ask(1, on(3));
+  EXPECT_EQ(spilled, Nodes{node_id(3)});
+  EXPECT_FALSE(no_faster) << "no node refuses the job";
+  ask(2, cpus(4));
+  ASSERT_EQ(spilled, Nodes{node_id(2)});
+  table.update_node(slow, now);
+  refuse(2, 2, cpus(4));
+  EXPECT_EQ(spilled, Nodes{node_id(3)});
+  EXPECT_TRUE(no_faster);
+  slow.slow = false;
+  table.update_node(slow, now);
+  ask(3, cpus(4));
+  EXPECT_EQ(spilled, Nodes{node_id(3)});
+  EXPECT_FALSE(no_faster) << "the node is as fast as others";
+}
+
+TEST_F(RefusalsTest, ASlowNodeTakesARequestThatNoFasterNodeTakes) {
+  RequestKind passed_on{.spilled = true, .dedicated = false, .job = kJob};
+  table.set_slow(true, now);
+  ask(1, cpus(2), passed_on);
+  EXPECT_EQ(refused.size(), 1u) << "node 2 could take it";
+  passed_on.no_faster = true;
+  ask(1, cpus(2), passed_on);
+  EXPECT_TRUE(refused.empty());
+  table.worker_started(50, now, false, kJob);
+  std::size_t granted = 0;
+  for (const LeaseEvent& event : table.take_events())
+    granted += std::holds_alternative<Granted>(event) ? 1 : 0;
+  EXPECT_EQ(granted, 1u);
+}
+
 TEST_F(RefusalsTest, ANodeIsAskedAgainOnceTheJobHasEndedOrTheNodeWasGone) {
   ask(1, on(2));
   refuse(2, 1, on(2));
@@ -170,6 +210,33 @@ TEST_F(RefusalsTest, ADemandThatNoNodeCouldEverTakeWaitsAsBefore) {
   ask(1, cpus(64));
   EXPECT_TRUE(refused.empty());
   EXPECT_EQ(table.explain(1, 1), "needs 64 CPU, no node has more than 2");
+}
+
+TEST_F(RefusalsTest, ADemandThatIsTooLargeForTheNodeThatRefusesSaysSo) {
+  table.job_refused(kJob, node_id(2), "no program", now);
+  ResourceDemand demand = on(2);
+  demand.need.cpus = amount_of(64);
+  ask(1, demand);
+  EXPECT_TRUE(refused.empty());
+  EXPECT_EQ(table.explain(1, 1), "needs 64 CPU, node n2 has only 4");
+}
+
+TEST(Refusals, OthersOfTheJobStayWhenANodeIsForgotten) {
+  Refusals refusals;
+  EXPECT_TRUE(refusals.add(kJob, node_id(3), "c"));
+  EXPECT_TRUE(refusals.add(kJob, node_id(2), "b"));
+  EXPECT_FALSE(refusals.add(kJob, node_id(3), "later"));
+  ClusterView view;
+  view.update(node(2, 1));
+  view.update(node(3, 4));
+  EXPECT_EQ(refusals.why(view, kJob, cpus(4)), "c");
+  EXPECT_EQ(refusals.why(view, kJob, cpus(1)), "b");
+  refusals.forget(node_id(2));
+  EXPECT_FALSE(refusals.has(kJob, node_id(2)));
+  EXPECT_EQ(refusals.why(view, kJob, cpus(1)), "c");
+  EXPECT_EQ(refusals.without(view, kJob).nodes.size(), 1u);
+  refusals.forget(node_id(3));
+  EXPECT_TRUE(refusals.empty());
 }
 
 }  // namespace

@@ -372,7 +372,7 @@ void each(F& f, OwnedRef& m) {
 template <class F>
 void each(F& f, PeerLeaseRequest& m) {
   f("process", m.process), f("key", m.key), f("count", m.count), f("job", m.job);
-  f("demand", m.demand);
+  f("demand", m.demand), f("no_faster", m.no_faster);
 }
 template <class F>
 void each(F& f, PeerLeaseWithdraw& m) {

@@ -584,7 +584,7 @@ void Agent::carry_out_leases() {
                          truth().mark(Mark::spilled);
                          if (owner != nullptr)
                            remote_.spilled(e.owner, e.key, e.node, agent::wire_demand(e.demand),
-                                           owner->job);
+                                           owner->job, e.no_faster);
                        },
                        // Processes of this world are never silent and alive.
                        [&](scheduling::AskWorker&) {},

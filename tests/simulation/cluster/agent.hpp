@@ -243,7 +243,7 @@ class Agent final : public sim::Node<Packet>,
                     std::uint32_t count, NodeId node) override;
   void gave_back(NodeId node, const wire::ResourceDemand& demand) override;
   void request(ProcessIndex proxy_process, LeaseKey key, const wire::ResourceDemand& demand,
-               std::uint32_t backlog, JobId job) override;
+               std::uint32_t backlog, JobId job, bool no_faster) override;
   void returned(LeaseId lease) override;
   void owner_died(ProcessIndex proxy_process) override;
   // BulkMoves::Out

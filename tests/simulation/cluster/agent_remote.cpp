@@ -450,10 +450,11 @@ void Agent::gave_back(NodeId node, const wire::ResourceDemand& demand) {
   leases_.returned_there(node, agent::demand_of(demand), env_->now());
 }
 void Agent::request(ProcessIndex proxy_process, LeaseKey key, const wire::ResourceDemand& demand,
-                    std::uint32_t backlog, JobId job) {
+                    std::uint32_t backlog, JobId job, bool no_faster) {
   if (backlog > 0) kill_an_idle_worker();
-  leases_.request(proxy_process, key, agent::demand_of(demand), backlog, env_->now(),
-                  {.spilled = true, .dedicated = false, .job = job_of(job).number});
+  leases_.request(
+      proxy_process, key, agent::demand_of(demand), backlog, env_->now(),
+      {.spilled = true, .dedicated = false, .job = job_of(job).number, .no_faster = no_faster});
 }
 void Agent::returned(LeaseId lease) {
   leases_.returned(lease, env_->now());
