@@ -64,7 +64,7 @@ Result<void> make_study_folder(const std::string& path) {
 }
 
 Result<void> examine(const std::string& path, StudyFolder::Use use) {
-  struct stat there{};
+  struct stat there {};
   if (::stat(path.c_str(), &there) != 0) {
     if (errno != ENOENT) return refused(path, "cannot be looked at: " + internal::words_of(errno));
     if (use == StudyFolder::Use::read)
@@ -86,7 +86,7 @@ Result<void> examine(const std::string& path, StudyFolder::Use use) {
 }
 
 struct flock whole_file(short type) {
-  struct flock range{};
+  struct flock range {};
   range.l_type = type;
   range.l_whence = SEEK_SET;
   return range;
@@ -138,10 +138,14 @@ class StudyFolder::Lock {
   Lock& operator=(const Lock&) = delete;
   ~Lock() {
     HeldLocks& locks = held_locks();
-    const std::lock_guard guard(locks.mutex);
+    std::unique_lock guard(locks.mutex);
     const auto held = locks.all.find(key_);
     if (held == locks.all.end() || held->second.pid != ::getpid()) return;
-    if (use_ == Use::own) ::unlink((folder_ + "/owner").c_str());
+    if (use_ == Use::own) {  // a disk that hangs there must not hold up other folders
+      guard.unlock();
+      ::unlink((folder_ + "/owner").c_str());
+      guard.lock();
+    }
     if (use_ == Use::own || --held->second.readers == 0) locks.all.erase(held);
   }
 
@@ -153,7 +157,7 @@ class StudyFolder::Lock {
 
 Result<std::unique_ptr<StudyFolder::Lock>> StudyFolder::Lock::take(const std::string& folder,
                                                                    Use use) {
-  struct stat there{};
+  struct stat there {};
   if (::stat(folder.c_str(), &there) != 0)
     return refused(folder, "cannot be looked at: " + internal::words_of(errno));
   const std::pair<dev_t, ino_t> key{there.st_dev, there.st_ino};

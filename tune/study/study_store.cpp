@@ -89,7 +89,7 @@ struct StudyStore::State {
   internal::DiskCalls calls;
 };
 
-/// Syncs what was written, and closes the database.
+/// Syncs what was written, closes the database and gives up the folder.
 void StudyStore::State::end() {
   if (!thread.joinable()) return;
   {
@@ -100,6 +100,7 @@ void StudyStore::State::end() {
   thread.join();
   if (sync_now() && free() >= options.floor) (void)db->flush();
   db.reset();
+  const StudyFolder ends = std::move(folder);  // with its lock and the file `owner`
 }
 
 Result<void> StudyStore::State::make_room() {
@@ -209,17 +210,20 @@ Result<void> StudyStore::State::fail(Error error) {
 
 StudyStore::StudyStore(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
+/// The disk's thread ends the state, however late: another store can open the folder then.
 StudyStore::~StudyStore() {
   internal::DiskCalls& calls = state_->calls;
-  bool ends = !calls.hangs();
-  if (ends && !ends_soon_) return;
+  const bool hangs = calls.hangs();
+  if (!hangs && !ends_soon_) return;
+  const Time until = steady_now() + (hangs ? Duration(0) : kLastWrites);
   try {
-    const Time until = steady_now() + kLastWrites;
-    ends = ends && calls.run([state = state_.get()] { state->end(); },
-                             [until] { return steady_now() >= until; });
-  } catch (const Error&) {  // no thread: the disk is waited for
+    if (calls.run([state = state_.get()] { state->end(); },
+                  [until] { return steady_now() >= until; }))
+      return;
+  } catch (const Error&) {
+    return;  // no thread: the disk is waited for
   }
-  if (!ends) leave_behind(state_);
+  leave_behind(state_);
 }
 
 Result<std::unique_ptr<StudyStore>> StudyStore::open(const std::string& path,

@@ -50,8 +50,8 @@ class TROUPE_API StudyStore {
   /// How long a disk that hangs is waited for once a write is to stop, or after end_soon().
   static constexpr Duration kLastWrites = std::chrono::milliseconds(300);
 
-  /// Syncs what was written, for kLastWrites at most after end_soon(). A disk that hangs keeps the
-  /// store then: the folder stays this process's until it ends.
+  /// Syncs what was written, for kLastWrites at most after end_soon(). A slow disk ends the store
+  /// later then, and the folder stays this process's until it has. One that hangs keeps both.
   ~StudyStore();
   StudyStore(const StudyStore&) = delete;
   StudyStore& operator=(const StudyStore&) = delete;

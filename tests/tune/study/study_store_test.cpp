@@ -14,9 +14,12 @@
 #include <sys/mount.h>
 #include <sys/wait.h>
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <future>
 #include <map>
+#include <memory>
 
 namespace troupe::tune {
 namespace {
@@ -295,6 +298,31 @@ TEST_F(StudyStoreTest, ShortSpaceRefusesABatchThatSucceedsLater) {
   free = Bytes{1ull << 30};
   EXPECT_TRUE(store->write(batch_of(1)).ok());
   EXPECT_EQ(fault_in(store->rows(), 1), "");
+}
+
+TEST_F(StudyStoreTest, AnEndThatIsSlowGivesTheFolderBackOnceItIsOver) {
+  struct Disk {
+    std::promise<void> gate;
+    std::atomic<bool> hangs = false;
+  };
+  const auto disk = std::make_shared<Disk>();
+  StudyStoreOptions with = options();
+  with.free_space = [disk] {
+    if (disk->hangs) disk->gate.get_future().wait();
+    return Bytes{1ull << 40};
+  };
+  auto store = open(with);
+  ASSERT_TRUE(store->write(batch_of(1)).ok());
+  disk->hangs = true;
+  store->end_soon();
+  store.reset();
+  EXPECT_NE(refusal().find("is in use by this process"), std::string::npos) << refusal();
+  EXPECT_TRUE(fs::exists(study_ + "/owner"));
+  disk->gate.set_value();
+  EXPECT_TRUE(eventually([this] { return !fs::exists(study_ + "/owner"); }));
+  EXPECT_TRUE(eventually([this] { return refusal().empty(); })) << refusal();
+  EXPECT_EQ(fault_in(open()->rows(), 1), "");
+  EXPECT_FALSE(fs::exists(study_ + "/owner"));
 }
 
 TEST_F(StudyStoreTest, AFullDiskIsOutOfDiskAndNoCrash) {
