@@ -64,7 +64,7 @@ Result<void> make_study_folder(const std::string& path) {
 }
 
 Result<void> examine(const std::string& path, StudyFolder::Use use) {
-  struct stat there {};
+  struct stat there{};
   if (::stat(path.c_str(), &there) != 0) {
     if (errno != ENOENT) return refused(path, "cannot be looked at: " + internal::words_of(errno));
     if (use == StudyFolder::Use::read)
@@ -86,7 +86,7 @@ Result<void> examine(const std::string& path, StudyFolder::Use use) {
 }
 
 struct flock whole_file(short type) {
-  struct flock range {};
+  struct flock range{};
   range.l_type = type;
   range.l_whence = SEEK_SET;
   return range;
@@ -157,7 +157,7 @@ class StudyFolder::Lock {
 
 Result<std::unique_ptr<StudyFolder::Lock>> StudyFolder::Lock::take(const std::string& folder,
                                                                    Use use) {
-  struct stat there {};
+  struct stat there{};
   if (::stat(folder.c_str(), &there) != 0)
     return refused(folder, "cannot be looked at: " + internal::words_of(errno));
   const std::pair<dev_t, ino_t> key{there.st_dev, there.st_ino};

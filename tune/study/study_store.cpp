@@ -268,13 +268,17 @@ Result<void> StudyStore::write(const StudyBatch& batch, const std::function<bool
     if (until == Time::max() && stops()) until = steady_now() + kLastWrites;
     return steady_now() >= until;
   };
-  if (!stops)
-    write();
-  else if (!s.calls.run(write, gives_up))
-    return s.fail(Error(Code::cancelled,
-                        "tune: a batch was given up: the disk of " + s.folder.path() +
-                            " has not taken it: look whether that disk hangs",
-                        Outcome::unknown));
+  try {
+    if (!stops)
+      write();
+    else if (!s.calls.run(write, gives_up))
+      return s.fail(Error(Code::cancelled,
+                          "tune: a batch was given up: the disk of " + s.folder.path() +
+                              " has not taken it: look whether that disk hangs",
+                          Outcome::unknown));
+  } catch (const OutOfMemory& error) {
+    return error;  // no thread: nothing was written
+  }
   if (!written->status.ok())
     return s.fail(internal::error_of(written->status, "write", s.folder.path()));
   const std::lock_guard guard(s.mutex);

@@ -61,7 +61,8 @@ class TROUPE_API StudyStore {
   /// later call may succeed. After any other error the outcome is unknown, and all later calls
   /// fail: open the store again.
   /// With `stops`, a thread writes. Once `stops` has returned true for kLastWrites meanwhile, the
-  /// call returns Cancelled, whose outcome is unknown, too.
+  /// call returns Cancelled, whose outcome is unknown, too. Without a thread it returns OutOfMemory;
+  /// nothing was written then, and a later call may succeed.
   Result<void> write(const StudyBatch& batch, const std::function<bool()>& stops = {});
   /// Blocks until the disk has all that was written.
   Result<void> sync();

@@ -8,11 +8,14 @@
 #include "troupe/tune/study/internal/store_check.hpp"
 #include "troupe/tune/study/internal/store_keys.hpp"
 
+#include <grp.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
+#include <unistd.h>
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -323,6 +326,33 @@ TEST_F(StudyStoreTest, AnEndThatIsSlowGivesTheFolderBackOnceItIsOver) {
   EXPECT_TRUE(eventually([this] { return refusal().empty(); })) << refusal();
   EXPECT_EQ(fault_in(open()->rows(), 1), "");
   EXPECT_FALSE(fs::exists(study_ + "/owner"));
+}
+
+TEST_F(StudyStoreTest, ABatchThatGetsNoThreadIsRefusedAndSucceedsLater) {
+  const auto user = static_cast<uid_t>(700'000 + ::getpid());
+  ASSERT_TRUE(::geteuid() != 0 || ::chown(root_.c_str(), user, user) == 0);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    // Root has no limit of processes.
+    if (::geteuid() == 0 &&
+        (::setgroups(0, nullptr) != 0 || ::setgid(user) != 0 || ::setuid(user) != 0))
+      ::_exit(1);
+    const auto store = StudyStore::open(study_, options());
+    if (!store.ok()) ::_exit(2);
+    rlimit before{};
+    ::getrlimit(RLIMIT_NPROC, &before);
+    const rlimit none{1, before.rlim_max};
+    ::setrlimit(RLIMIT_NPROC, &none);
+    const auto never = [] { return false; };
+    const auto refused = (*store)->write(batch_of(1), never);
+    if (refused.ok() || refused.error().code() != Code::out_of_memory) ::_exit(3);
+    ::setrlimit(RLIMIT_NPROC, &before);
+    ::_exit((*store)->write(batch_of(1), never).ok() ? 0 : 4);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+  ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST_F(StudyStoreTest, AFullDiskIsOutOfDiskAndNoCrash) {
