@@ -236,9 +236,10 @@ TEST_F(StudyDisks, ThatAreFullDoNotHoldUpCtrlC) {
 TEST_F(StudyDisks, ThatHangDoNotHoldUpCtrlC) {
   if (std::string(paths::chaos_shim()).empty())
     GTEST_SKIP() << "a sanitizer must be loaded before the library that makes disks hang";
-  // Files of checkpoints, and the log of the store, to which each batch goes.
-  for (const std::string call : {"write 2 .safetensors", "fsync 1 .safetensors",
-                                 "rename 1 .safetensors", "write 9 /store/0", "fsync 9 /store/0"}) {
+  // Files of checkpoints, the log of the store, to which each batch goes, and exports.
+  for (const std::string call :
+       {"write 2 .safetensors", "fsync 1 .safetensors", "rename 1 .safetensors", "write 9 /store/0",
+        "fsync 9 /store/0", "write 3 /exports/"}) {
     fs::create_directory(root_);
     const std::string page_path = root_ + "/page";
     chaos::Page* page = chaos::map_page(page_path.c_str(), true);

@@ -328,6 +328,17 @@ TEST_F(StudyStoreTest, AnEndThatIsSlowGivesTheFolderBackOnceItIsOver) {
   EXPECT_FALSE(fs::exists(study_ + "/owner"));
 }
 
+TEST_F(StudyStoreTest, CopiesOfItsRowsKeepTheFolder) {
+  auto store = open();
+  ASSERT_TRUE(store->write(batch_of(1)).ok());
+  StudyRows rows = store->rows();
+  store.reset();
+  EXPECT_EQ(rows.last_event().value(), 1u);
+  EXPECT_NE(refusal().find("is in use by this process"), std::string::npos) << refusal();
+  rows = {};
+  EXPECT_EQ(refusal(), "");
+}
+
 TEST_F(StudyStoreTest, ABatchThatGetsNoThreadIsRefusedAndSucceedsLater) {
   const auto user = static_cast<uid_t>(700'000 + ::getpid());
   ASSERT_TRUE(::geteuid() != 0 || ::chown(root_.c_str(), user, user) == 0);
