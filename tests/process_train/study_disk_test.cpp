@@ -166,6 +166,29 @@ void until_interrupted(const std::string& root) {
   }
 }
 
+/// Ctrl-C, which the test sends while a batch is slow. The same call goes on once the disk has taken
+/// that batch.
+void interrupted_on_a_slow_disk(const std::string& root) {
+  troupe::Session session{{.cpus = 1}};
+  troupe::Context ctx = session.context();
+  try {
+    run(ctx, options_of(root + "/study", 20));
+    std::cout << "it ended\n";
+  } catch (const troupe::Cancelled& error) {
+    std::cout << error.message() << '\n';
+  }
+  const auto goes_on = [&] {
+    try {
+      std::cout << (complete(run(ctx, options_of(root + "/study", 20)), 20) ? "complete" : "no");
+      return true;
+    } catch (const troupe::Unavailable& error) {
+      std::cerr << error.message() << '\n';
+      return false;
+    }
+  };
+  std::cout << (eventually(goes_on) ? "\n" : "it does not go on\n");
+}
+
 TEST(StudyDiskDriver, DISABLED_Runs) {
   const char* root = std::getenv("STUDY_DISK_ROOT");
   const char* kind = std::getenv("STUDY_DISK_KIND");
@@ -173,12 +196,16 @@ TEST(StudyDiskDriver, DISABLED_Runs) {
   std::signal(SIGINT, SIG_DFL);  // a shell may have started the test in the background
   const std::string what = kind;
   if (what == "until interrupted") return until_interrupted(root);
+  if (what == "slow") return interrupted_on_a_slow_disk(root);
   if (::unshare(CLONE_NEWNS) != 0 ||
       ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
       ::mount("none", root, "tmpfs", 0, "size=8k") != 0)
     return static_cast<void>(std::cout << "no mount namespaces\n");
   what == "small" ? small_disk(root) : interrupted_on_a_full_disk(root);
 }
+
+constexpr const char* kNoShim =
+    "a sanitizer must be loaded before the library that makes disks hang";
 
 class StudyDisks : public testing::Test {
  protected:
@@ -194,6 +221,24 @@ class StudyDisks : public testing::Test {
     driver_ = chaos::start({"/proc/self/exe", "--gtest_also_run_disabled_tests",
                             "--gtest_filter=StudyDiskDriver.DISABLED_Runs"},
                            {}, log_of(root_), false);
+  }
+  /// Starts a driver whose call of the disk hangs as `how` says, and sends Ctrl-C meanwhile.
+  std::chrono::steady_clock::time_point strike_in(const std::string& kind, const std::string& how) {
+    fs::create_directory(root_);
+    const std::string page_path = root_ + "/page";
+    chaos::Page* page = chaos::map_page(page_path.c_str(), true);
+    const std::pair<const char*, std::string> variables[] = {{"LD_PRELOAD", paths::chaos_shim()},
+                                                             {chaos::kPageVariable, page_path},
+                                                             {"CHAOS_CALL", how}};
+    for (const auto& [name, value] : variables) ::setenv(name, value.c_str(), 1);
+    start(kind);
+    for (const auto& [name, value] : variables) ::unsetenv(name);
+    const int number = how[how.find(' ', how.find(' ') + 1) + 1] - '0';
+    EXPECT_TRUE(chaos::within(20s, [&] { return page->calls >= number; })) << how << errors();
+    const auto struck = std::chrono::steady_clock::now();
+    chaos::hit(driver_.pid, SIGINT);
+    ::munmap(page, sizeof *page);
+    return struck;
   }
   /// Waits for the driver's end and returns what it has printed.
   std::string output() {
@@ -234,30 +279,26 @@ TEST_F(StudyDisks, ThatAreFullDoNotHoldUpCtrlC) {
 }
 
 TEST_F(StudyDisks, ThatHangDoNotHoldUpCtrlC) {
-  if (std::string(paths::chaos_shim()).empty())
-    GTEST_SKIP() << "a sanitizer must be loaded before the library that makes disks hang";
-  // Files of checkpoints, and the log of the store, to which each batch goes.
-  for (const std::string call : {"write 2 .safetensors", "fsync 1 .safetensors",
-                                 "rename 1 .safetensors", "write 9 /store/0", "fsync 9 /store/0"}) {
-    fs::create_directory(root_);
-    const std::string page_path = root_ + "/page";
-    chaos::Page* page = chaos::map_page(page_path.c_str(), true);
-    const std::pair<const char*, std::string> variables[] = {{"LD_PRELOAD", paths::chaos_shim()},
-                                                             {chaos::kPageVariable, page_path},
-                                                             {"CHAOS_CALL", "hang=60000 " + call}};
-    for (const auto& [name, value] : variables) ::setenv(name, value.c_str(), 1);
-    start("until interrupted");
-    for (const auto& [name, value] : variables) ::unsetenv(name);
-    const int number = call[call.find(' ') + 1] - '0';
-    EXPECT_TRUE(chaos::within(20s, [&] { return page->calls >= number; })) << call << errors();
-    const auto struck = std::chrono::steady_clock::now();
-    chaos::hit(driver_.pid, SIGINT);
+  if (std::string(paths::chaos_shim()).empty()) GTEST_SKIP() << kNoShim;
+  // Files of checkpoints, the log of the store, to which each batch goes, and exports.
+  for (const std::string call :
+       {"write 2 .safetensors", "fsync 1 .safetensors", "rename 1 .safetensors", "write 9 /store/0",
+        "fsync 9 /store/0", "write 3 /exports/"}) {
+    const auto struck = strike_in("until interrupted", "hang=60000 " + call);
     const std::string said = output();
     EXPECT_LT(seconds_since(struck), 2.0 * kLeeway) << call;
     EXPECT_TRUE(has(said, "the same call goes on with the study ")) << call << said << errors();
-    ::munmap(page, sizeof *page);
     fs::remove_all(root_);
   }
+}
+
+TEST_F(StudyDisks, ThatAreSlowGiveTheStudyBackToItsProcess) {
+  if (std::string(paths::chaos_shim()).empty()) GTEST_SKIP() << kNoShim;
+  strike_in("slow", "hang=2000 write 9 /store/0");
+  const std::string said = output();
+  EXPECT_TRUE(has(said, "the same call goes on with the study ")) << said << errors();
+  EXPECT_TRUE(has(said, "\ncomplete")) << said << errors();
+  EXPECT_FALSE(fs::exists(root_ + "/study/owner"));
 }
 
 }  // namespace

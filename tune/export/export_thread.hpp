@@ -5,11 +5,11 @@
 ///     batch.exporters = exports.finish();           // at the end: all events are in the files
 #pragma once
 
-#include "troupe/runtime/base/signal_masked_thread.hpp"
+#include "troupe/runtime/base/clock.hpp"
 #include "troupe/tune/export/exports.hpp"
 
-#include <condition_variable>
-#include <mutex>
+#include <chrono>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,11 +18,15 @@ namespace troupe::tune {
 /// The runner's thread alone calls its functions.
 class ExportThread {
  public:
-  /// `rows` outlives this object. Throws OutOfMemory when the system starts no thread.
+  /// How long a disk that hangs is waited for after end_soon().
+  static constexpr Duration kLastPiece = std::chrono::milliseconds(300);
+
+  /// Keeps a copy of `rows`. Throws OutOfMemory when the system starts no thread.
   ExportThread(const StudyRows& rows, const std::string& folder, const Board& board);
   ExportThread(const ExportThread&) = delete;
   ExportThread& operator=(const ExportThread&) = delete;
-  /// Ends the thread after the piece of work that it does.
+  /// Ends the thread after the piece of work that it does, or leaves it behind after end_soon() and
+  /// kLastPiece. The study's folder stays this process's then until that piece is done.
   ~ExportThread();
 
   /// Returns the cursors that moved since the last call, to be written to the store. Does not
@@ -32,20 +36,15 @@ class ExportThread {
   std::vector<ExporterRow> finish();
   /// Returns what went wrong since the last call.
   std::vector<std::string> take_notes();
+  /// Says that the end of this object must not wait for a disk that hangs.
+  void end_soon() noexcept { ends_soon_ = true; }
 
  private:
-  void work();
-  bool pump();
+  struct Work;
   void stop();
 
-  const StudyRows& rows_;
-  Exports exports_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool over_ = false;
-  std::vector<ExporterRow> moved_;
-  std::vector<std::string> notes_;
-  SignalMaskedThread thread_;
+  std::shared_ptr<Work> work_;  ///< a thread that hangs keeps it
+  bool ends_soon_ = false;
 };
 
 }  // namespace troupe::tune

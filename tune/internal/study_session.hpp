@@ -64,6 +64,7 @@ class StudySession {
   /// Says that the end of this object must not wait for a disk that hangs.
   void end_soon() noexcept {
     if (disk_) disk_->end_soon();
+    if (exports_) exports_->end_soon();
   }
 
   /// Takes a model that a trial on this node saved, and writes its file in the background.

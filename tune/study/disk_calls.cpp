@@ -17,27 +17,28 @@ DiskCalls::~DiskCalls() {
 bool DiskCalls::run(std::function<void()> call, const std::function<bool()>& gives_up) {
   std::unique_lock lock(mutex_);
   if (!thread_.joinable()) thread_ = SignalMaskedThread("tune-disk", [this] { work(); });
-  call_ = std::move(call);
+  calls_.push_back(std::move(call));
   begins_.notify_one();
-  while (!ended_.wait_for(lock, kAskEvery, [this] { return !call_; }))
+  while (!ended_.wait_for(lock, kAskEvery, [this] { return calls_.empty(); }))
     if (gives_up()) return false;
   return true;
 }
 
 bool DiskCalls::hangs() const {
   const std::lock_guard lock(mutex_);
-  return static_cast<bool>(call_);
+  return !calls_.empty();
 }
 
 void DiskCalls::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    begins_.wait(lock, [this] { return over_ || call_; });
-    if (!call_) return;
+    begins_.wait(lock, [this] { return over_ || !calls_.empty(); });
+    if (calls_.empty()) return;
+    const std::function<void()>& call = calls_.front();
     lock.unlock();
-    call_();
+    call();
     lock.lock();
-    call_ = nullptr;
+    calls_.pop_front();
     ended_.notify_one();
   }
 }

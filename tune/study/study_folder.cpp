@@ -138,10 +138,14 @@ class StudyFolder::Lock {
   Lock& operator=(const Lock&) = delete;
   ~Lock() {
     HeldLocks& locks = held_locks();
-    const std::lock_guard guard(locks.mutex);
+    std::unique_lock guard(locks.mutex);
     const auto held = locks.all.find(key_);
     if (held == locks.all.end() || held->second.pid != ::getpid()) return;
-    if (use_ == Use::own) ::unlink((folder_ + "/owner").c_str());
+    if (use_ == Use::own) {  // a disk that hangs there must not hold up other folders
+      guard.unlock();
+      ::unlink((folder_ + "/owner").c_str());
+      guard.lock();
+    }
     if (use_ == Use::own || --held->second.readers == 0) locks.all.erase(held);
   }
 

@@ -3,8 +3,9 @@
 ///     rows.events(1, [&](std::uint64_t number, std::string_view json) { …; return true; });
 ///     std::optional<std::string> row = rows.trial(7).value();
 ///
-/// All functions block on the disk and are thread-safe. Their errors are InvalidArgument for a
-/// damaged store, with file and offset, and Unavailable.
+/// Copies are cheap, and each keeps the store open and its folder owned. All functions block on the
+/// disk and are thread-safe. Their errors are InvalidArgument for a damaged store, with file and
+/// offset, and Unavailable.
 #pragma once
 
 #include "troupe/runtime/base/assert.hpp"
@@ -17,6 +18,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace troupe::storage {
 class Database;
@@ -33,8 +35,9 @@ class TROUPE_API StudyRows {
   enum class Order : std::uint8_t { rising, falling };
 
   StudyRows() noexcept = default;
-  /// `db` outlives this object. `folder` is the study's, for messages.
-  StudyRows(storage::Database& db, std::string folder) : db_(&db), folder_(std::move(folder)) {}
+  /// `folder` is the study's, for messages.
+  StudyRows(std::shared_ptr<storage::Database> db, std::string folder)
+      : db_(std::move(db)), folder_(std::move(folder)) {}
 
   /// The study's description; nothing before the first batch with one.
   Result<std::optional<std::string>> meta() const;
@@ -57,7 +60,7 @@ class TROUPE_API StudyRows {
   Result<void> scan_numbers(const std::string& prefix, std::size_t width, std::uint64_t first,
                             Order order, const VisitNumber& visit) const;
 
-  storage::Database* db_ = nullptr;
+  std::shared_ptr<storage::Database> db_;
   std::string folder_;
 };
 

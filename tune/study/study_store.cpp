@@ -47,13 +47,19 @@ std::vector<storage::Write> writes_of(const StudyBatch& batch) {
   return writes;
 }
 
+/// The folder is given up once nobody uses the database.
+struct Opened {
+  StudyFolder folder;
+  std::unique_ptr<storage::Database> db;
+};
+
 }  // namespace
 
 struct StudyStore::State {
-  State(StudyFolder opened, StudyStoreOptions wanted)
-      : folder(std::move(opened)),
+  State(StudyFolder folder, StudyStoreOptions wanted)
+      : opened(std::make_shared<Opened>(Opened{std::move(folder), nullptr})),
         options(std::move(wanted)),
-        disk(folder.path(), options.reserve) {}
+        disk(opened->folder.path(), options.reserve) {}
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   ~State() { end(); }
@@ -68,10 +74,9 @@ struct StudyStore::State {
   void sync_often();
   Result<void> fail(Error error);
 
-  StudyFolder folder;  // outlives the database: it holds the lock
+  std::shared_ptr<Opened> opened;  ///< until end(); `rows` and its copies keep it, too
   StudyStoreOptions options;
   storage::DiskSpace disk;
-  std::unique_ptr<storage::Database> db;
   StudyRows rows;
   std::mutex syncing;  ///< taken before `mutex`
   mutable std::mutex mutex;
@@ -89,7 +94,7 @@ struct StudyStore::State {
   internal::DiskCalls calls;
 };
 
-/// Syncs what was written, and closes the database.
+/// Syncs what was written, closes the database and gives up the folder.
 void StudyStore::State::end() {
   if (!thread.joinable()) return;
   {
@@ -98,49 +103,51 @@ void StudyStore::State::end() {
   }
   wake.notify_all();
   thread.join();
-  if (sync_now() && free() >= options.floor) (void)db->flush();
-  db.reset();
+  if (sync_now() && free() >= options.floor) (void)opened->db->flush();
+  rows = {};
+  opened.reset();
 }
 
 Result<void> StudyStore::State::make_room() {
   if (free() < options.floor) disk.use_reserve(true);
   if (const Bytes have = free(); have < options.floor)
-    return out_of_disk(folder.path(), have, options.floor, "open");
+    return out_of_disk(opened->folder.path(), have, options.floor, "open");
   return {};
 }
 
 /// The file `synced` is made before the store. A store without a file CURRENT, of which nothing was
 /// synced, is therefore a first start that was killed, and is made again.
 Result<void> StudyStore::State::open_database() {
-  const std::string store = folder.store_path();
-  const auto synced = internal::read_mark(folder.mark_path());
-  if (!internal::exists(store) && (!internal::exists(folder.mark_path()) || synced == 0))
+  const std::string store = opened->folder.store_path();
+  const auto synced = internal::read_mark(opened->folder.mark_path());
+  if (!internal::exists(store) && (!internal::exists(opened->folder.mark_path()) || synced == 0))
     return create();
   if (!synced)
-    return internal::damaged(folder.path(), folder.mark_path() + ", offset 0",
+    return internal::damaged(opened->folder.path(), opened->folder.mark_path() + ", offset 0",
                              "it does not name the last synced event");
   if (*synced == 0 && !internal::exists(store + "/CURRENT")) return create();
   if (!internal::exists(store))
-    return internal::damaged(folder.path(), store + ", offset 0",
+    return internal::damaged(opened->folder.path(), store + ", offset 0",
                              "it is missing, and event " + std::to_string(*synced) + " was synced");
   return recover(*synced);
 }
 
 Result<void> StudyStore::State::create() {
   std::error_code error;
-  std::filesystem::remove_all(folder.store_path(), error);
-  for (const std::string& path :
-       {folder.checkpoints_path(), folder.logs_path(), folder.exports_path()}) {
+  std::filesystem::remove_all(opened->folder.store_path(), error);
+  for (const std::string& path : {opened->folder.checkpoints_path(), opened->folder.logs_path(),
+                                  opened->folder.exports_path()}) {
     std::filesystem::create_directories(path, error);
     if (error) return internal::failed("make the folder", path, error.value());
   }
-  if (auto done = internal::write_mark(folder.mark_path(), 0); !done) return done;
-  if (auto done = internal::sync_folder(folder.path()); !done) return done;
+  if (auto done = internal::write_mark(opened->folder.mark_path(), 0); !done) return done;
+  if (auto done = internal::sync_folder(opened->folder.path()); !done) return done;
   auto door = storage::door();
   if (!door) return door.error();
-  const auto status = (*door)->open(folder.store_path(), internal::database_options(true), db);
-  if (!status.ok()) return internal::error_of(status, "make", folder.path());
-  return internal::sync_folder(folder.path());
+  const auto status =
+      (*door)->open(opened->folder.store_path(), internal::database_options(true), opened->db);
+  if (!status.ok()) return internal::error_of(status, "make", opened->folder.path());
+  return internal::sync_folder(opened->folder.path());
 }
 
 /// Checks the store before anything is written to it: opening a damaged one to write would drop
@@ -151,15 +158,16 @@ Result<void> StudyStore::State::recover(std::uint64_t synced) {
   {
     std::unique_ptr<storage::Database> look;
     const auto status =
-        (*door)->open_to_read(folder.store_path(), internal::database_options(false), look);
-    if (!status.ok()) return internal::error_of(status, "open", folder.path());
-    const auto found = internal::check_store(*look, folder.path(), synced);
+        (*door)->open_to_read(opened->folder.store_path(), internal::database_options(false), look);
+    if (!status.ok()) return internal::error_of(status, "open", opened->folder.path());
+    const auto found = internal::check_store(*look, opened->folder.path(), synced);
     if (!found) return found.error();
     written.event = *found;
   }
   durable.event = synced;
-  const auto status = (*door)->open(folder.store_path(), internal::database_options(false), db);
-  if (!status.ok()) return internal::error_of(status, "open", folder.path());
+  const auto status =
+      (*door)->open(opened->folder.store_path(), internal::database_options(false), opened->db);
+  if (!status.ok()) return internal::error_of(status, "open", opened->folder.path());
   if (written.event > durable.event) ++written.batch;
   return {};
 }
@@ -174,10 +182,10 @@ Result<void> StudyStore::State::sync_now() {
   const bool is_new = now.event != durable.event;
   lock.unlock();
   Result<void> done;
-  if (const auto status = db->sync(); !status.ok())
-    done = internal::error_of(status, "sync", folder.path());
+  if (const auto status = opened->db->sync(); !status.ok())
+    done = internal::error_of(status, "sync", opened->folder.path());
   else if (is_new)
-    done = internal::write_mark(folder.mark_path(), now.event);
+    done = internal::write_mark(opened->folder.mark_path(), now.event);
   lock.lock();
   if (!done) {  // a mark that meets a full disk is written later: the old one still holds
     if (done.error().code() != Code::out_of_disk || done.error().maybe_executed())
@@ -209,17 +217,20 @@ Result<void> StudyStore::State::fail(Error error) {
 
 StudyStore::StudyStore(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
+/// The disk's thread ends the state, however late: another store can open the folder then.
 StudyStore::~StudyStore() {
   internal::DiskCalls& calls = state_->calls;
-  bool ends = !calls.hangs();
-  if (ends && !ends_soon_) return;
+  const bool hangs = calls.hangs();
+  if (!hangs && !ends_soon_) return;
+  const Time until = steady_now() + (hangs ? Duration(0) : kLastWrites);
   try {
-    const Time until = steady_now() + kLastWrites;
-    ends = ends && calls.run([state = state_.get()] { state->end(); },
-                             [until] { return steady_now() >= until; });
-  } catch (const Error&) {  // no thread: the disk is waited for
+    if (calls.run([state = state_.get()] { state->end(); },
+                  [until] { return steady_now() >= until; }))
+      return;
+  } catch (const Error&) {
+    return;  // no thread: the disk is waited for
   }
-  if (!ends) leave_behind(state_);
+  leave_behind(state_);
 }
 
 Result<std::unique_ptr<StudyStore>> StudyStore::open(const std::string& path,
@@ -228,8 +239,9 @@ Result<std::unique_ptr<StudyStore>> StudyStore::open(const std::string& path,
   if (!folder) return folder.error();
   auto state = std::make_shared<State>(std::move(*folder), std::move(options));
   if (auto room = state->make_room(); !room) return room.error();
-  if (auto opened = state->open_database(); !opened) return opened.error();
-  state->rows = StudyRows(*state->db, state->folder.path());
+  if (auto done = state->open_database(); !done) return done.error();
+  Opened& o = *state->opened;
+  state->rows = StudyRows({state->opened, o.db.get()}, o.folder.path());
   if (state->free() >= state->options.low_water) state->disk.use_reserve(false);
   state->thread = SignalMaskedThread("tune-sync", [s = state.get()] { s->sync_often(); });
   return std::unique_ptr<StudyStore>(new StudyStore(std::move(state)));
@@ -247,7 +259,7 @@ Result<void> StudyStore::write(const StudyBatch& batch, const std::function<bool
                                                std::to_string(s.written.event));
   }
   if (const Bytes free = s.free(); free < s.options.low_water)
-    return out_of_disk(s.folder.path(), free, s.options.low_water, "write");
+    return out_of_disk(s.opened->folder.path(), free, s.options.low_water, "write");
   const bool power = s.options.durability == StudyDurability::power;
   struct Written {
     std::vector<storage::Write> writes;
@@ -256,7 +268,7 @@ Result<void> StudyStore::write(const StudyBatch& batch, const std::function<bool
   };
   const auto written = std::make_shared<Written>(Written{
       writes_of(batch), power ? storage::Durability::synced : storage::Durability::kernel, {}});
-  const auto write = [db = s.db.get(), written] {
+  const auto write = [db = s.opened->db.get(), written] {
     written->status = db->write(written->writes, written->durability);
   };
   Time until = Time::max();
@@ -264,15 +276,19 @@ Result<void> StudyStore::write(const StudyBatch& batch, const std::function<bool
     if (until == Time::max() && stops()) until = steady_now() + kLastWrites;
     return steady_now() >= until;
   };
-  if (!stops)
-    write();
-  else if (!s.calls.run(write, gives_up))
-    return s.fail(Error(Code::cancelled,
-                        "tune: a batch was given up: the disk of " + s.folder.path() +
-                            " has not taken it: look whether that disk hangs",
-                        Outcome::unknown));
+  try {
+    if (!stops)
+      write();
+    else if (!s.calls.run(write, gives_up))
+      return s.fail(Error(Code::cancelled,
+                          "tune: a batch was given up: the disk of " + s.opened->folder.path() +
+                              " has not taken it: look whether that disk hangs",
+                          Outcome::unknown));
+  } catch (const OutOfMemory& error) {
+    return error;  // no thread: nothing was written
+  }
   if (!written->status.ok())
-    return s.fail(internal::error_of(written->status, "write", s.folder.path()));
+    return s.fail(internal::error_of(written->status, "write", s.opened->folder.path()));
   const std::lock_guard guard(s.mutex);
   s.written.event += batch.events.size();
   const bool idle = s.durable.batch == s.written.batch++;
@@ -288,7 +304,7 @@ const StudyRows& StudyStore::rows() const noexcept {
   return state_->rows;
 }
 const StudyFolder& StudyStore::folder() const noexcept {
-  return state_->folder;
+  return state_->opened->folder;
 }
 std::uint64_t StudyStore::last_event() const noexcept {
   const std::lock_guard guard(state_->mutex);
@@ -305,7 +321,7 @@ Bytes StudyStore::free_space() const {
 struct StudyReader::State {
   explicit State(StudyFolder opened) : folder(std::move(opened)) {}
   StudyFolder folder;
-  std::unique_ptr<storage::Database> db;
+  std::shared_ptr<storage::Database> db;
   StudyRows rows;
   std::uint64_t last = 0;
 };
@@ -325,13 +341,15 @@ Result<StudyReader> StudyReader::open(const std::string& path) {
                              "it does not name the last synced event");
   auto door = storage::door();
   if (!door) return door.error();
-  const auto status = (*door)->open_to_read(state->folder.store_path(),
-                                            internal::database_options(false), state->db);
+  std::unique_ptr<storage::Database> db;
+  const auto status =
+      (*door)->open_to_read(state->folder.store_path(), internal::database_options(false), db);
   if (!status.ok()) return internal::error_of(status, "open", state->folder.path());
+  state->db = std::move(db);
   const auto last = internal::check_store(*state->db, state->folder.path(), *synced);
   if (!last) return last.error();
   state->last = *last;
-  state->rows = StudyRows(*state->db, state->folder.path());
+  state->rows = StudyRows(state->db, state->folder.path());
   return StudyReader(std::move(state));
 }
 

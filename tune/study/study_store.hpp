@@ -50,8 +50,8 @@ class TROUPE_API StudyStore {
   /// How long a disk that hangs is waited for once a write is to stop, or after end_soon().
   static constexpr Duration kLastWrites = std::chrono::milliseconds(300);
 
-  /// Syncs what was written, for kLastWrites at most after end_soon(). A disk that hangs keeps the
-  /// store then: the folder stays this process's until it ends.
+  /// Syncs what was written, for kLastWrites at most after end_soon(). A slow disk ends the store
+  /// later then, and the folder stays this process's until it has. One that hangs keeps both.
   ~StudyStore();
   StudyStore(const StudyStore&) = delete;
   StudyStore& operator=(const StudyStore&) = delete;
@@ -61,7 +61,8 @@ class TROUPE_API StudyStore {
   /// later call may succeed. After any other error the outcome is unknown, and all later calls
   /// fail: open the store again.
   /// With `stops`, a thread writes. Once `stops` has returned true for kLastWrites meanwhile, the
-  /// call returns Cancelled, whose outcome is unknown, too.
+  /// call returns Cancelled, whose outcome is unknown, too. Without a thread it returns OutOfMemory;
+  /// nothing was written then, and a later call may succeed.
   Result<void> write(const StudyBatch& batch, const std::function<bool()>& stops = {});
   /// Blocks until the disk has all that was written.
   Result<void> sync();

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <atomic>
 #include <future>
+#include <string>
 
 namespace troupe::tune::internal {
 namespace {
@@ -38,6 +39,23 @@ TEST(DiskCalls, GoOnWhenTheirCallerGivesThemUp) {
   EXPECT_TRUE(calls.run([&] { ended = false; }, [] { return false; }))
       << "the thread is free again";
   EXPECT_FALSE(ended);
+}
+
+TEST(DiskCalls, RunBehindACallThatWasGivenUp) {
+  std::promise<void> gate;
+  std::string order;
+  DiskCalls calls;
+  EXPECT_FALSE(calls.run(
+      [&] {
+        gate.get_future().wait();
+        order += "slow ";
+      },
+      [] { return true; }));
+  EXPECT_FALSE(calls.run([&] { order += "last"; }, [] { return true; }));
+  EXPECT_TRUE(calls.hangs());
+  gate.set_value();
+  EXPECT_TRUE(eventually([&] { return !calls.hangs(); }));
+  EXPECT_EQ(order, "slow last");
 }
 
 }  // namespace

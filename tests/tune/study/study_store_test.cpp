@@ -8,15 +8,21 @@
 #include "troupe/tune/study/internal/store_check.hpp"
 #include "troupe/tune/study/internal/store_keys.hpp"
 
+#include <grp.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
+#include <unistd.h>
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <future>
 #include <map>
+#include <memory>
 
 namespace troupe::tune {
 namespace {
@@ -295,6 +301,69 @@ TEST_F(StudyStoreTest, ShortSpaceRefusesABatchThatSucceedsLater) {
   free = Bytes{1ull << 30};
   EXPECT_TRUE(store->write(batch_of(1)).ok());
   EXPECT_EQ(fault_in(store->rows(), 1), "");
+}
+
+TEST_F(StudyStoreTest, AnEndThatIsSlowGivesTheFolderBackOnceItIsOver) {
+  struct Disk {
+    std::promise<void> gate;
+    std::atomic<bool> hangs = false;
+  };
+  const auto disk = std::make_shared<Disk>();
+  StudyStoreOptions with = options();
+  with.free_space = [disk] {
+    if (disk->hangs) disk->gate.get_future().wait();
+    return Bytes{1ull << 40};
+  };
+  auto store = open(with);
+  ASSERT_TRUE(store->write(batch_of(1)).ok());
+  disk->hangs = true;
+  store->end_soon();
+  store.reset();
+  EXPECT_NE(refusal().find("is in use by this process"), std::string::npos) << refusal();
+  EXPECT_TRUE(fs::exists(study_ + "/owner"));
+  disk->gate.set_value();
+  EXPECT_TRUE(eventually([this] { return !fs::exists(study_ + "/owner"); }));
+  EXPECT_TRUE(eventually([this] { return refusal().empty(); })) << refusal();
+  EXPECT_EQ(fault_in(open()->rows(), 1), "");
+  EXPECT_FALSE(fs::exists(study_ + "/owner"));
+}
+
+TEST_F(StudyStoreTest, CopiesOfItsRowsKeepTheFolder) {
+  auto store = open();
+  ASSERT_TRUE(store->write(batch_of(1)).ok());
+  StudyRows rows = store->rows();
+  store.reset();
+  EXPECT_EQ(rows.last_event().value(), 1u);
+  EXPECT_NE(refusal().find("is in use by this process"), std::string::npos) << refusal();
+  rows = {};
+  EXPECT_EQ(refusal(), "");
+}
+
+TEST_F(StudyStoreTest, ABatchThatGetsNoThreadIsRefusedAndSucceedsLater) {
+  const auto user = static_cast<uid_t>(700'000 + ::getpid());
+  ASSERT_TRUE(::geteuid() != 0 || ::chown(root_.c_str(), user, user) == 0);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    // Root has no limit of processes.
+    if (::geteuid() == 0 &&
+        (::setgroups(0, nullptr) != 0 || ::setgid(user) != 0 || ::setuid(user) != 0))
+      ::_exit(1);
+    const auto store = StudyStore::open(study_, options());
+    if (!store.ok()) ::_exit(2);
+    rlimit before{};
+    ::getrlimit(RLIMIT_NPROC, &before);
+    const rlimit none{1, before.rlim_max};
+    ::setrlimit(RLIMIT_NPROC, &none);
+    const auto never = [] { return false; };
+    const auto refused = (*store)->write(batch_of(1), never);
+    if (refused.ok() || refused.error().code() != Code::out_of_memory) ::_exit(3);
+    ::setrlimit(RLIMIT_NPROC, &before);
+    ::_exit((*store)->write(batch_of(1), never).ok() ? 0 : 4);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+  ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST_F(StudyStoreTest, AFullDiskIsOutOfDiskAndNoCrash) {

@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <mutex>
 
@@ -26,10 +27,10 @@ class DiskCalls {
   ~DiskCalls();
 
   /// Runs the call, which throws nothing, and returns true when it has ended. Asks `gives_up` every
-  /// kAskEvery meanwhile; once that returns true, returns false, and the call goes on. Throws
-  /// OutOfMemory when there is no thread. Precondition: no call hangs.
+  /// kAskEvery meanwhile; once that returns true, returns false, and the call goes on. A call that
+  /// was given up ends first. Throws OutOfMemory when there is no thread.
   bool run(std::function<void()> call, const std::function<bool()>& gives_up);
-  /// Whether run() has returned false and that call goes on.
+  /// Whether run() has returned false and a call goes on.
   bool hangs() const;
 
  private:
@@ -37,7 +38,7 @@ class DiskCalls {
 
   mutable std::mutex mutex_;
   std::condition_variable begins_, ended_;
-  std::function<void()> call_;  ///< until it has ended
+  std::deque<std::function<void()>> calls_;  ///< each until it has ended
   bool over_ = false;
   SignalMaskedThread thread_;  ///< since the first call
 };
