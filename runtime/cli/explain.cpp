@@ -152,8 +152,10 @@ class Facts {
     auto told = asked_.try_rows(question, kRowsAnswer);
     if (told)
       merge.add(std::move(*told));
-    else
+    else if (told.error().code() == Code::timed_out)
       merge.add_unanswered(asked_.node_name(), 0, told.error().message());
+    else
+      raise(named(asked_.target, told.error()));
     observe::Answer answer = merge.take(0);
     for (const observe::Row& row : answer.rows) {
       auto fact = observe::fact_of(row);

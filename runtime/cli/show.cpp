@@ -238,11 +238,6 @@ void keep_living(std::vector<control::ActorRow>& actors) {
                actors.end());
 }
 
-Error named(const Target& target, const Error& error) {
-  return Error(error.code(),
-               "the cluster of " + target.path + " does not answer: " + error.message());
-}
-
 /// Connects to the first of the host's nodes that answers. With others to ask, a node has a third of
 /// the time.
 Observer open_observer(const Target& target, Duration limit) {
@@ -260,6 +255,11 @@ Observer open_observer(const Target& target, Duration limit) {
 }
 
 }  // namespace
+
+Error named(const Target& target, const Error& error) {
+  return Error(error.code(),
+               "the cluster of " + target.path + " does not answer: " + error.message());
+}
 
 Asked::Asked(const Request& request, Duration limit)
     : target(find_cluster(request)), observer_(open_observer(target, limit)) {}

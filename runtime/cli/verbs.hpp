@@ -231,6 +231,8 @@ class Asked {
   Observer observer_;
 };
 
+/// Returns the error with the name of the cluster that does not answer.
+Error named(const Target& target, const Error& error);
 /// Returns the job that the text names: the newest one of that name, else one by a part of its id.
 /// An empty text: the newest job. Throws Failure (usage) when there is none.
 const control::JobRecord& find_job(const control::ListReply& reply, const std::string& text);
