@@ -137,22 +137,26 @@ class EventReader {
 
   /// Adds the nodes that have ended since the time that was asked for: nobody asks them any more.
   void add_gone(Answer& answer) {
-    observe::Missing missing;
-    ControlLists control(asked_, steady_now() + kControlAnswers, missing);
+    observe::Missing of_control;
+    ControlLists control(asked_, steady_now() + kControlAnswers, of_control);
     const auto nodes = control.list(control::ListRequest::What::nodes);
+    observe::Missing gone;
     for (const auto& node : nodes.dead_nodes)
       if (node.died_unix_ns >= since_)
-        missing.add(
+        gone.add(
             node.description.name.empty() ? node.description.id.str() : node.description.name, 0,
             node.left ? "it has left, and its events are in the state folder of its host"
                       : "it is dead, and its events are in the state folder of its host");
-    for (const observe::Unanswered& source : missing.sources()) {
+    for (const observe::Unanswered& source : gone.sources()) {
       // An agent may tell of the same node, in words that do not say where its events are.
       std::erase_if(answer.unanswered, [&](const observe::Unanswered& one) {
         return one.node == source.node && one.pid == source.pid;
       });
       answer.unanswered.push_back(source);
     }
+    // Agents themselves tell of living nodes that are silent.
+    for (const observe::Unanswered& source : of_control.sources())
+      if (source.node == observe::kControlSource) answer.unanswered.push_back(source);
   }
 
   /// Tells of each source once, also while the verb follows.
