@@ -406,8 +406,11 @@ Exit status(const Request& request, bool verbose) {
               file.cluster.str().substr(0, 8).c_str(), file.version.c_str(),
               file.control_door.c_str(), asked.node_name().c_str(), text_of(nodes).c_str(),
               dead.c_str(), failures_text(seen.failures).c_str());
-  if (verbose) {
-    const Names names = names_of(nodes);
+  const Names names = names_of(nodes);
+  if (!seen.is_told) {  // control may have told of the actors, and then no more
+    std::printf("actors and jobs: not known\n%s%s", waiting_text(seen.waiting).c_str(),
+                actors.empty() ? "" : text_of(actors, names).c_str());
+  } else if (verbose) {
     std::printf("%s\n%s\n%s", waiting_text(seen.waiting).c_str(), text_of(actors, names).c_str(),
                 text_of(jobs, names).c_str());
   } else {

@@ -197,7 +197,10 @@ TEST_F(Lists, WithoutControlAListSaysSoAndEnds) {
   ASSERT_EQ(::kill(control, SIGSTOP), 0);
   const Outcome names = troupe_command({"list", "names"});
   const Outcome status = troupe_command({"status", "--json"});
+  const Outcome shown = troupe_command({"status"});
   EXPECT_EQ(::kill(control, SIGCONT), 0);
+  EXPECT_TRUE(says(shown.out, "\nactors and jobs: not known\n")) << shown.out;
+  EXPECT_FALSE(says(shown.out, "0 actors")) << shown.out;
   EXPECT_EQ(names.code, 0);
   EXPECT_TRUE(says(names.err, "troupe: rows of control are missing: ")) << names.err;
   EXPECT_EQ(status.code, 3) << "nodes and jobs are not known";
