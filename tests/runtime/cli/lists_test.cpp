@@ -162,6 +162,18 @@ TEST_F(Lists, AnActorShowsHowManyCallsWaitForIt) {
   EXPECT_EQ(actors["total"], 1) << actors;
 }
 
+TEST_F(Lists, AReasonThatAProgramGivesSteersNoTerminal) {
+  begin();
+  plant({"plant_broken"});
+  std::string shown;
+  ASSERT_TRUE(eventually([&] {
+    shown = text({"status"});
+    return says(shown, "its reason");
+  })) << shown;
+  EXPECT_TRUE(says(shown, "?[2J its reason")) << shown;
+  EXPECT_FALSE(says(shown, "\x1b"));
+}
+
 TEST_F(Lists, AnObjectThatADriverAloneHoldsHasTheLineThatMadeIt) {
   begin();
   plant({"plant_objects", "6"});
