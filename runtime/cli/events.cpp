@@ -146,7 +146,8 @@ class EventReader {
         gone.add(
             node.description.name.empty() ? node.description.id.str() : node.description.name, 0,
             node.left ? "it has left, and its events are in the state folder of its host"
-                      : "it is dead, and its events are in the state folder of its host");
+                      : "it is dead, and its events are in the state folder of its host",
+            false);
     for (const observe::Unanswered& source : gone.sources()) {
       // An agent may tell of the same node, in words that do not say where its events are.
       std::erase_if(answer.unanswered, [&](const observe::Unanswered& one) {
@@ -165,8 +166,8 @@ class EventReader {
     observe::Missing news;
     for (const observe::Unanswered& source : all.sources())
       if (told_.insert({source.node, source.pid}).second)
-        news.add(source.node, source.pid, source.why);
-    tell(news);
+        news.add(source.node, source.pid, source.why, source.is_silent);
+    tell(news, "events");
   }
 
   void show(const Row& row) {

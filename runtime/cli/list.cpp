@@ -235,7 +235,7 @@ class ControlRows {
     if (query_.kind() == RowKind::objects) add_objects(selection);
     merge_.add(selection.take());
     for (const observe::Unanswered& source : missing_.sources())
-      merge_.add_unanswered(source.node, source.pid, source.why);
+      merge_.add_unanswered(source.node, source.pid, source.why, source.is_silent);
     return merge_.take(now);
   }
 
@@ -316,7 +316,8 @@ class ControlRows {
       if (report->rows_in_all > report->rows.size())
         missing_.add(name, 0,
                      "it tells of its " + std::to_string(report->rows.size()) +
-                         " largest objects of " + std::to_string(report->rows_in_all));
+                         " largest objects of " + std::to_string(report->rows_in_all),
+                     false);
     }
     if (living_.empty()) add_unasked();
   }
