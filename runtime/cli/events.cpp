@@ -130,6 +130,7 @@ class EventReader {
                                                observe::kMaxRows);
     }
     all.unanswered = missing.sources();
+    all.more_unanswered = missing.more();
     all.next.clear();
     std::reverse(all.rows.begin(), all.rows.end());
     return all;
@@ -163,11 +164,11 @@ class EventReader {
   /// Tells of each source once, also while the verb follows.
   void tell_missing(const Answer& answer) {
     const observe::Missing all(answer);
-    observe::Missing news;
+    Answer news;
     for (const observe::Unanswered& source : all.sources())
-      if (told_.insert({source.node, source.pid}).second)
-        news.add(source.node, source.pid, source.why, source.is_silent);
-    tell(news, "events");
+      if (told_.insert({source.node, source.pid}).second) news.unanswered.push_back(source);
+    if (all.more() > told_more_) news.more_unanswered = told_more_ = all.more();
+    tell(observe::Missing(news), "events");
   }
 
   void show(const Row& row) {
@@ -204,6 +205,7 @@ class EventReader {
   std::int64_t newest_ = 0;
   std::int64_t complete_ = 0;  ///< of --follow: all nodes have told of what was before
   std::set<std::pair<std::string, std::int64_t>> told_;  ///< sources without an answer
+  std::uint64_t told_more_ = 0;                          ///< the most of those without a name
   std::map<std::string, std::int64_t> shown_;            ///< of --follow: id → time
 };
 

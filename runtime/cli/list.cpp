@@ -233,7 +233,9 @@ class ControlRows {
       for (const auto& job : control_.list(What::jobs).jobs)
         selection.offer(row_of(job, names_, query_.as_of(now)));
     if (query_.kind() == RowKind::objects) add_objects(selection);
-    merge_.add(selection.take());
+    Answer selected = selection.take();
+    selected.more_unanswered = missing_.more();
+    merge_.add(std::move(selected));
     for (const observe::Unanswered& source : missing_.sources())
       merge_.add_unanswered(source.node, source.pid, source.why, source.is_silent);
     return merge_.take(now);
@@ -299,6 +301,7 @@ class ControlRows {
     if (told.own) {
       missing_.add(*told.own);
       told.own->unanswered.clear();
+      told.own->more_unanswered = 0;
       merge_.add(std::move(*told.own));
     } else {
       missing_.add(asked_.node_name(), 0, told.own.error().message());

@@ -36,6 +36,8 @@ class Missing {
   bool empty() const noexcept { return sources_.empty() && more_ == 0; }
 
   const std::vector<Unanswered>& sources() const noexcept { return sources_; }
+  /// Returns how many sources there are beyond those.
+  std::uint64_t more() const noexcept { return more_; }
   /// Returns a sentence for each source, at most kMostNamed, and one that counts the others.
   /// `has_json`: the verb names them all with --json.
   std::vector<std::string> lines(std::string_view what = "rows", bool has_json = true) const;

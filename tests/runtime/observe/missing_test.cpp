@@ -49,6 +49,7 @@ TEST(Missing, OfManySourcesTenAreNamedAndTheOthersCounted) {
   ASSERT_EQ(lines.size(), 11U);
   EXPECT_EQ(lines.back(), "rows of 23 more processes and nodes are missing: --json names them");
   EXPECT_EQ(missing.lines("rows", false).back(), "rows of 23 more processes and nodes are missing");
+  EXPECT_EQ(missing.more(), 3U);
   EXPECT_FALSE(missing.empty());
   EXPECT_TRUE(Missing().empty() && Missing(Answer()).lines().empty());
 }
