@@ -3,6 +3,7 @@
 #include "troupe/runtime/base/json.hpp"
 #include "troupe/runtime/base/standard_descriptors.hpp"
 #include "troupe/runtime/base/version.hpp"
+#include "troupe/runtime/cli/internal/print.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
 
 #include <unistd.h>
@@ -542,7 +543,7 @@ int refuse(const CLI::App& app, const CLI::ParseError& error, int argc, char** a
 
 /// Prints the error on stderr, and with --json also the document on stdout.
 int report(const CommandLine& line, Exit exit, const Error& error) {
-  std::fprintf(stderr, "troupe: %s\n", error.message().c_str());
+  std::fprintf(stderr, "troupe: %s\n", escaped_lines(error.message()).c_str());
   const int tell = line.up_request.tell;
   if (line.request.json || line.up_request.json || line.doctor_request.json ||
       line.plan_request.json || line.study_request.json || tell >= 0) {

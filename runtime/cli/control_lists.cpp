@@ -16,7 +16,7 @@ control::ListReply ControlLists::list(control::ListRequest::What what) {
   }
   if (reply->left_off > 0)
     missing_.add(observe::kControlSource, 0,
-                 "its answer has no room for " + std::to_string(reply->left_off) + " more");
+                 "its answer has no room for " + std::to_string(reply->left_off) + " more", false);
   if (what == control::ListRequest::What::nodes)
     for (const auto& row : reply->nodes)
       if (row.suspect) missing_.add(row.description.name, 0, kUnheard);

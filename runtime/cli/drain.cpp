@@ -68,7 +68,7 @@ Exit drain(const Request& request, const std::string& meant, const std::string& 
   }
   const auto seconds = std::chrono::duration<double>(steady_now() - begin).count();
   if (request.json)
-    print(Json{{"node", name}, {"id", node.str()}, {"seconds", seconds}});
+    print(Json{{"node", description.name}, {"id", node.str()}, {"seconds", seconds}});
   else
     std::printf("troupe: %s has left after %.1f s\n", name.c_str(), seconds);
   return Exit::ok;

@@ -130,6 +130,7 @@ class EventReader {
                                                observe::kMaxRows);
     }
     all.unanswered = missing.sources();
+    all.more_unanswered = missing.more();
     all.next.clear();
     std::reverse(all.rows.begin(), all.rows.end());
     return all;
@@ -137,32 +138,37 @@ class EventReader {
 
   /// Adds the nodes that have ended since the time that was asked for: nobody asks them any more.
   void add_gone(Answer& answer) {
-    observe::Missing missing;
-    ControlLists control(asked_, steady_now() + kControlAnswers, missing);
+    observe::Missing of_control;
+    ControlLists control(asked_, steady_now() + kControlAnswers, of_control);
     const auto nodes = control.list(control::ListRequest::What::nodes);
+    observe::Missing gone;
     for (const auto& node : nodes.dead_nodes)
       if (node.died_unix_ns >= since_)
-        missing.add(
+        gone.add(
             node.description.name.empty() ? node.description.id.str() : node.description.name, 0,
             node.left ? "it has left, and its events are in the state folder of its host"
-                      : "it is dead, and its events are in the state folder of its host");
-    for (const observe::Unanswered& source : missing.sources()) {
+                      : "it is dead, and its events are in the state folder of its host",
+            false);
+    for (const observe::Unanswered& source : gone.sources()) {
       // An agent may tell of the same node, in words that do not say where its events are.
       std::erase_if(answer.unanswered, [&](const observe::Unanswered& one) {
         return one.node == source.node && one.pid == source.pid;
       });
       answer.unanswered.push_back(source);
     }
+    // Agents themselves tell of living nodes that are silent.
+    for (const observe::Unanswered& source : of_control.sources())
+      if (source.node == observe::kControlSource) answer.unanswered.push_back(source);
   }
 
   /// Tells of each source once, also while the verb follows.
   void tell_missing(const Answer& answer) {
     const observe::Missing all(answer);
-    observe::Missing news;
+    Answer news;
     for (const observe::Unanswered& source : all.sources())
-      if (told_.insert({source.node, source.pid}).second)
-        news.add(source.node, source.pid, source.why);
-    tell(news);
+      if (told_.insert({source.node, source.pid}).second) news.unanswered.push_back(source);
+    if (all.more() > told_more_) news.more_unanswered = told_more_ = all.more();
+    tell(observe::Missing(news), "events");
   }
 
   void show(const Row& row) {
@@ -199,6 +205,7 @@ class EventReader {
   std::int64_t newest_ = 0;
   std::int64_t complete_ = 0;  ///< of --follow: all nodes have told of what was before
   std::set<std::pair<std::string, std::int64_t>> told_;  ///< sources without an answer
+  std::uint64_t told_more_ = 0;                          ///< the most of those without a name
   std::map<std::string, std::int64_t> shown_;            ///< of --follow: id → time
 };
 

@@ -1,4 +1,5 @@
 /// The verb `troupe explain`: joins what processes, agents and control know about waits.
+#include "troupe/runtime/base/visible_text.hpp"
 #include "troupe/runtime/cli/control_lists.hpp"
 #include "troupe/runtime/cli/internal/print.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
@@ -27,6 +28,7 @@ constexpr int kMostPages = 3;
 constexpr Duration kMostTime = std::chrono::seconds(5);
 constexpr Duration kControlAnswers = std::chrono::milliseconds(1500);
 constexpr Duration kRowsAnswer = std::chrono::seconds(2);
+constexpr std::size_t kShown = 300;  ///< the most columns of a name or a reason
 
 /// What the cluster knows about waits, by thing.
 class Facts {
@@ -119,12 +121,15 @@ class Facts {
  private:
   /// Returns why nobody tells of the maker of an object.
   std::string why_unmade() const {
-    if (missing_.empty())
+    const auto& sources = missing_.sources();
+    const auto silent = std::find_if(sources.begin(), sources.end(), [](const auto& source) {
+      return source.node != observe::kControlSource;  // control makes no object
+    });
+    if (silent == sources.end())
       return "no process is making it: its maker has ended, or a put is under way";
-    const observe::Unanswered& silent = missing_.sources().front();
-    return "its maker may be " + silent.node +
-           (silent.pid == 0 ? "" : "/" + std::to_string(silent.pid)) +
-           ", which does not answer: " + silent.why;
+    return "its maker may be " + visible_text(silent->node, kShown) +
+           (silent->pid == 0 ? "" : "/" + std::to_string(silent->pid)) +
+           ", which does not answer: " + visible_text(silent->why, kShown);
   }
   void read_actors() {
     ControlLists control(asked_, steady_now() + kControlAnswers, missing_);
@@ -147,8 +152,10 @@ class Facts {
     auto told = asked_.try_rows(question, kRowsAnswer);
     if (told)
       merge.add(std::move(*told));
-    else
+    else if (told.error().code() == Code::timed_out)
       merge.add_unanswered(asked_.node_name(), 0, told.error().message());
+    else
+      raise(named(asked_.target, told.error()));
     observe::Answer answer = merge.take(0);
     for (const observe::Row& row : answer.rows) {
       auto fact = observe::fact_of(row);

@@ -233,9 +233,11 @@ class ControlRows {
       for (const auto& job : control_.list(What::jobs).jobs)
         selection.offer(row_of(job, names_, query_.as_of(now)));
     if (query_.kind() == RowKind::objects) add_objects(selection);
-    merge_.add(selection.take());
+    Answer selected = selection.take();
+    selected.more_unanswered = missing_.more();
+    merge_.add(std::move(selected));
     for (const observe::Unanswered& source : missing_.sources())
-      merge_.add_unanswered(source.node, source.pid, source.why);
+      merge_.add_unanswered(source.node, source.pid, source.why, source.is_silent);
     return merge_.take(now);
   }
 
@@ -267,21 +269,23 @@ class ControlRows {
     }
     for (const auto& actor : actors) selection.offer(row_of(actor, names_, queues));
   }
-  /// Without control the ids of nodes are not known, but agents know their names.
+  /// Adds the nodes that are not asked. Without control their ids are not known, but agents know
+  /// their names.
   void add_unasked() {
     const auto agents = asked_.try_rows({.kind = RowKind::processes,
                                          .where = "kind = agent",
                                          .sort = {},
                                          .limit = observe::kMaxRows,
                                          .after = {}},
-                                        left_of(kRowsAnswer) / 2);
-    if (!agents) return;
+                                        std::max(left_of(kRowsAnswer), kRowsAtLeast));
+    constexpr std::string_view kWhy = "objects are not asked for while control does not answer";
+    if (!agents) return missing_.add("the other nodes", 0, kWhy);
     missing_.add(*agents);
     static const std::size_t kNode = observe::column_of(RowKind::processes, "node");
     for (const Row& row : agents->rows)
       if (const auto* name = std::get_if<std::string>(&row.cells.at(kNode));
           name != nullptr && *name != asked_.node_name())
-        missing_.add(*name, 0, "it is not asked for objects while control does not answer");
+        missing_.add(*name, 0, kWhy);
   }
   /// Adds the objects of all nodes that control knows; without control, those of the node that is
   /// asked.
@@ -290,16 +294,14 @@ class ControlRows {
     for (const auto& row : control_.list(What::objects).objects)
       facts.name_of.emplace(row.object, row.name);
     NodeNames asked = living_;
-    if (asked.empty()) {
-      asked[NodeId{}] = asked_.node_name();
-      add_unasked();
-    }
+    if (asked.empty()) asked[NodeId{}] = asked_.node_name();
     std::vector<NodeId> nodes;
     for (const auto& [id, name] : asked) nodes.push_back(id);
     auto told = asked_.objects(nodes, question_, left_of(kRowsAnswer));
     if (told.own) {
       missing_.add(*told.own);
       told.own->unanswered.clear();
+      told.own->more_unanswered = 0;
       merge_.add(std::move(*told.own));
     } else {
       missing_.add(asked_.node_name(), 0, told.own.error().message());
@@ -317,8 +319,10 @@ class ControlRows {
       if (report->rows_in_all > report->rows.size())
         missing_.add(name, 0,
                      "it tells of its " + std::to_string(report->rows.size()) +
-                         " largest objects of " + std::to_string(report->rows_in_all));
+                         " largest objects of " + std::to_string(report->rows_in_all),
+                     false);
     }
+    if (living_.empty()) add_unasked();
   }
 
   Asked& asked_;

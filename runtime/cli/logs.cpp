@@ -134,9 +134,10 @@ class Reader {
       if (node.died_unix_ns >= job_.started_ns && wants(id, name) && gone_.insert(id).second)
         gone.add(name, 0,
                  node.left ? "it has left, and its logs are in the state folder of its host"
-                           : "it is dead, and its logs are in the state folder of its host");
+                           : "it is dead, and its logs are in the state folder of its host",
+                 false);
     }
-    tell(gone, "lines");
+    tell(gone, "lines", false);
     for (const auto& row : reply.nodes) {
       const NodeId id = row.description.id;
       const std::string& name = row.description.name;

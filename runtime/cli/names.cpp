@@ -1,6 +1,7 @@
 /// The verbs `troupe list names` and `troupe forget`.
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/base/short_name.hpp"
+#include "troupe/runtime/base/visible_text.hpp"
 #include "troupe/runtime/base/wall_clock.hpp"
 #include "troupe/runtime/cli/control_lists.hpp"
 #include "troupe/runtime/cli/internal/print.hpp"
@@ -70,7 +71,7 @@ Exit forget(const Request& request, const std::string& name) {
   if (request.json)
     print(json_of(*gone));
   else
-    std::printf("'%s' is forgotten; its %s are freed with the last ref\n", gone->name.c_str(),
+    std::printf("'%s' is forgotten; its %s are freed with the last ref\n", visible_text(gone->name).c_str(),
                 size_text(gone->bytes).c_str());
   return Exit::ok;
 }

@@ -31,7 +31,8 @@ std::string list_of(const std::vector<const control::ClusterRow*>& rows) {
 std::string node_text(const std::map<NodeId, std::string>& names, NodeId id) {
   if (!id) return "-";
   const auto found = names.find(id);
-  return found != names.end() ? found->second : id.str().substr(0, kLeastDigits) + " (gone)";
+  if (found != names.end()) return found->second;
+  return id.str().substr(0, kLeastDigits) + (names.empty() ? "" : " (gone)");
 }
 
 const control::ClusterRow& find_node(const control::ListReply& reply, const std::string& text) {

@@ -1,6 +1,7 @@
 /// The verb `troupe status`, and the connection that verbs ask through.
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/base/short_name.hpp"
+#include "troupe/runtime/base/visible_text.hpp"
 #include "troupe/runtime/base/wall_clock.hpp"
 #include "troupe/runtime/cli/control_lists.hpp"
 #include "troupe/runtime/cli/failures.hpp"
@@ -177,7 +178,7 @@ std::string text_of(const std::vector<control::ClusterRow>& nodes) {
   std::string text = table_text(rows);
   for (const auto& row : nodes) {
     for (const std::string& why : {reach_text(unreached_from(all, row), row), row.slow})
-      if (!why.empty()) text += row.description.name + ": " + why + "\n";
+      if (!why.empty()) text += visible_text(row.description.name + ": " + why) + "\n";
   }
   return text;
 }
@@ -224,7 +225,7 @@ std::string troubles_of(const std::vector<control::ActorRow>& actors) {
   const IdPart part = actors_part(actors);
   for (const auto& row : actors)
     if (row.state != control::ActorState::alive && !row.why.empty() && ++troubles <= kMost)
-      text += "actor " + part.of(row.actor.str()) + ": " + row.why + "\n";
+      text += "actor " + part.of(row.actor.str()) + ": " + visible_text(row.why) + "\n";
   if (troubles > kMost)
     text += "... and " + std::to_string(troubles - kMost) + " more: troupe list actors\n";
   return text;
@@ -236,11 +237,6 @@ void keep_living(std::vector<control::ActorRow>& actors) {
                                 return row.state == control::ActorState::dead;
                               }),
                actors.end());
-}
-
-Error named(const Target& target, const Error& error) {
-  return Error(error.code(),
-               "the cluster of " + target.path + " does not answer: " + error.message());
 }
 
 /// Connects to the first of the host's nodes that answers. With others to ask, a node has a third of
@@ -260,6 +256,11 @@ Observer open_observer(const Target& target, Duration limit) {
 }
 
 }  // namespace
+
+Error named(const Target& target, const Error& error) {
+  return Error(error.code(),
+               "the cluster of " + target.path + " does not answer: " + error.message());
+}
 
 Asked::Asked(const Request& request, Duration limit)
     : target(find_cluster(request)), observer_(open_observer(target, limit)) {}
@@ -404,10 +405,13 @@ Exit status(const Request& request, bool verbose) {
     dead += line + "\n";
   std::printf("cluster %s, troupe %s, control at %s, asked through %s\n%s%s%s",
               file.cluster.str().substr(0, 8).c_str(), file.version.c_str(),
-              file.control_door.c_str(), asked.node_name().c_str(), text_of(nodes).c_str(),
+              file.control_door.c_str(), visible_text(asked.node_name()).c_str(), text_of(nodes).c_str(),
               dead.c_str(), failures_text(seen.failures).c_str());
-  if (verbose) {
-    const Names names = names_of(nodes);
+  const Names names = names_of(nodes);
+  if (!seen.is_told) {  // control may have told of the actors, and then no more
+    std::printf("actors and jobs: not known\n%s%s", waiting_text(seen.waiting).c_str(),
+                actors.empty() ? "" : text_of(actors, names).c_str());
+  } else if (verbose) {
     std::printf("%s\n%s\n%s", waiting_text(seen.waiting).c_str(), text_of(actors, names).c_str(),
                 text_of(jobs, names).c_str());
   } else {

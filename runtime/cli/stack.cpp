@@ -83,8 +83,10 @@ std::vector<Part> parts_of(Asked& asked, const control::ListReply& nodes, const 
     part.question.actor = meant->actor;
     return parts;
   }
-  if (fits_any(text, ids)) refuse_request(actor.error().message());
   const auto jobs = asked.list(What::jobs);
+  const bool names_job = std::any_of(jobs.jobs.begin(), jobs.jobs.end(),
+                                     [&](const auto& row) { return row.name == text; });
+  if (!names_job && fits_any(text, ids)) refuse_request(actor.error().message());
   std::vector<std::string> known;
   for (const auto& row : jobs.jobs) {
     known.push_back(row.id.str());

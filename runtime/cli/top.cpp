@@ -91,7 +91,7 @@ class ClusterLooks {
     add_processes(answer_of(processes), view);
     add_tasks(answer_of(functions), answer_of(reasons), view);
     add_failures(answer_of(failures), jobs, actors, view);
-    view.missing = missing.lines();
+    view.missing = missing.lines("rows", false);
     return view;
   }
 

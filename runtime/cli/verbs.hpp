@@ -231,6 +231,8 @@ class Asked {
   Observer observer_;
 };
 
+/// Returns the error with the name of the cluster that does not answer.
+Error named(const Target& target, const Error& error);
 /// Returns the job that the text names: the newest one of that name, else one by a part of its id.
 /// An empty text: the newest job. Throws Failure (usage) when there is none.
 const control::JobRecord& find_job(const control::ListReply& reply, const std::string& text);
@@ -243,7 +245,8 @@ std::string time_text(std::int64_t unix_ns);
 /// Returns the living node that a person means by its name, its id, or the first eight digits of its
 /// id or more. Throws Failure (usage): none or several fit; it lists those.
 const control::ClusterRow& find_node(const control::ListReply& reply, const std::string& text);
-/// Returns a node's name. One that is not among `names` gets the begin of its id; no node is "-".
+/// Returns a node's name. One that is not among `names` is gone, and gets the begin of its id; no
+/// node is "-". Empty `names`: the nodes are not known.
 std::string node_text(const std::map<NodeId, std::string>& names, NodeId id);
 
 /// Returns the text that people see when a cluster is up. Each join token follows, between two more

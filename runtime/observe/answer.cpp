@@ -95,7 +95,7 @@ void Merge::add(Answer answer, std::string_view node, std::int64_t pid) {
   answer_.more_unanswered = sum_of(answer_.more_unanswered, answer.more_unanswered);
   answer_.more = answer_.more || answer.more;
   for (const Unanswered& source : answer.unanswered)
-    add_unanswered(source.node, source.pid, source.why);
+    add_unanswered(source.node, source.pid, source.why, source.is_silent);
   for (Row& row : answer.rows) {
     if (auto wrong = problem_of(query_.kind(), row))
       problem = std::move(wrong);
@@ -104,7 +104,7 @@ void Merge::add(Answer answer, std::string_view node, std::int64_t pid) {
     else
       add_row(std::move(row));
   }
-  if (problem) add_unanswered(node, pid, "its answer has " + *problem);
+  if (problem) add_unanswered(node, pid, "its answer has " + *problem, false);
   cut();
 }
 
@@ -169,12 +169,14 @@ Answer Merge::take(std::int64_t now_unix_ns) {
   return std::exchange(answer_, Answer());
 }
 
-void Merge::add_unanswered(std::string_view node, std::int64_t pid, std::string_view why) {
+void Merge::add_unanswered(std::string_view node, std::int64_t pid, std::string_view why,
+                           bool is_silent) {
   if (answer_.unanswered.size() == kMaxUnanswered)
     answer_.more_unanswered = sum_of(answer_.more_unanswered, 1);
   else
     answer_.unanswered.push_back(
-        {std::string(node.substr(0, kMaxIdBytes)), pid, std::string(why.substr(0, kMaxWhy))});
+        {std::string(node.substr(0, kMaxIdBytes)), pid, std::string(why.substr(0, kMaxWhy)),
+         is_silent});
 }
 
 }  // namespace troupe::observe

@@ -28,6 +28,7 @@ struct Unanswered {
   std::string node;
   std::int64_t pid = 0;  ///< 0: the node as a whole
   std::string why;
+  bool is_silent = true;  ///< false: it has told a part, or has ended. Answers do not carry it.
 };
 inline constexpr std::size_t kMaxUnanswered = 256;
 inline constexpr std::size_t kMaxSums = 4096;  ///< functions of a source, and of all
@@ -91,7 +92,8 @@ class Merge {
   /// Adds the answer of a source. A row of a wrong form is dropped, and the source is listed as
   /// unanswered with the reason.
   void add(Answer answer, std::string_view node = {}, std::int64_t pid = 0);
-  void add_unanswered(std::string_view node, std::int64_t pid, std::string_view why);
+  void add_unanswered(std::string_view node, std::int64_t pid, std::string_view why,
+                      bool is_silent = true);
   /// Returns the joined answer; the merge is then empty. Unix time in nanoseconds.
   Answer take(std::int64_t now_unix_ns);
 

@@ -162,6 +162,18 @@ TEST_F(Lists, AnActorShowsHowManyCallsWaitForIt) {
   EXPECT_EQ(actors["total"], 1) << actors;
 }
 
+TEST_F(Lists, AReasonThatAProgramGivesSteersNoTerminal) {
+  begin();
+  plant({"plant_broken"});
+  std::string shown;
+  ASSERT_TRUE(eventually([&] {
+    shown = text({"status"});
+    return says(shown, "its reason");
+  })) << shown;
+  EXPECT_TRUE(says(shown, "?[2J its reason")) << shown;
+  EXPECT_FALSE(says(shown, "\x1b"));
+}
+
 TEST_F(Lists, AnObjectThatADriverAloneHoldsHasTheLineThatMadeIt) {
   begin();
   plant({"plant_objects", "6"});
@@ -185,13 +197,22 @@ TEST_F(Lists, WithoutControlAListSaysSoAndEnds) {
     ASSERT_FALSE(list["unanswered"].empty()) << list;
     EXPECT_EQ(list["unanswered"][0]["node"], "control") << list;
     EXPECT_TRUE(list["rows"].is_array()) << list;
+    if (kind == std::string("objects")) {
+      const std::string silent = list["unanswered"].dump();
+      EXPECT_TRUE((says(silent, "node-1") && says(silent, "node-2")) ||
+                  says(silent, "the other nodes"))
+          << list;
+    }
     EXPECT_LT(took, 10s) << "two seconds, and what this machine takes";
     EXPECT_TRUE(eventually([&] { return page({"nodes"})["matched"] == kNodes; }));
   }
   ASSERT_EQ(::kill(control, SIGSTOP), 0);
   const Outcome names = troupe_command({"list", "names"});
   const Outcome status = troupe_command({"status", "--json"});
+  const Outcome shown = troupe_command({"status"});
   EXPECT_EQ(::kill(control, SIGCONT), 0);
+  EXPECT_TRUE(says(shown.out, "\nactors and jobs: not known\n")) << shown.out;
+  EXPECT_FALSE(says(shown.out, "0 actors")) << shown.out;
   EXPECT_EQ(names.code, 0);
   EXPECT_TRUE(says(names.err, "troupe: rows of control are missing: ")) << names.err;
   EXPECT_EQ(status.code, 3) << "nodes and jobs are not known";
@@ -224,7 +245,7 @@ TEST_F(Lists, AStoppedAgentIsToldByEveryVerb) {
   for (std::size_t i = 0; i < answers.size(); ++i) {
     const std::string name = questions[i].front() + " " + questions[i].back();
     EXPECT_EQ(answers[i].code, 0) << name << answers[i].err;
-    EXPECT_TRUE(says(answers[i].err, "troupe: rows of node-1 are missing: "))
+    EXPECT_TRUE(says(answers[i].err, "s of node-1 are missing: "))  // rows or events
         << name << answers[i].err;
     if (questions[i][0] == "top") continue;
     const json document = json::parse(answers[i].out, nullptr, false);

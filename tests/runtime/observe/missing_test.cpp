@@ -17,6 +17,10 @@ TEST(Missing, TheSentenceSaysWhoWhyAndWhatToDo) {
   EXPECT_EQ(missing_text({"control", 0, "it is slow"}, "names"),
             "names of control are missing: it is slow; 'troupe events --since 10m' shows what the "
             "nodes know of it");
+  EXPECT_EQ(missing_text({"control", 0, "it is slow"}, "events"),
+            "events of control are missing: it is slow");
+  EXPECT_EQ(missing_text({"node-1", 0, "it tells a part", false}),
+            "rows of node-1 are missing: it tells a part");
   const std::string bad = missing_text({"\x1b]0;x\x07", 0, "\x1b[2J\n"});
   for (const char c : bad) EXPECT_GE(static_cast<unsigned char>(c), 0x20) << bad;
 }
@@ -44,6 +48,8 @@ TEST(Missing, OfManySourcesTenAreNamedAndTheOthersCounted) {
   const auto lines = missing.lines();
   ASSERT_EQ(lines.size(), 11U);
   EXPECT_EQ(lines.back(), "rows of 23 more processes and nodes are missing: --json names them");
+  EXPECT_EQ(missing.lines("rows", false).back(), "rows of 23 more processes and nodes are missing");
+  EXPECT_EQ(missing.more(), 3U);
   EXPECT_FALSE(missing.empty());
   EXPECT_TRUE(Missing().empty() && Missing(Answer()).lines().empty());
 }

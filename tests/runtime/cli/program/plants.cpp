@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 
@@ -37,6 +38,15 @@ struct Friend {
 
 struct Slow {
   int wait(std::string file) { return until_file(file); }
+};
+
+/// An actor whose later lives fail, for a reason that would clear a screen.
+struct Broken {
+  explicit Broken(const std::string& file) {
+    if (std::filesystem::exists(file)) throw std::runtime_error("\x1b[2J its reason");
+    std::ofstream(file) << "lived";
+  }
+  void die() { _exit(1); }
 };
 
 int tell_and_wait(troupe::Context& ctx, const std::string& what, const std::string& file) {
@@ -76,6 +86,16 @@ int queue(troupe::Context& ctx, int calls, const std::string& file) {
   std::cout << "planted" << std::endl;
   for (auto& one : all) ctx.get(one);
   return 0;
+}
+
+int broken(troupe::Context& ctx, const std::string& file) {
+  const auto actor = ctx.with({.max_restarts = -1}).spawn<Broken>(file + "-gate");
+  try {
+    ctx.get(actor.call<&Broken::die>());
+  } catch (const troupe::ActorDied&) {
+    return tell_and_wait(ctx, "planted", file);
+  }
+  return 1;
 }
 
 /// Large objects that the driver alone holds.
@@ -124,6 +144,7 @@ std::optional<int> run(troupe::Context& ctx, const std::vector<std::string>& arg
   if (verb == "plant_friends") return friends(ctx, arguments.at(1));
   if (verb == "plant_queue") return queue(ctx, number(1), arguments.at(2));
   if (verb == "plant_objects") return keep_alone(ctx, number(1), arguments.at(2));
+  if (verb == "plant_broken") return broken(ctx, arguments.at(1));
   if (verb == "plant_wait") return until_stopped(ctx, arguments.at(1));
   if (verb == "plant_loop") return loop();
   if (verb == "plant_death") return death(ctx, arguments.at(1));
