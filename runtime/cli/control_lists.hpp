@@ -2,7 +2,7 @@
 /// what they got and tell of control among the missing.
 ///
 ///     observe::Missing missing;
-///     ControlLists control(asked, steady_now() + 1500ms, missing);
+///     ControlLists control(asked, steady_now() + kControlAnswers, missing);
 ///     const auto jobs = control.list(control::ListRequest::What::jobs).jobs;
 #pragma once
 
@@ -13,6 +13,11 @@
 #include <string_view>
 
 namespace troupe::cli {
+
+/// How long a verb waits: for lists of control, for rows of agents, and for a node's door.
+inline constexpr Duration kControlAnswers = std::chrono::milliseconds(1500);
+inline constexpr Duration kRowsAnswer = std::chrono::milliseconds(1700);
+inline constexpr Duration kDoorAnswers = std::chrono::seconds(2);
 
 /// What is missing of a node that control lists and does not hear from.
 inline constexpr std::string_view kUnheard =

@@ -26,7 +26,7 @@ using observe::Query;
 using observe::Row;
 constexpr auto kEvents = observe::RowKind::events;
 
-constexpr Duration kAnswers = 2s, kControlAnswers = 500ms;
+constexpr Duration kEventsAnswer = 2s, kNodesAnswer = 500ms;
 constexpr Duration kPause = 500ms;  ///< between two rounds of --follow
 /// How late an event may become known while the verb follows: clocks of hosts differ.
 constexpr std::int64_t kLateNs = 5'000'000'000;
@@ -110,7 +110,7 @@ class EventReader {
       const auto query = Query::parse(question);
       if (!query) throw Failure{Exit::usage, query.error()};
       observe::Merge merge(*query, observe::Merge::Place::verb);
-      auto told = asked_.try_rows(question, kAnswers);
+      auto told = asked_.try_rows(question, kEventsAnswer);
       if (told)
         merge.add(std::move(*told));
       else if (told.error().code() == Code::timed_out)
@@ -139,16 +139,16 @@ class EventReader {
   /// Adds the nodes that have ended since the time that was asked for: nobody asks them any more.
   void add_gone(Answer& answer) {
     observe::Missing of_control;
-    ControlLists control(asked_, steady_now() + kControlAnswers, of_control);
+    ControlLists control(asked_, steady_now() + kNodesAnswer, of_control);
     const auto nodes = control.list(control::ListRequest::What::nodes);
     observe::Missing gone;
     for (const auto& node : nodes.dead_nodes)
       if (node.died_unix_ns >= since_)
-        gone.add(
-            node.description.name.empty() ? node.description.id.str() : node.description.name, 0,
-            node.left ? "it has left, and its events are in the state folder of its host"
-                      : "it is dead, and its events are in the state folder of its host",
-            false);
+        gone.add(node.description.name.empty() ? node.description.id.str() : node.description.name,
+                 0,
+                 node.left ? "it has left, and its events are in the state folder of its host"
+                           : "it is dead, and its events are in the state folder of its host",
+                 false);
     for (const observe::Unanswered& source : gone.sources()) {
       // An agent may tell of the same node, in words that do not say where its events are.
       std::erase_if(answer.unanswered, [&](const observe::Unanswered& one) {
@@ -168,7 +168,7 @@ class EventReader {
     for (const observe::Unanswered& source : all.sources())
       if (told_.insert({source.node, source.pid}).second) news.unanswered.push_back(source);
     if (all.more() > told_more_) news.more_unanswered = told_more_ = all.more();
-    tell(observe::Missing(news), "events");
+    print_missing(observe::Missing(news), "events");
   }
 
   void show(const Row& row) {

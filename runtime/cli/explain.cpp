@@ -26,8 +26,6 @@ using observe::Thing;
 constexpr int kMostPages = 3;
 /// The verb as a whole takes no longer than this.
 constexpr Duration kMostTime = std::chrono::seconds(5);
-constexpr Duration kControlAnswers = std::chrono::milliseconds(1500);
-constexpr Duration kRowsAnswer = std::chrono::seconds(2);
 constexpr std::size_t kShown = 300;  ///< the most columns of a name or a reason
 
 /// What the cluster knows about waits, by thing.
@@ -256,7 +254,7 @@ void print_lines(const Request& request, const std::vector<std::string>& lines,
   } else {
     for (const std::string& line : lines) std::printf("%s\n", line.c_str());
   }
-  tell(missing);
+  print_missing(missing);
 }
 
 }  // namespace
@@ -273,7 +271,7 @@ Exit explain(const Request& request, const std::string& id) {
   facts.look_for(id);
   const auto whole = observe::id_meant(id, facts.ids(), "tasks");
   if (!whole) {
-    tell(facts.missing());
+    print_missing(facts.missing());
     throw Failure{Exit::usage, whole.error()};
   }
   const auto thing = facts.thing_of(*whole);

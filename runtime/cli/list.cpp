@@ -25,11 +25,7 @@ using What = control::ListRequest::What;
 /// Names of nodes by id.
 using NodeNames = std::map<NodeId, std::string>;
 
-/// A list has 2 s for all answers: control, nodes and processes have these.
-constexpr Duration kControlAnswers = std::chrono::milliseconds(1500);
-constexpr Duration kRowsAnswer = std::chrono::milliseconds(1700);
 constexpr Duration kRowsAtLeast = std::chrono::milliseconds(200);
-constexpr Duration kDoorAnswers = std::chrono::seconds(2);
 
 /// Fills in a row's values by the names of their fields. An empty text is no value.
 class RowMaker {
@@ -425,7 +421,7 @@ Exit list_rows(const ListRequest& request) {
     print(observe::document_of(query.kind(), answer, query.as_of(unix_nanoseconds())));
   else
     std::printf("%s", observe::text_of(query.kind(), answer).c_str());
-  tell(observe::Missing(answer));
+  print_missing(observe::Missing(answer));
   return Exit::ok;
 }
 
@@ -454,7 +450,7 @@ Exit get(const Request& request, const std::string& kind_name, const std::string
   const auto id = observe::id_meant(part, ids, plural);
   const observe::Missing missing(answer);
   if (!id) {
-    tell(missing);
+    print_missing(missing);
     const std::string silent =
         missing.empty() ? "" : "; it may be a row of those that do not answer";
     throw Failure{Exit::usage, Error(id.error().code(), id.error().message() + silent)};
@@ -464,7 +460,7 @@ Exit get(const Request& request, const std::string& kind_name, const std::string
   answer.next.clear();
   if (request.json) {
     print(observe::document_of(*kind, answer, unix_nanoseconds()));
-    tell(missing);
+    print_missing(missing);
     return Exit::ok;
   }
   std::vector<std::vector<std::string>> table{{"FIELD", "VALUE"}};
@@ -473,7 +469,7 @@ Exit get(const Request& request, const std::string& kind_name, const std::string
     table.push_back(
         {std::string(columns[i].field), cell_text(columns[i], answer.rows.front().cells[i])});
   std::printf("%s", observe::table_text(table).c_str());
-  tell(missing);
+  print_missing(missing);
   return Exit::ok;
 }
 

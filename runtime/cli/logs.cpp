@@ -27,10 +27,6 @@ using What = control::ListRequest::What;
 constexpr Duration kPause = 200ms;  ///< between two rounds of --follow
 constexpr std::int64_t kSecond = 1'000'000'000;
 
-[[noreturn]] void refuse(const std::string& why) {
-  throw Failure{Exit::usage, Error(Code::invalid_argument, why)};
-}
-
 /// A POSIX extended expression; it matches everything when there is none.
 class Expression {
  public:
@@ -41,7 +37,7 @@ class Expression {
     std::string why(200, '\0');
     why.resize(regerror(failed, &compiled_, why.data(), why.size()) - 1);
     is_set_ = false;
-    refuse("--grep: '" + text + "' is no POSIX extended expression: " + why);
+    throw_usage("--grep: '" + text + "' is no POSIX extended expression: " + why);
   }
   ~Expression() {
     if (is_set_) regfree(&compiled_);
@@ -137,7 +133,7 @@ class Reader {
                            : "it is dead, and its logs are in the state folder of its host",
                  false);
     }
-    tell(gone, "lines", false);
+    print_missing(gone, "lines", false);
     for (const auto& row : reply.nodes) {
       const NodeId id = row.description.id;
       const std::string& name = row.description.name;
@@ -151,8 +147,8 @@ class Reader {
       }
     }
     if (streams_.empty())
-      refuse("no node of the cluster has the name '" + request_.node +
-             "': see 'troupe list nodes'");
+      throw_usage("no node of the cluster has the name '" + request_.node +
+                  "': see 'troupe list nodes'");
   }
 
   /// Prints what the nodes have, the earliest line first.
@@ -244,9 +240,9 @@ std::int64_t since_of(const std::string& text) {
   const char* end = strptime(text.c_str(), "%H:%M:%S", &local);
   if (end == nullptr || *end != '\0') end = strptime(text.c_str(), "%H:%M", &local);
   if (end == nullptr || *end != '\0')
-    refuse("--since: '" + text +
-           "' is no time: give one like 14:00, 14:00:30, or 10m for ten "
-           "minutes ago");
+    throw_usage("--since: '" + text +
+                "' is no time: give one like 14:00, 14:00:30, or 10m for ten "
+                "minutes ago");
   local.tm_isdst = -1;
   std::int64_t then = std::int64_t{mktime(&local)} * kSecond;
   if (then > now) then -= 24 * 3600 * kSecond;
@@ -264,7 +260,8 @@ std::string time_text(std::int64_t time) {
 }
 
 const control::JobRecord& find_job(const control::ListReply& reply, const std::string& text) {
-  if (reply.jobs.empty()) refuse("the cluster has run no job: start one with 'troupe run PROGRAM'");
+  if (reply.jobs.empty())
+    throw_usage("the cluster has run no job: start one with 'troupe run PROGRAM'");
   std::vector<const control::JobRecord*> named;
   for (const auto& job : reply.jobs)
     if (text.empty() || job.name == text) named.push_back(&job);
@@ -274,7 +271,8 @@ const control::JobRecord& find_job(const control::ListReply& reply, const std::s
   for (const auto& job : reply.jobs) ids.push_back(job.id.str());
   const auto id = observe::id_meant(text, ids, "jobs");
   if (!id)
-    refuse("no job has the name '" + visible_text(text, 40) + "', and " + id.error().message());
+    throw_usage("no job has the name '" + visible_text(text, 40) + "', and " +
+                id.error().message());
   return *std::find_if(reply.jobs.begin(), reply.jobs.end(),
                        [&](const auto& job) { return job.id.str() == *id; });
 }

@@ -15,10 +15,6 @@ namespace {
 
 using What = control::ListRequest::What;
 
-/// The door of a node has the first, and control the second after the verb began.
-constexpr Duration kDoorAnswers = std::chrono::seconds(2);
-constexpr Duration kControlAnswers = std::chrono::milliseconds(1700);
-
 Json json_of(const control::ObjectName& row) {
   return {{"name", row.name},    {"object", row.object.str()}, {"type", row.type},
           {"bytes", row.bytes},  {"owner", row.owner.str()},   {"keeper", row.keeper.str()},
@@ -58,7 +54,7 @@ Exit list_names(const Request& request) {
   } else {
     std::printf("%s", text_of_names(names, nodes).c_str());
   }
-  tell(missing);
+  print_missing(missing);
   return Exit::ok;
 }
 
@@ -71,8 +67,8 @@ Exit forget(const Request& request, const std::string& name) {
   if (request.json)
     print(json_of(*gone));
   else
-    std::printf("'%s' is forgotten; its %s are freed with the last ref\n", visible_text(gone->name).c_str(),
-                size_text(gone->bytes).c_str());
+    std::printf("'%s' is forgotten; its %s are freed with the last ref\n",
+                visible_text(gone->name).c_str(), size_text(gone->bytes).c_str());
   return Exit::ok;
 }
 

@@ -13,10 +13,6 @@ std::string title_of(const control::ClusterRow& row) {
   return visible_text(row.description.name, kShown) + " (" + row.description.id.str() + ")";
 }
 
-[[noreturn]] void refuse(const std::string& why) {
-  throw Failure{Exit::usage, Error(Code::invalid_argument, why)};
-}
-
 std::string list_of(const std::vector<const control::ClusterRow*>& rows) {
   std::string list;
   for (std::size_t i = 0; i < std::min(rows.size(), kMostListed); ++i)
@@ -27,6 +23,10 @@ std::string list_of(const std::vector<const control::ClusterRow*>& rows) {
 }
 
 }  // namespace
+
+void throw_usage(const std::string& why) {
+  throw Failure{Exit::usage, Error(Code::invalid_argument, why)};
+}
 
 std::string node_text(const std::map<NodeId, std::string>& names, NodeId id) {
   if (!id) return "-";
@@ -48,13 +48,14 @@ const control::ClusterRow& find_node(const control::ListReply& reply, const std:
   if (found.size() == 1) return *found.front();
   const std::string shown = "'" + visible_text(text, kShown) + "'";
   if (!found.empty())
-    refuse(std::to_string(found.size()) + " nodes have the " + (named.empty() ? "id " : "name ") +
-           shown + ": give the whole id of one of " + list_of(found));
+    throw_usage(std::to_string(found.size()) + " nodes have the " +
+                (named.empty() ? "id " : "name ") + shown + ": give the whole id of one of " +
+                list_of(found));
   for (const auto& node : reply.dead_nodes)
     if (node.description.name == text || node.description.id.str() == text)
-      refuse("the node " + shown + (node.left ? " has left" : " is dead") +
-             ": give one of the living, " + list_of(all));
-  refuse("no node of the cluster has the name " + shown + ": give one of " + list_of(all));
+      throw_usage("the node " + shown + (node.left ? " has left" : " is dead") +
+                  ": give one of the living, " + list_of(all));
+  throw_usage("no node of the cluster has the name " + shown + ": give one of " + list_of(all));
 }
 
 }  // namespace troupe::cli

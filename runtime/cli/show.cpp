@@ -331,10 +331,6 @@ struct Seen {
   bool is_told = true;  ///< by control
 };
 
-/// Control has this long for all of its lists, and nodes and processes for their rows.
-constexpr Duration kControlAnswers = std::chrono::milliseconds(1500);
-constexpr Duration kRowsAnswer = std::chrono::milliseconds(1700);
-
 Result<observe::Answer> answer_of(const Request& request, const observe::Question* question) {
   try {
     Asked asked(request);
@@ -397,7 +393,7 @@ Exit status(const Request& request, bool verbose) {
            {"failures", seen.failures},
            {"dead_nodes", json_rows(seen.nodes.dead_nodes)},
            {"unanswered", seen.missing.json()}});
-    tell(seen.missing);
+    print_missing(seen.missing);
     return exit;
   }
   std::string dead;
@@ -405,8 +401,8 @@ Exit status(const Request& request, bool verbose) {
     dead += line + "\n";
   std::printf("cluster %s, troupe %s, control at %s, asked through %s\n%s%s%s",
               file.cluster.str().substr(0, 8).c_str(), file.version.c_str(),
-              file.control_door.c_str(), visible_text(asked.node_name()).c_str(), text_of(nodes).c_str(),
-              dead.c_str(), failures_text(seen.failures).c_str());
+              file.control_door.c_str(), visible_text(asked.node_name()).c_str(),
+              text_of(nodes).c_str(), dead.c_str(), failures_text(seen.failures).c_str());
   const Names names = names_of(nodes);
   if (!seen.is_told) {  // control may have told of the actors, and then no more
     std::printf("actors and jobs: not known\n%s%s", waiting_text(seen.waiting).c_str(),
@@ -419,7 +415,7 @@ Exit status(const Request& request, bool verbose) {
                 actors.size() == 1 ? "" : "s", running, running == 1 ? "" : "s",
                 waiting_text(seen.waiting).c_str(), troubles_of(actors).c_str());
   }
-  tell(seen.missing);
+  print_missing(seen.missing);
   return exit;
 }
 

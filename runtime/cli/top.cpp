@@ -26,8 +26,6 @@ using observe::RowKind;
 using What = control::ListRequest::What;
 
 constexpr Duration kEvery = 1s;
-constexpr Duration kAnswers = 1700ms;              ///< for rows, which are asked for together
-constexpr Duration kControlAnswers = 1500ms;       ///< for its three lists
 constexpr std::int64_t kRecent = 600'000'000'000;  ///< nanoseconds: what counts as a failure of now
 constexpr std::size_t kMostFunctions = 5, kMostReasons = 5, kMostFailures = 5;
 
@@ -57,7 +55,7 @@ class ClusterLooks {
       return std::async(std::launch::async, [&asked, kind, sort] {
         return asked.try_rows(
             {.kind = kind, .where = {}, .sort = sort, .limit = observe::kMaxRows, .after = {}},
-            kAnswers);
+            kRowsAnswer);
       });
     };
     // At the same time, since each may wait for a silent process or node.
@@ -65,7 +63,7 @@ class ClusterLooks {
     auto functions = asks(for_functions_, RowKind::functions, "waiting:desc");
     auto reasons = asks(for_reasons_, RowKind::reasons, "tasks:desc");
     auto failures = std::async(std::launch::async, [this] {
-      return recent_failures(for_failures_, observe::kMaxRows, kAnswers);
+      return recent_failures(for_failures_, observe::kMaxRows, kRowsAnswer);
     });
     const auto now = static_cast<std::time_t>(unix_nanoseconds() / 1'000'000'000);
     std::tm local{};
@@ -193,7 +191,7 @@ class Terminal {
     raw.c_cc[VMIN] = 0;
     raw.c_cc[VTIME] = 0;
     tcsetattr(STDIN_FILENO, TCSANOW, &raw);
-    struct sigaction over{};
+    struct sigaction over {};
     over.sa_handler = [](int) { g_is_over = 1; };
     for (const int signal : {SIGTERM, SIGHUP, SIGINT}) sigaction(signal, &over, nullptr);
     say("\x1b[?1049h\x1b[?25l");

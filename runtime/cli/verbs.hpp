@@ -256,6 +256,8 @@ inline constexpr const char* kTokenBefore = "  add one node to it     troupe sta
 inline constexpr const char* kTokenAfter =
     "\n                         (secret; valid once, for 24 hours)\n";
 
+/// Throws Failure (usage) with InvalidArgument and the sentence.
+[[noreturn]] void throw_usage(const std::string& why);
 /// Returns a size like "512MiB" in bytes. Throws InvalidArgument naming the flag.
 std::uint64_t bytes_of(const std::string& flag, const std::string& text);
 /// Returns a time like "60s". Throws Failure (usage) naming the flag.

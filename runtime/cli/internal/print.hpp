@@ -31,7 +31,7 @@ inline std::string escaped_lines(std::string_view text) {
 }
 
 /// Tells on stderr of which sources rows, or `what`, are missing, one a line.
-inline void tell(const observe::Missing& missing, std::string_view what = "rows",
+inline void print_missing(const observe::Missing& missing, std::string_view what = "rows",
                  bool has_json = true) {
   std::fflush(stdout);
   for (const std::string& line : missing.lines(what, has_json))
