@@ -144,11 +144,11 @@ class EventReader {
     observe::Missing gone;
     for (const auto& node : nodes.dead_nodes)
       if (node.died_unix_ns >= since_)
-        gone.add(
-            node.description.name.empty() ? node.description.id.str() : node.description.name, 0,
-            node.left ? "it has left, and its events are in the state folder of its host"
-                      : "it is dead, and its events are in the state folder of its host",
-            false);
+        gone.add(node.description.name.empty() ? node.description.id.str() : node.description.name,
+                 0,
+                 node.left ? "it has left, and its events are in the state folder of its host"
+                           : "it is dead, and its events are in the state folder of its host",
+                 false);
     for (const observe::Unanswered& source : gone.sources()) {
       // An agent may tell of the same node, in words that do not say where its events are.
       std::erase_if(answer.unanswered, [&](const observe::Unanswered& one) {

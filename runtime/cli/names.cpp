@@ -71,8 +71,8 @@ Exit forget(const Request& request, const std::string& name) {
   if (request.json)
     print(json_of(*gone));
   else
-    std::printf("'%s' is forgotten; its %s are freed with the last ref\n", visible_text(gone->name).c_str(),
-                size_text(gone->bytes).c_str());
+    std::printf("'%s' is forgotten; its %s are freed with the last ref\n",
+                visible_text(gone->name).c_str(), size_text(gone->bytes).c_str());
   return Exit::ok;
 }
 

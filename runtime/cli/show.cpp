@@ -405,8 +405,8 @@ Exit status(const Request& request, bool verbose) {
     dead += line + "\n";
   std::printf("cluster %s, troupe %s, control at %s, asked through %s\n%s%s%s",
               file.cluster.str().substr(0, 8).c_str(), file.version.c_str(),
-              file.control_door.c_str(), visible_text(asked.node_name()).c_str(), text_of(nodes).c_str(),
-              dead.c_str(), failures_text(seen.failures).c_str());
+              file.control_door.c_str(), visible_text(asked.node_name()).c_str(),
+              text_of(nodes).c_str(), dead.c_str(), failures_text(seen.failures).c_str());
   const Names names = names_of(nodes);
   if (!seen.is_told) {  // control may have told of the actors, and then no more
     std::printf("actors and jobs: not known\n%s%s", waiting_text(seen.waiting).c_str(),
