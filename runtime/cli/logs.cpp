@@ -188,7 +188,7 @@ class Reader {
       if (batch->begin > stream.after && stream.after != 0)
         std::fprintf(stderr, "troupe: %llu bytes of %s are gone\n",
                      static_cast<unsigned long long>(batch->begin - stream.after),
-                     stream.name.c_str());
+                     visible_text(stream.name).c_str());
       stream.is_dry = batch->text.empty();
       stream.after = batch->next();
       stream.text = std::move(batch->text);

@@ -174,9 +174,8 @@ void Merge::add_unanswered(std::string_view node, std::int64_t pid, std::string_
   if (answer_.unanswered.size() == kMaxUnanswered)
     answer_.more_unanswered = sum_of(answer_.more_unanswered, 1);
   else
-    answer_.unanswered.push_back(
-        {std::string(node.substr(0, kMaxIdBytes)), pid, std::string(why.substr(0, kMaxWhy)),
-         is_silent});
+    answer_.unanswered.push_back({std::string(node.substr(0, kMaxIdBytes)), pid,
+                                  std::string(why.substr(0, kMaxWhy)), is_silent});
 }
 
 }  // namespace troupe::observe

@@ -146,10 +146,9 @@ TEST_F(Events, AClosedPipeEndsTheVerbWithoutAWord) {
                            "list nodes", "list processes --json"}) {
     // 124: the verb did not end. A verb may end with 0, or by SIGPIPE.
     const std::string code = folder / "code";
-    const Outcome outcome = command(
-        {"/bin/sh", "-c",
-         std::string("{ timeout -k 1 30 ") + paths::command() + " " + verb +
-             "; echo $? >" + code + "; } | head -n 1"});
+    const Outcome outcome = command({"/bin/sh", "-c",
+                                     std::string("{ timeout -k 1 30 ") + paths::command() + " " +
+                                         verb + "; echo $? >" + code + "; } | head -n 1"});
     int ended = -1;
     std::ifstream(code) >> ended;
     fs::remove(code);
