@@ -7,7 +7,6 @@
 #include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -15,8 +14,6 @@
 
 namespace troupe::client {
 namespace {
-
-constexpr Duration kShortest = std::chrono::milliseconds(10);
 
 // Globals, because a signal handler reads them. Set before the timer exists; null when there is
 // none.
@@ -48,7 +45,7 @@ void stand_still(int /*signal*/) {
   const int before = errno;
   ActorLease lease = actor_lease_now();
   while (!lease.may) {
-    sleep_for(kShortest);
+    sleep_for(ActorLease::kShortest);
     lease = actor_lease_now();
   }
   set_alarm(lease.alarm);
@@ -97,13 +94,6 @@ bool make_timer() {
 }
 
 }  // namespace
-
-ActorLease actor_lease_at(std::int64_t word, Time now) noexcept {
-  if (word == kServesAlways) return {true, Time::max(), Time::max()};
-  const Time until{Duration(word)};
-  if (until <= now) return {false, now, now + kShortest};
-  return {true, until, now + std::max<Duration>((until - now) / 2, kShortest)};
-}
 
 void ActorLeaseTimer::begin(const std::atomic<std::int64_t>& word, Time now) {
   if (g_word != nullptr || word.load(std::memory_order_relaxed) == kServesAlways) return;

@@ -36,7 +36,10 @@ struct ActorLease {
   bool may = false;
   Time alarm = Time::max();  ///< when to interrupt the thread; max: never
   Time look = Time::max();   ///< when to look at the word again; max: never
+  static constexpr Duration kShortest = std::chrono::milliseconds(10);  ///< between two looks
 };
+/// Returns what `word` means at `now`. In its own file, so that a program with a stand-in for
+/// ActorLeaseTimer still has this rule.
 ActorLease actor_lease_at(std::int64_t word, Time now) noexcept;
 
 /// One for the process: an actor lives as long as its process.

@@ -1,5 +1,6 @@
 /// A private node of the product's own agent, workers and driver, on one simulated machine.
 #include "tests/leeway.hpp"
+#include "tests/simulation/cluster/harness.hpp"
 #include "tests/simulation/kernel/seeds.hpp"
 #include "tests/simulation/machine/world.hpp"
 
@@ -49,6 +50,12 @@ TEST(Machine, RepeatsASeedTurnByTurn) {
       EXPECT_EQ(once.turns, again.turns) << "seed " << seed << " of " << nodes << " nodes";
       EXPECT_GT(once.turns, 20U);
     }
+}
+
+/// This program holds both worlds, as cluster_simulate does. In this seed an actor must stop while
+/// its agent stands still.
+TEST(Machine, ItsStandInsDoNotReachTheWorldOfClusters) {
+  EXPECT_EQ(cluster::run_isolated(152, {}).violation, "");
 }
 
 TEST(Machine, DiffersFromSeedToSeed) {

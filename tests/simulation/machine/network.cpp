@@ -164,9 +164,6 @@ void Prober::poll(Time, std::vector<ProbeAnswer>& answers) {
 namespace troupe::client {
 
 // No agent stands still here, so no actor needs to notice it.
-ActorLease actor_lease_at(std::int64_t, Time) noexcept {
-  return {true, Time::max(), Time::max()};
-}
 void ActorLeaseTimer::begin(const std::atomic<std::int64_t>&, Time) {}
 ActorLeaseTimer::~ActorLeaseTimer() = default;
 Time ActorLeaseTimer::look(Time) noexcept {
