@@ -116,7 +116,7 @@ class EventReader {
       else if (told.error().code() == Code::timed_out)
         merge.add_unanswered(asked_.node_name(), 0, told.error().message());
       else
-        raise(told.error());
+        raise(named(asked_.target, told.error()));
       Answer page = merge.take(unix_nanoseconds());
       question.after = page.next;
       missing.add(page);
