@@ -351,7 +351,7 @@ Answer answer_to(Asked& asked, const observe::Question& question, const Query& q
   else if (answer.error().code() == Code::timed_out)
     merge.add_unanswered(asked.node_name(), 0, answer.error().message());
   else
-    raise(answer.error());
+    raise(named(asked.target, answer.error()));
   return merge.take(unix_nanoseconds());
 }
 
