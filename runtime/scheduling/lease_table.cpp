@@ -211,6 +211,9 @@ void LeaseTable::returned(LeaseId id, Time now) {
   const Lease& lease = at->second;
   if (const auto worker = workers_.find(lease.owner); worker != workers_.end())
     if (worker->second.asked) worker->second.asked = now;
+  // A lease of its own, and a request that outlives its call, come from threads that a task has left.
+  if (const auto worker = workers_.find(lease.worker); worker != workers_.end())
+    if (lease.owner == lease.worker || has_request(lease.worker)) worker->second.asked = now;
   if (!lease.dedicated)
     run_times_.add({lease.owner, lease.key},
                    now - (lease.reclaiming ? lease.asked_back : lease.since));

@@ -383,6 +383,7 @@ class LeaseTable {
   void wake_at(Time time);
   void trim_idle(Time now);
   bool submits(WorkerId id, Worker& worker, Time now);
+  bool has_request(OwnerId owner) const;
   void settle_debts();
   void end_lease(LeaseId id);
   void release(Lease& lease);

@@ -194,11 +194,15 @@ bool LeaseTable::may_start_or_displace(const Request& request, JobNumber held, T
 
 // --- idle workers
 
+bool LeaseTable::has_request(OwnerId owner) const {
+  const auto first = waiting_.all().lower_bound({owner, LeaseKey{}});
+  return first != waiting_.all().end() && first->first.first == owner;
+}
+
 /// Returns whether threads that a task has left in an idle worker submit tasks: it has a request or
 /// a lease of its own, or had one within `patience`.
 bool LeaseTable::submits(WorkerId id, Worker& worker, Time now) {
-  const auto request = waiting_.all().lower_bound({id, LeaseKey{}});
-  if ((request != waiting_.all().end() && request->first.first == id) ||
+  if (has_request(id) ||
       std::ranges::any_of(leases_, [id](const auto& entry) { return entry.second.owner == id; }))
     worker.asked = now;
   if (!worker.asked || now >= *worker.asked + options_.patience) return false;
@@ -206,22 +210,24 @@ bool LeaseTable::submits(WorkerId id, Worker& worker, Time now) {
   return true;
 }
 
-/// Stops idle workers beyond max_workers, which blocked chains leave behind. Also stops idle
-/// dedicated workers whose actors ended before they began; the job's end may have come while they
-/// waited.
+/// Stops idle workers beyond max_workers, which blocked chains leave behind. Those in which tasks may
+/// have left threads stop last. Also stops idle dedicated workers whose actors ended before they
+/// began; the job's end may have come while they waited.
 void LeaseTable::trim_idle(Time now) {
   if (workers_.size() == leases_.size()) return;  // none is idle
   const bool may_be_more = workers_.size() + starting_pool() > options_.max_workers;
   std::uint32_t running = may_be_more ? running_pool_workers() : 0;
-  std::map<JobNumber, std::uint64_t> awaited;  // number of actors that wait, by job
-  for (auto& [id, worker] : workers_) {
-    if (worker.lease != 0 || worker.stopping) continue;
-    if (!worker.dedicated) {
-      if (running <= options_.max_workers || submits(id, worker, now)) continue;
+  for (const bool asked : {false, true})
+    for (auto& [id, worker] : workers_) {
+      if (running <= options_.max_workers) break;
+      if (worker.lease != 0 || worker.stopping || worker.dedicated) continue;
+      if (worker.asked.has_value() != asked || submits(id, worker, now)) continue;
       --running;
       stop(id, worker, "more workers than the node needs");
-      continue;
     }
+  std::map<JobNumber, std::uint64_t> awaited;  // number of actors that wait, by job
+  for (auto& [id, worker] : workers_) {
+    if (worker.lease != 0 || worker.stopping || !worker.dedicated) continue;
     std::uint64_t& left =
         awaited.try_emplace(worker.job, waiting_.wanted(worker.job, true)).first->second;
     if (left > 0)

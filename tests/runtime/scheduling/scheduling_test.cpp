@@ -604,6 +604,23 @@ TEST(LeaseJobs, AWorkerThatAsksForLeasesItselfIsStoppedLast) {
   EXPECT_EQ(pick<StopWorker>(table.settle()).at(0).worker, second.worker);
 }
 
+TEST(LeaseJobs, AWorkerThatHadALeaseOfItselfIsStoppedLast) {
+  Table table(options(1, 1));
+  table.request(10, 1, demand(1), 1, table.now);
+  const Granted first = pick<Granted>(table.settle()).at(0);
+  table.request(first.worker, 1, demand(1), 1, table.now);  // a thread of the call, which ends
+  table.returned(first.lease, table.now);
+  const Granted own = pick<Granted>(table.settle()).at(0);
+  ASSERT_EQ(own.worker, first.worker);
+  table.blocked(own.worker, table.now);
+  table.request(11, 1, demand(1), 1, table.now);
+  const Granted second = pick<Granted>(table.until<Granted>(1)).at(0);
+  table.returned(own.lease, table.now);  // the thread may go on
+  EXPECT_TRUE(pick<StopWorker>(table.settle()).empty());
+  table.returned(second.lease, table.now);
+  EXPECT_EQ(pick<StopWorker>(table.settle()).at(0).worker, second.worker);
+}
+
 TEST(LeaseJobs, OnePlaceGoesFromJobToJobByPatience) {
   Table table(options(8, 1));
   table.request(1, 1, demand(1), 1'000'000, table.now, of_job(1));
