@@ -191,7 +191,7 @@ class Terminal {
     raw.c_cc[VMIN] = 0;
     raw.c_cc[VTIME] = 0;
     tcsetattr(STDIN_FILENO, TCSANOW, &raw);
-    struct sigaction over {};
+    struct sigaction over{};
     over.sa_handler = [](int) { g_is_over = 1; };
     for (const int signal : {SIGTERM, SIGHUP, SIGINT}) sigaction(signal, &over, nullptr);
     say("\x1b[?1049h\x1b[?25l");

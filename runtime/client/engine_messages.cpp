@@ -206,9 +206,8 @@ void ClientEngine::on_peer_died(const wire::PeerDied& message, Time now) {
     // Return the counts for its node of refs in frames that never left this process.
     for (const Blob& frame : peer.channel.take_waiting())
       if (auto decoded = wire::decode_call(frame))
-        wire::for_each_ref(decoded->message, [&](ObjectId id) {
-          tell(wire::Hold{id, peer.holder, -1});
-        });
+        wire::for_each_ref(decoded->message,
+                           [&](ObjectId id) { tell(wire::Hold{id, peer.holder, -1}); });
     tell(wire::Arrived{message.peer, peer.channel.received()});
   }
   if (auto next = peers_.remove(peer)) on_channel(next->message, std::move(next->descriptors));
@@ -360,8 +359,7 @@ bool ClientEngine::has_lost_agent() {
 
 void ClientEngine::finish_sends() {
   Guard lock = gate_.guard();
-  io_loop_->wait(
-      lock, [this] { return agent_.is_lost() || calls_.live() == 0; }, Time::max());
+  io_loop_->wait(lock, [this] { return agent_.is_lost() || calls_.live() == 0; }, Time::max());
   gate_.unlock_and_collect(lock);
 }
 

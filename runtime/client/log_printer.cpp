@@ -28,7 +28,7 @@ constexpr std::size_t kFileChunk = 64 * 1024;
 
 /// Returns how many bytes are written together.
 std::size_t chunk_for(std::FILE* stream) {
-  struct stat about {};
+  struct stat about{};
   return fstat(fileno(stream), &about) == 0 && S_ISREG(about.st_mode) ? kFileChunk : kChunk;
 }
 

@@ -41,7 +41,7 @@ Result<Doorbell> Doorbell::create() {
 }
 
 Result<Doorbell> Doorbell::attach(Fd memory, Fd event) {
-  struct stat info {};
+  struct stat info{};
   if (fstat(memory.get(), &info) != 0 || info.st_size != static_cast<off_t>(sizeof(DoorbellPage)))
     return Error(Code::invalid_argument, "a peer's doorbell has the wrong size");
   // A peer that shrinks the file makes our next access raise SIGBUS, so it must be sealed. A file

@@ -117,7 +117,7 @@ struct Want {
 };
 
 std::vector<Want> wants(const std::vector<const NodeView*>& nodes, const Resources& need,
-                        Resources NodeView::*part) {
+                        Resources NodeView::* part) {
   std::vector<Want> list;
   const auto most = [&](auto amount_in) {
     std::int64_t best = 0;

@@ -32,7 +32,7 @@ inline std::string escaped_lines(std::string_view text) {
 
 /// Tells on stderr of which sources rows, or `what`, are missing, one a line.
 inline void print_missing(const observe::Missing& missing, std::string_view what = "rows",
-                 bool has_json = true) {
+                          bool has_json = true) {
   std::fflush(stdout);
   for (const std::string& line : missing.lines(what, has_json))
     std::fprintf(stderr, "troupe: %s\n", line.c_str());

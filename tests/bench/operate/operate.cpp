@@ -118,7 +118,7 @@ void look_at(const fs::path& file, Written& written) {
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);)
     if (line.find("of a log that somebody reads") != std::string::npos) ++written.lines;
-  struct stat about {};
+  struct stat about{};
   if (stat(file.c_str(), &about) != 0) return;
   written.last = std::max(written.last, static_cast<double>(about.st_mtim.tv_sec) +
                                             static_cast<double>(about.st_mtim.tv_nsec) * 1e-9);

@@ -164,7 +164,7 @@ TEST_F(ProgramsTest, MissingFilesAreFetchedFromTheDriversOpenOnes) {
   const auto program = want(job);
   ASSERT_TRUE(program) << program.error().what();
   EXPECT_EQ(read_file(program->path), bytes_of(3'000'000, 1));
-  struct stat status {};
+  struct stat status{};
   ASSERT_EQ(stat(program->path.c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0500u);
   ASSERT_EQ(stat(cache(2).c_str(), &status), 0);

@@ -93,7 +93,9 @@ TEST_F(AgentLinkTest, SettleEndsWhenTheAgentHasClosedTheSocket) {
   auto [ours, theirs] = os::LocalSocket::pair().value();
   link.connect(std::move(ours));
   fill();
-  { const Fd closed = std::move(theirs); }
+  {
+    const Fd closed = std::move(theirs);
+  }
   EXPECT_EQ(link.settle(), nullptr) << "it waited for the agent";
   EXPECT_EQ(link.channel().waiting(), 0u);
   EXPECT_FALSE(link.is_lost()) << "the reader of the socket says why";

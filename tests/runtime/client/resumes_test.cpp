@@ -18,8 +18,7 @@ struct ResumesTest : PartsWorld {
   }
 
   void add(const Handle& object, bool on_executor = false) {
-    resumes.add(
-        object, [this] { ++fired; }, on_executor);
+    resumes.add(object, [this] { ++fired; }, on_executor);
   }
   static wire::Value value_of(Kind kind) {
     wire::Value value;
@@ -91,8 +90,7 @@ TEST_F(ResumesTest, BytesAreAwaitedAndLostOnesAskedForAgain) {
 TEST_F(ResumesTest, WhatHasNotFiredIsDropped) {
   const Handle object = values.objects().create();
   const auto held = std::make_shared<int>();
-  resumes.add(
-      object, [held] {}, true);
+  resumes.add(object, [held] {}, true);
   EXPECT_EQ(held.use_count(), 2);
   resumes.clear();
   EXPECT_EQ(held.use_count(), 1);

@@ -26,8 +26,7 @@ struct WaitsTest : WaitingWorld, InPlaceRunner {
   /// Waits for what never comes.
   bool block(Duration timeout) {
     Guard lock = gate.guard();
-    return waits.block_until(
-        lock, [] { return false; }, steady_now() + timeout);
+    return waits.block_until(lock, [] { return false; }, steady_now() + timeout);
   }
   /// Returns the error of a wait that must end at once.
   Error ended() {
@@ -48,8 +47,7 @@ TEST_F(WaitsTest, WhatIsThereIsReturnedAfterTheLoss) {
   agent.lose(Error(Code::unavailable, "the node's agent has died"));
   waits.end();
   Guard lock = gate.guard();
-  EXPECT_TRUE(waits.block_until(
-      lock, [] { return true; }, Time::max()));
+  EXPECT_TRUE(waits.block_until(lock, [] { return true; }, Time::max()));
 }
 
 TEST_F(WaitsTest, LossEndsAWaitWithItsReason) {
@@ -80,8 +78,7 @@ TEST_F(WaitsTest, ShortWaitGivesNothingBack) {
   bool here = false;
   arrives = [&] { here = true; };
   Guard lock = gate.guard();
-  EXPECT_TRUE(waits.block_until(
-      lock, [&] { return here; }, Time::max()));
+  EXPECT_TRUE(waits.block_until(lock, [&] { return here; }, Time::max()));
   EXPECT_EQ(said, "");
 }
 

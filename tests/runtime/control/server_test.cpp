@@ -389,8 +389,7 @@ TEST_F(ServerTest, WhoWasDeclaredDeadAndDoesNotKnowItIsRefusedByTheNextControl) 
   again.session = a.session;
   for (int i = 0; i < 100 && a.seen<net::PeerLost>() == nullptr; ++i) {
     a.say(again);
-    drive(
-        {&a}, [&] { return a.seen<net::PeerLost>() != nullptr; }, 50ms);
+    drive({&a}, [&] { return a.seen<net::PeerLost>() != nullptr; }, 50ms);
   }
   ASSERT_NE(a.seen<net::PeerLost>(), nullptr);
   EXPECT_TRUE(a.seen<net::PeerLost>()->fenced);

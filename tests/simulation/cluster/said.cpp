@@ -23,7 +23,8 @@ std::string text(const std::string& words) {
   return " " + words;
 }
 template <class Number>
-requires std::is_arithmetic_v<Number> || std::is_enum_v<Number> std::string text(Number number) {
+  requires std::is_arithmetic_v<Number> || std::is_enum_v<Number>
+std::string text(Number number) {
   return " " + std::to_string(static_cast<std::int64_t>(number));
 }
 template <class Tag>

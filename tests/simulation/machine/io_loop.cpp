@@ -107,8 +107,7 @@ void IoLoop::start() {
   Baton* baton = Baton::current();
   io_threads[this] = &baton->start(*Baton::self()->process, "io", [this] {
     Guard guard(lock_);
-    wait(
-        guard, [this] { return stopping_.load(); }, Time::max());
+    wait(guard, [this] { return stopping_.load(); }, Time::max());
   });
 }
 

@@ -271,7 +271,7 @@ TEST_F(StudyServerTest, TheSocketIsItsUsersAloneAndReplacesAnOldOne) {
   const auto server = StudyServer::open(*store, {});
   ::umask(before);
   ASSERT_TRUE(server.ok()) << server.error().message();
-  struct stat there {};
+  struct stat there{};
   ASSERT_EQ(::stat((study_ + "/socket").c_str(), &there), 0);
   EXPECT_TRUE(S_ISSOCK(there.st_mode));
   EXPECT_EQ(there.st_mode & 0777, 0600U);
@@ -285,7 +285,9 @@ TEST_F(StudyServerTest, AFolderWithALongPathIsServed) {
 
 TEST_F(StudyServerTest, AStudyThatNobodyRunsIsReadFromItsStore) {
   EXPECT_FALSE(StudyClient::open(study_).ok());
-  { const Owner owner(study_); }
+  {
+    const Owner owner(study_);
+  }
   auto study = client();
   EXPECT_FALSE(study.owner());
   const Json state = study.ask({}).value();
