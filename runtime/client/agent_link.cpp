@@ -77,9 +77,9 @@ void AgentLink::await_close(Duration most) {
   }
 }
 
-bool AgentLink::lose(Error why) {
+bool AgentLink::lose(const Error& why) {
   if (is_lost_.exchange(true, std::memory_order_relaxed)) return false;
-  why_lost_ = std::move(why);
+  why_lost_ = why;
   channel_.take_waiting();
   lack_.over();
   return true;

@@ -61,7 +61,7 @@ class AgentLink {
   const Error& why_lost() const noexcept { return why_lost_; }
   /// Notes that the agent is lost, and drops what is queued for it. Returns false when the loss was
   /// known.
-  bool lose(Error why);
+  bool lose(const Error& why);
 
  private:
   os::LocalSocket socket_;

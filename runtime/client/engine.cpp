@@ -163,6 +163,7 @@ void ClientEngine::finish(bool failed) {
         lock, [this] { return agent_.is_lost() || calls_.actors().live() == 0; },
         steady_now() + kLastCalls);
     tell(wire::Shutdown{failed ? "" : "its driver is done"});
+    settle_agent_queue();  // nobody flushes it once stop() has ended the I/O thread
     job_ends = !agent_.is_lost();
     gate_.unlock_and_collect(lock);
     if (log_printer_ != nullptr) log_printer_->finish(!job_ends);
@@ -171,8 +172,9 @@ void ClientEngine::finish(bool failed) {
 }
 
 void ClientEngine::print_logs(LogPrinter& printer) {
-  const Guard lock = gate_.guard();
+  Guard lock = gate_.guard();
   log_printer_ = &printer;
+  gate_.unlock_and_collect(lock);
 }
 
 void ClientEngine::ask_agent(const wire::NodeMessage& message) {
@@ -387,7 +389,9 @@ std::vector<detail::NodeInfo> ClientEngine::nodes() {
 
 std::vector<int> ClientEngine::gpu_ids() {
   Guard lock = gate_.guard();
-  return lease_.devices();
+  std::vector<int> devices = lease_.devices();
+  gate_.unlock_and_collect(lock);
+  return devices;
 }
 
 }  // namespace troupe::client

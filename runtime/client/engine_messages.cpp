@@ -360,6 +360,7 @@ bool ClientEngine::has_lost_agent() {
 void ClientEngine::finish_sends() {
   Guard lock = gate_.guard();
   io_loop_->wait(lock, [this] { return agent_.is_lost() || calls_.live() == 0; }, Time::max());
+  settle_agent_queue();  // what the last results have told
   gate_.unlock_and_collect(lock);
 }
 
@@ -383,8 +384,9 @@ void ClientEngine::ended_here(Task& task, std::span<OutgoingValue> values) noexc
 }
 
 void ClientEngine::runs_in_place(InPlaceRunner* runner) {
-  const Guard lock = gate_.guard();
+  Guard lock = gate_.guard();
   waits_.runs_in_place(runner);
+  gate_.unlock_and_collect(lock);
 }
 
 void ClientEngine::tell_pace(std::vector<wire::SitePace> sites) {

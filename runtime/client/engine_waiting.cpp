@@ -194,11 +194,12 @@ Result<detail::Value> ClientEngine::peek(const detail::ObjectHandle& object) {
     if (value || value.error().code() != Code::object_lost) return value;
     return try_get(object, detail::kNoTimeout);
   }
-  {
-    const Guard lock = gate_.guard();
-    if (const auto& why = *origin_of(entry).fetch_error; fetch_failed(entry) && why)
-      return Error(*why);
-  }
+  Guard lock = gate_.guard();
+  std::optional<Error> failed;
+  if (const auto& why = *origin_of(entry).fetch_error; fetch_failed(entry) && why)
+    failed.emplace(*why);
+  gate_.unlock_and_collect(lock);
+  if (failed) return *failed;
   return try_get(object, detail::kNoTimeout);
 }
 

@@ -221,6 +221,7 @@ void LogPrinter::step(std::unique_lock<std::mutex>& lock) {
       BlobView(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()));
   if (!batch) {
     feed.again = steady_now() + kRetry;
+    changed_.notify_all();
     return;
   }
   const std::uint64_t after = std::exchange(feed.after, std::max(feed.after, batch->next()));

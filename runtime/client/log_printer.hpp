@@ -1,10 +1,10 @@
 /// Brings the lines of a job's workers to its driver, and prints them. It asks each node of the
 /// cluster for what follows an offset; the node answers when it has lines. At most one answer of a
-/// node is under way or unprinted, so a driver that cannot print stops no worker.
+/// node is under way and one unprinted, so a driver that cannot print stops no worker.
 ///
 ///     LogPrinter printer(asker, job, LogPrinter::Mode::prefix);
 ///     printer.on_answer(answer, payload);  printer.on_nodes(nodes);   // as they arrive
-///     printer.finish(until);               // prints what is left at the job's end
+///     printer.finish(lost);                // prints what is left at the job's end
 ///
 /// A line is "(mix pid=8185 node=node-0) TEXT", on standard output or error as the worker wrote it.
 #pragma once

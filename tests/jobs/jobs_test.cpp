@@ -17,6 +17,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
+#include <thread>
 
 namespace {
 
@@ -274,6 +275,45 @@ TEST_F(Jobs, AKilledDriverLeavesNothing) {
         },
         5s));
   }
+}
+
+TEST_F(Jobs, AStoppedZygoteHoldsUpNoOtherJob) {
+  start(1, 2);
+  Driver stopped({paths::jobs_program()});
+  const auto workers = stopped.ask_where("spread 2 1");
+  ASSERT_FALSE(workers.empty());
+  std::multimap<std::string, int> found;
+  collect(cluster["nodes"][0]["pid"], found);
+  const auto zygote = found.find("(troupe-zygote)");
+  ASSERT_NE(zygote, found.end());
+  ::kill(zygote->second, SIGSTOP);
+  ::kill(std::stoi(workers.begin()->first), SIGKILL);
+  {
+    Driver other({paths::jobs_program()});
+    EXPECT_EQ(other.ask("store 10"), "30");
+    other.end(SIGKILL);
+  }
+  EXPECT_TRUE(eventually([&] { return store_used() == 0; }, 10s)) << store_used();
+  ::kill(zygote->second, SIGCONT);
+  EXPECT_EQ(places(stopped.ask_where("spread 2 1")).size(), 1u);
+}
+
+TEST_F(Jobs, ADriverThatEndsWithAFullQueueToItsAgentHasFinishedItsJob) {
+  start(1, 1);
+  setenv("TROUPE_LOGS", "off", 1);  // a driver that prints waits for an answer of its agent anyway
+  Driver driver({paths::jobs_program()});
+  unsetenv("TROUPE_LOGS");
+  ASSERT_EQ(driver.ask("share 5000"), "5000");
+  const int agent = cluster["nodes"][0]["pid"];
+  ::kill(agent, SIGSTOP);
+  EXPECT_EQ(driver.ask("drop"), "dropped");
+  std::thread goes_on([agent] {
+    std::this_thread::sleep_for(500ms);  // the driver has ended meanwhile, up to its last messages
+    ::kill(agent, SIGCONT);
+  });
+  EXPECT_EQ(driver.end(0), 0);
+  goes_on.join();
+  EXPECT_EQ(list("jobs")[0]["state"], "finished") << list("jobs")[0];
 }
 
 TEST_F(Jobs, TheActorsOfADriverEndBeforeItsJobAlsoWhenItIsKilled) {

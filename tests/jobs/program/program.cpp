@@ -122,6 +122,9 @@ std::vector<double> large(std::size_t n) {
   std::this_thread::sleep_for(50ms);
   return std::vector<double>(n, 1.0);
 }
+std::size_t count_of(const std::vector<troupe::Ref<int>>& refs) {
+  return refs.size();
+}
 int busy(int) {
   for (;;) std::this_thread::sleep_for(1s);
 }
@@ -195,6 +198,15 @@ class Driver {
         for (const double one : ctx_.get(ref, kBound)) sum += one;
       return std::to_string(static_cast<int>(sum));
     }
+    if (verb == "share") {  // refs of which the agent knows, too
+      line >> value;
+      for (int i = 0; i < value; ++i) shared_.push_back(ctx_.put(i));
+      return std::to_string(ctx_.get(ctx_.submit<count_of>(shared_), kBound));
+    }
+    if (verb == "drop") {
+      shared_.clear();
+      return "dropped";
+    }
     if (verb == "forget") {
       line >> name;
       return ctx_.forget_object(name) ? "forgotten" : "none";
@@ -239,6 +251,7 @@ class Driver {
   std::map<std::string, troupe::Actor<Counter>> kept_;
   std::vector<troupe::Actor<Log>> logs_;
   std::vector<troupe::Ref<std::vector<double>>> values_;
+  std::vector<troupe::Ref<int>> shared_;
   std::vector<troupe::Ref<int>> busy_;
 };
 
