@@ -176,12 +176,14 @@ void LeaseTable::make_place(const Request& request, Time now) {
   const JobNumber job = request.kind.job;
   if (request.kind.dedicated || starting_pool(job) >= waiting_.wanted(job, false)) return;
   if (running_pool_workers() < options_.max_workers) return;
-  for (auto& [id, worker] : workers_) {
-    if (worker.lease != 0 || worker.stopping || worker.dedicated) continue;
-    if (!may_displace(request, worker.job, now)) continue;
-    if (now < request.since + options_.patience && submits(id, worker, now)) continue;
-    return stop(id, worker, "another job needs its place");
-  }
+  for (const bool submitted : {false, true})  // one with threads that have asked goes last
+    for (auto& [id, worker] : workers_) {
+      if (worker.lease != 0 || worker.stopping || worker.dedicated) continue;
+      if (worker.asked.has_value() != submitted || !may_displace(request, worker.job, now))
+        continue;
+      if (now < request.since + options_.patience && submits(id, worker, now)) continue;
+      return stop(id, worker, "another job needs its place");
+    }
 }
 
 /// Returns whether the request can use a place or a worker after a lease of a worker of job

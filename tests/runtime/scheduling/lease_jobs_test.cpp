@@ -3,6 +3,7 @@
 #include "tests/runtime/scheduling/lease_tables.hpp"
 
 #include <gtest/gtest.h>
+#include <algorithm>
 #include <map>
 
 namespace troupe::scheduling {
@@ -85,6 +86,26 @@ TEST(LeaseJobs, AWorkerThatHadALeaseOfItselfIsStoppedLast) {
   EXPECT_TRUE(pick<StopWorker>(table.settle()).empty());
   table.returned(second.lease, table.now);
   EXPECT_EQ(pick<StopWorker>(table.settle()).at(0).worker, second.worker);
+}
+
+TEST(LeaseJobs, AWorkerThatHadALeaseOfItselfMakesPlaceForAnotherJobLast) {
+  Table table(options(2, 2));
+  table.request(10, 1, demand(1), 2, table.now, of_job(7));
+  const auto running = pick<Granted>(table.settle());
+  ASSERT_EQ(running.size(), 2u);
+  const WorkerId first = std::min(running[0].worker, running[1].worker);
+  const Granted& of_first = running[running[0].worker == first ? 0 : 1];
+  const Granted& of_second = running[running[0].worker == first ? 1 : 0];
+  table.request(first, 1, demand(1), 1, table.now, of_job(7));  // a thread of the call, which ends
+  table.returned(of_first.lease, table.now);
+  const Granted own = pick<Granted>(table.settle()).at(0);
+  ASSERT_EQ(own.worker, first);
+  table.request(11, 1, demand(2), 1, table.now, of_job(8));
+  table.now += 3s;  // longer than its patience
+  table.returned(own.lease, table.now);
+  EXPECT_TRUE(pick<StopWorker>(table.settle()).empty());
+  table.returned(of_second.lease, table.now);
+  EXPECT_EQ(pick<StopWorker>(table.settle()).at(0).worker, of_second.worker);
 }
 
 TEST(LeaseJobs, OnePlaceGoesFromJobToJobByPatience) {
