@@ -110,13 +110,13 @@ constexpr Table<wire::NodeMessage> node_table() {
   Table<M> t{};
   rows<M, w::Hello>(t, kStranger);
   rows<M, w::Shutdown>(t, kStranger | kProgram);  // strangers: workers that cannot start
-  rows<M, w::Inquire>(t, kAnyone);                // may_ask() judges the question inside
+  rows<M, w::Inquire>(t, kAnyone);  // may_ask(), or Observers, judges the question inside
   rows<M, w::ListNodes>(t, kProgram);
   // Leases.
   rows<M, w::RequestLease>(t, kProgram);
   rows<M, w::LeaseReturned>(t, kProgram, Own::lease);
   rows<M, w::Blocked, w::Unblocked, w::Pace>(t, kWorker);
-  rows<M, w::GiveRows>(t, kProgram);  // RowQuestions knows whether it was asked
+  rows<M, w::GiveRows>(t, kProgram);  // ObserveQuestions knows whether it was asked
   // Objects.
   rows<M, w::Promote, w::Fulfil, w::Rebuilt>(t, kProgram, Own::value);
   rows<M, w::Hold>(t, kProgram, Own::count);

@@ -19,8 +19,7 @@ constexpr Duration kJobEnds = control::EndingJobs::kAllKilled + std::chrono::sec
 std::string why_not_here(const std::string& node_name, const std::string& why) {
   return (node_name.empty() ? "this node" : "node " + node_name) +
          " cannot start workers of this job; place its tasks and actors on other nodes, or mend "
-         "the "
-         "cause and run the program again: " +
+         "the cause and run the program again: " +
          why;
 }
 

@@ -228,7 +228,7 @@ bool Node::settle() {
 Time Node::next_deadline() const {
   Time until = std::min(leases_.next_deadline().value_or(Time::max()), inquiries_.next_deadline());
   until = std::min({until, jobs_.next_deadline(), job_stops_.next_deadline()});
-  until = std::min(until, workers_.next_deadline());
+  until = std::min({until, workers_.next_deadline(), processes_.next_deadline()});
   if (control_)
     if (const auto deadline = control_->next_deadline()) until = std::min(until, *deadline);
   until = std::min({until, memory_.next_deadline(), actors_.next_deadline()});
@@ -292,9 +292,11 @@ void Node::on_timer() {
 void Node::end_processes() {
   for (const ProcessIndex index : processes_.ending()) {
     Process& process = *processes_.record(index);
-    // A worker is certainly dead only when its zygote has reaped it. The zygote's report also says
-    // why it died.
-    if (process.kind == wire::ProcessKind::worker && process.pid > 0) continue;
+    // A worker is certainly dead only when its zygote has reaped it, or the system says so. The
+    // zygote's report also says why it died.
+    if (process.kind == wire::ProcessKind::worker && process.pid > 0 &&
+        !processes_.is_dead_untold(process, steady_now()))
+      continue;
     // A worker that was not forked yet may count as starting: Workers::gone() ends its start.
     if (process.kind == wire::ProcessKind::worker)
       workers_.gone(index, std::string(process.reason));

@@ -148,7 +148,14 @@ void NodeLogs::job_over(JobNumber number) {
 }
 
 void NodeLogs::end() {
-  end_sources([](const Source&) { return true; });
+  const auto all = [](const Source&) { return true; };
+  end_sources(all);
+  if (!sources_.empty()) {  // the writer has no room, and nobody waits until it has
+    flow_.valve = Valve::dropping;
+    end_sources(all);
+  }
+  for (const auto& [job, count] : std::exchange(dropped_, {}))
+    writer_.lost(job, count, "their file took none before the node ended");
 }
 
 void NodeLogs::end_sources(const std::function<bool(const Source&)>& which) {

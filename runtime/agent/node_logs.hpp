@@ -3,7 +3,7 @@
 ///
 ///     NodeLogs logs(out, options);
 ///     os::OutputEnds ends = logs.add_worker(index, job);   // goes with the fork order
-///     logs.forked(index, pid);  logs.ended(index);
+///     logs.forked(index, pid);  logs.ended(index, job);
 ///     logs.ask({.asker = …, .job = job, .after = 0});       // → out.answer_logs()
 ///     poll(logs.fd()) → logs.serve(now);  timer.set(logs.next_deadline());
 ///

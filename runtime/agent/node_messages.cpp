@@ -11,6 +11,13 @@ namespace troupe::agent {
 
 using wire::Cases;
 
+namespace {
+
+constexpr std::size_t kOfDoorbell = 2;  ///< descriptors: its memory and its event
+constexpr const char* kNoDoorbell = "the hello came without its doorbell";
+
+}  // namespace
+
 void Node::handle(Process& from, wire::NodeMessage& message, BlobView payload,
                   std::vector<Fd>& descriptors) {
   const Time now = steady_now();
@@ -88,7 +95,10 @@ void Node::on_hello(Process& from, const wire::Hello& hello, std::vector<Fd>& de
   if (from.kind == wire::ProcessKind::worker || !network_)
     return welcome(from, std::move(descriptors));
   from.kind = hello.kind == wire::ProcessKind::observer ? hello.kind : wire::ProcessKind::driver;
-  if (from.kind == wire::ProcessKind::driver) return on_driver(from, hello, std::move(descriptors));
+  if (from.kind == wire::ProcessKind::driver) {
+    if (descriptors.size() != kOfDoorbell) return processes_.refuse(from, kNoDoorbell);
+    return on_driver(from, hello, std::move(descriptors));
+  }
   from.introduced = true;
   from.speaks_as = Talker::observer;
   wire::Welcome answer;
@@ -100,8 +110,7 @@ void Node::on_hello(Process& from, const wire::Hello& hello, std::vector<Fd>& de
 }
 
 void Node::welcome(Process& from, std::vector<Fd> descriptors) {
-  if (descriptors.size() != 2)
-    return processes_.refuse(from, "the hello came without its doorbell");
+  if (descriptors.size() != kOfDoorbell) return processes_.refuse(from, kNoDoorbell);
   const bool is_worker = from.kind == wire::ProcessKind::worker;
   if (is_worker && jobs_.find(from.job_number) == nullptr)
     return processes_.refuse(from, "its job has ended");

@@ -1,6 +1,7 @@
 #include "troupe/runtime/agent/processes.hpp"
 
 #include "troupe/runtime/base/memory_file.hpp"
+#include "troupe/runtime/base/wait.hpp"
 #include "troupe/runtime/os/child.hpp"
 #include "troupe/runtime/wire/values.hpp"
 
@@ -9,6 +10,12 @@
 #include <csignal>
 
 namespace troupe::agent {
+namespace {
+
+/// A zygote tells at once of a worker that has ended, unless it is stopped or hangs.
+constexpr Duration kZygoteTells = std::chrono::seconds(2);
+
+}  // namespace
 
 Processes::Processes(const Below& below)
     : below_(below), bell_(ring::Doorbell::create().value()), slots_(1) {}
@@ -139,6 +146,7 @@ void Processes::break_off(Process& process, const std::string& why) {
     os::send_signal(process.pid, SIGKILL);
   process.reason = why;
   process.ending = true;
+  process.doubted_at = steady_now() + kZygoteTells;
 }
 
 void Processes::kill(Process& worker) {
@@ -168,6 +176,20 @@ std::vector<ProcessIndex> Processes::ending() const {
   for (const auto& [index, process] : table_)
     if (process->ending) all.push_back(index);
   return all;
+}
+
+bool Processes::is_dead_untold(Process& worker, Time now) const {
+  if (now < worker.doubted_at) return false;
+  worker.doubted_at = now + kZygoteTells;
+  const Fd life = os::handle_of(worker.pid);
+  return life && is_ready(life.get());
+}
+
+Time Processes::next_deadline() const {
+  Time until = Time::max();
+  for (const auto& [index, process] : table_)
+    if (process->ending && process->pid > 0) until = std::min(until, process->doubted_at);
+  return until;
 }
 
 void Processes::read_to_the_end(Process& process) {

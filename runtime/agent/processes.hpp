@@ -66,6 +66,7 @@ struct Process {
   Time heard{};            ///< when its last message was read
   bool at_limit = false;   ///< it ends since the node or the system has no room for it
   bool ending = false;     ///< it is removed after this pass
+  Time doubted_at{};       ///< a worker: when to look whether it is dead though nobody told
   bool last_read = false;  ///< its last messages are being read: see read_to_the_end()
   bool starting = false;   ///< a worker that does not serve yet
   bool dedicated = false;  ///< a worker that was started for an actor
@@ -188,6 +189,11 @@ class Processes final : public Proxies::Rings {
   /// Hold or an Adopt, so nothing may be freed before.
   bool has_unread() const;
   std::vector<ProcessIndex> ending() const;
+  /// Returns whether an ending worker is dead although its zygote, which may be stopped, has not told
+  /// of it for some time.
+  bool is_dead_untold(Process& worker, Time now) const;
+  /// When to ask is_dead_untold() again.
+  Time next_deadline() const;
   /// Reads the last messages of an ending process, and carries its last frames to other nodes. An
   /// answer that does not reach it any more does not stop this.
   void read_to_the_end(Process& process);

@@ -106,10 +106,12 @@ void Proxies::drop_written_since(Key key) {
 
 /// Drops the frames in the channel and takes back the counts that the process took for the other
 /// node, one for each ref inside. Precondition: the process's Hold messages for these frames have
-/// been read.
+/// been read. A process that goes on writing meanwhile does not hold this up: after a whole ring the
+/// rest waits for drop_written_since().
 void Proxies::drop_unread(Proxy& proxy) {
   std::size_t size = 0;
-  while (proxy.ends.channel.receive(frame_.data(), size) == ring::Pop::frame) {
+  for (std::size_t sum = 0; sum < ring::kRingBytes; sum += size + 1) {
+    if (proxy.ends.channel.receive(frame_.data(), size) != ring::Pop::frame) return;
     auto decoded = wire::decode_call(BlobView(frame_.data(), size));
     if (!decoded) return;
     wire::for_each_ref(decoded->message, [&](ObjectId id) {
@@ -133,7 +135,8 @@ void Proxies::note_entered(Proxy& proxy) {
 
 /// Carries the frames that the process wrote into the proxy channel to the other node. Stops, and
 /// notes the proxy in stalled_, when the other side or the network has no room, or when answers may
-/// not leave. `to_the_end` ignores lack of room: the process has died and its frames go now.
+/// not leave. `to_the_end` ignores lack of room: the process has died and its frames go now. One that
+/// was broken off may write on, so no more than a whole ring is read.
 void Proxies::drain(Proxy& proxy, bool to_the_end) {
   const Key key{proxy.process, proxy.proxy_process};
   if (proxy.ending) return finish(proxies_.find(key));
@@ -146,7 +149,7 @@ void Proxies::drain(Proxy& proxy, bool to_the_end) {
   // actor may have begun elsewhere.
   const bool held = below_.actors.hosts(proxy.process) && !below_.nodes.may_serve();
   if (held) holds_answers_ = true;
-  for (;;) {
+  for (std::size_t sum = 0; !to_the_end || sum < ring::kRingBytes; sum += size + 1) {
     if (held || (!to_the_end && (!below_.remote.may_carry(proxy.process, proxy.proxy_process) ||
                                  !below_.out.can_send(proxy.node)))) {
       stalled_.insert(key);

@@ -12,6 +12,7 @@ namespace troupe::agent {
 namespace {
 
 constexpr Duration kZygoteEnds = os::kWorkersEnd + std::chrono::milliseconds(750);
+constexpr Duration kZygoteDies = std::chrono::seconds(1);  ///< after SIGKILL
 /// How long a program that becomes a daemon may take from the end of its first process until
 /// troupe::run.
 constexpr Duration kZygoteGoesOn = std::chrono::seconds(10);
@@ -135,9 +136,13 @@ void Zygotes::end_all() {
   for (auto& [number, zygote] : zygotes_) leave(zygote, {}, {});
   for (Ending& ending : ending_) {
     pollfd entry{ending.handle.get(), POLLIN, 0};
-    if (!ending.handle || troupe::wait_for({&entry, 1}, ending.until - steady_now()) <= 0)
+    bool has_ended =
+        ending.handle && troupe::wait_for({&entry, 1}, ending.until - steady_now()) > 0;
+    if (!has_ended) {
       os::send_signal(ending.pid, SIGKILL);
-    os::reap_at_end(ending.pid);
+      has_ended = !ending.handle || troupe::wait_for({&entry, 1}, kZygoteDies) > 0;
+    }
+    if (has_ended) os::reap_at_end(ending.pid);  // else it hangs in the kernel, and init reaps it
   }
   ending_.clear();
   const Time until = steady_now() + kZygoteEnds;

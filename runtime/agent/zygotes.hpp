@@ -3,7 +3,7 @@
 ///
 ///     zygotes.start(job);                                     // unless it has one
 ///     zygotes.fork_worker(job, index, socket, output);        // → Out::forked(), then Out::ended()
-///     zygotes.on_timer(now); zygotes.wait_for(set); zygotes.serve(set);     // each pass
+///     zygotes.on_timer(); zygotes.wait_for(set); zygotes.serve(set);     // each pass
 ///     zygotes.leave(job, orphans, why);                       // it ends → Out::gone() for each
 ///     zygotes.end_all();                                      // at the end of the node
 ///

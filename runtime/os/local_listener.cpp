@@ -13,6 +13,9 @@
 namespace troupe::os {
 namespace {
 
+/// Connections that one call refuses at most: others of this machine may connect without end.
+constexpr std::uint64_t kMostRefused = 64;
+
 constexpr std::size_t kMaxNameSize = 100;
 constexpr int kQueue = 256;
 
@@ -79,7 +82,7 @@ std::optional<Visitor> LocalListener::rest() {
 }
 
 std::optional<Visitor> LocalListener::accept() {
-  for (;;) {
+  for (const std::uint64_t most = refused_ + kMostRefused; refused_ < most;) {
     Visitor visitor{make_fd(accept_(fd_.get())), 0};
     if (!visitor.socket) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
@@ -105,6 +108,7 @@ std::optional<Visitor> LocalListener::accept() {
     }
     ++refused_;
   }
+  return std::nullopt;
 }
 
 Result<Visitor> knock(const std::string& name) {

@@ -626,7 +626,7 @@ struct Inquire {
   # Process -> agent: a question, answered by one or more Answer.
   request @0 :UInt64;
   about @1 :UInt8;  # 0: the payload is a ToControl of control.capnp; 1: asks for a node's MemoryReport, without payload
-  node @2 :Id;      # with 1 and 2: that node; absent: the agent's own
+  node @2 :Id;      # with 1, 2, 4 and 5: that node; absent: the agent's own
   # about 2 asks for the next piece of a job's log on the node, without payload:
   job @3 :Id;
   afterBytes @4 :UInt64;    # offset behind what the asker has
@@ -646,7 +646,7 @@ struct Inquire {
 
 struct ListQuestion {
   # Which rows of a list are asked for; runtime/observe/question.hpp.
-  kind @0 :UInt8;     # 0 tasks, 1 functions, 2 processes, 3 nodes, 4 actors, 5 jobs, 6 objects, 7 reasons, 8 waits, 9 queues
+  kind @0 :UInt8;     # 0 tasks, 1 functions, 2 processes, 3 nodes, 4 actors, 5 jobs, 6 objects, 7 reasons, 8 waits, 9 queues, 10 events
   limit @1 :UInt32;
   where @2 :Text;
   sort @3 :Text;

@@ -619,8 +619,8 @@ struct StopQuestion {
 };
 /// Process -> agent: a question, answered by one or more Answer. With About::control the payload is
 /// an encoded control::ToControl, which may change key-values and draining and nothing else. With
-/// About::memory it asks for the MemoryReport of a node, and with About::logs for the next piece of
-/// a job's log on a node, both without payload. A driver may ask for the log of its own job. With
+/// About::memory an observer asks for the MemoryReport of a node. With About::logs it, or the driver
+/// of the job, asks for the next piece of a job's log on a node. Both have no payload. With
 /// About::rows an observer asks for rows of all nodes, without payload, and with About::stacks for
 /// a text with the stacks of processes of a node. With About::stop an observer asks the driver's
 /// node to stop a job; the answer is a sentence.

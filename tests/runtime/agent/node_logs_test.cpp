@@ -181,27 +181,47 @@ TEST(NodeLogs, LooksAgainAtTheEndOfAWorkerWhosePipesAreClosedAlready) {
   EXPECT_TRUE(world.answers[0].complete);
 }
 
+/// Writes lines until the pipe is full and nobody reads it. Returns how many.
+std::size_t fill(World& world, const Fd& pipe, const std::string& line) {
+  std::size_t written = 0;
+  for (int quiet = 0; quiet < 3;) {
+    if (write(pipe.get(), line.data(), line.size()) > 0) {
+      ++written;
+      quiet = 0;
+    } else {
+      ++quiet;
+      pollfd entry{world.logs.fd(), POLLIN, 0};
+      (void)poll(&entry, 1, 10);
+      world.serve();
+    }
+  }
+  return written;
+}
+
+/// Serves until the job's file has each of the lines or counts it as lost.
+testing::AssertionResult accounts_for(World& world, std::size_t written) {
+  std::size_t lost = 0, kept = 0;
+  const bool all = world.serve_until([&] {
+    lost = kept = 0;
+    for (const std::string& text : world.texts())
+      if (text.find(" of this job are lost on node-7: ") != std::string::npos)
+        lost += std::stoul(text);
+      else
+        ++kept;
+    return lost != 0 && lost + kept == written;
+  });
+  if (all) return testing::AssertionSuccess();
+  return testing::AssertionFailure()
+         << lost << " lines are counted, " << kept << " kept, " << written << " written";
+}
+
 /// The disk hangs. Workers wait, then their lines are counted, and a line tells how many.
 TEST(NodeLogs, CountsLinesWhenTheDiskHangsForLong) {
   World world;
   const os::OutputEnds ends = world.worker(5);
   world.faults->set(false, true);
   const std::string line = std::string(1023, 'x') + "\n";
-  std::size_t written = 0;
-  const auto fill = [&] {  // until the pipe is full and nobody reads it
-    for (int quiet = 0; quiet < 3;) {
-      if (write(ends.out.get(), line.data(), line.size()) > 0) {
-        ++written;
-        quiet = 0;
-      } else {
-        ++quiet;
-        pollfd entry{world.logs.fd(), POLLIN, 0};
-        (void)poll(&entry, 1, 10);
-        world.serve();
-      }
-    }
-  };
-  fill();
+  std::size_t written = fill(world, ends.out, line);
   EXPECT_GE(written, LogWriter::kMostQueued / line.size() / 2);
   const Time drops = world.logs.next_deadline();
   ASSERT_EQ(drops, world.now + NodeLogs::kPatience);
@@ -213,19 +233,19 @@ TEST(NodeLogs, CountsLinesWhenTheDiskHangsForLong) {
   }
   EXPECT_GT(written, before + 1000);
   world.faults->set(false, false);
-  std::size_t lost = 0, kept = 0;
-  EXPECT_TRUE(world.serve_until([&] {
-    lost = kept = 0;
-    for (const std::string& text : world.texts())
-      if (text.find(" of this job are lost on node-7: ") != std::string::npos)
-        lost += std::stoul(text);
-      else
-        ++kept;
-    return lost != 0 && lost + kept == written;
-  })) << lost
-      << " lines are counted, " << kept << " kept, " << written << " written";
+  EXPECT_TRUE(accounts_for(world, written));
   say(ends.out, "after\n");
   ASSERT_TRUE(world.serve_until([&] { return world.texts().back() == "after"; }));
+}
+
+TEST(NodeLogs, CountsTheLinesForWhichTheWriterHasNoRoomWhenTheNodeEnds) {
+  World world;
+  const os::OutputEnds ends = world.worker(5);
+  world.faults->set(false, true);
+  const std::size_t written = fill(world, ends.out, std::string(1023, 'x') + "\n");
+  world.logs.end();
+  world.faults->set(false, false);
+  EXPECT_TRUE(accounts_for(world, written));
 }
 
 TEST(NodeLogs, KeepsNoLastLinesOfProcessesWhoseEndIsKnown) {

@@ -3,6 +3,7 @@
 
 #include "tests/runtime/net/proxy.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -106,6 +107,23 @@ TEST(LocalListener, WhoComesWhenNoDescriptorIsLeftIsClosedAndTheNextIsServed) {
   const auto lucky = knock(name);
   ASSERT_TRUE(lucky);
   EXPECT_TRUE(door.accept());
+}
+
+int calls = 0;
+/// Every other call says that no descriptor is left; the calls between find a visitor.
+int accept_without_end(int) {
+  if (++calls % 2 == 0) return open("/dev/null", O_RDONLY | O_CLOEXEC);
+  errno = EMFILE;
+  return -1;
+}
+
+TEST(LocalListener, OneCallRefusesABoundedNumberOfVisitors) {
+  LocalListener door = LocalListener::listen(fresh_name(), accept_without_end).value();
+  EXPECT_FALSE(door.accept());
+  const std::uint64_t first = door.refused();
+  EXPECT_GT(first, 0u);
+  EXPECT_FALSE(door.accept());
+  EXPECT_EQ(door.refused(), 2 * first);
 }
 
 int accept_error = 0;
