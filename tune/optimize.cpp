@@ -97,7 +97,7 @@ class Runner {
     study_.start(experiment_, steady_now());
     const bool cancelled = !run_or_cancel(interrupt);
     if (cancelled) study_.end_soon();
-    end_lines(cancelled ? kLinesAtCancel : kLastLines);
+    if (!disk_hangs_) end_lines(cancelled ? kLinesAtCancel : kLastLines);
     const Board& board = experiment_.board();
     const std::string no_model = why_no_model(board);
     if (!no_model.empty()) add_note(no_model);

@@ -65,6 +65,7 @@ class StudySession {
   void end_soon() noexcept {
     if (disk_) disk_->end_soon();
     if (exports_) exports_->end_soon();
+    if (server_) server_->end_soon();
   }
 
   /// Takes a model that a trial on this node saved, and writes its file in the background.

@@ -1,6 +1,7 @@
 #include "troupe/tune/study/study_server.hpp"
 
 #include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/base/leave_behind.hpp"
 #include "troupe/runtime/base/signal_masked_thread.hpp"
 #include "troupe/runtime/base/standard_descriptors.hpp"
 #include "troupe/runtime/base/wait.hpp"
@@ -17,6 +18,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -127,7 +129,8 @@ Result<Fd> listen_in(const StudyFolder& folder) {
 }  // namespace
 
 struct StudyServer::State {
-  State(const StudyStore& opened, Options wanted) : store(opened), options(std::move(wanted)) {}
+  State(const StudyStore& store, Options wanted)
+      : rows(store.rows()), path(store.folder().path() + "/socket"), options(std::move(wanted)) {}
 
   void run();
   void ring() const;
@@ -143,7 +146,8 @@ struct StudyServer::State {
   void serve(const std::vector<std::pair<ClientId, short>>& events, Time now);
   void say_goodbye();
 
-  const StudyStore& store;
+  StudyRows rows;
+  const std::string path;  ///< of the socket
   const Options options;
   Fd listener, bell;
   // The runner's alone.
@@ -155,6 +159,9 @@ struct StudyServer::State {
   std::vector<Of<std::string>> answers;
   internal::StudyOverview overview;
   bool over = false;
+  bool runs = true;
+  bool left = false;  ///< nobody waits for the thread
+  std::condition_variable ended;
   // The server's thread's alone.
   std::map<ClientId, Client> clients;
   ClientId next_client = 1;
@@ -277,12 +284,13 @@ bool StudyServer::State::take_request(ClientId id, Client& client) {
       const std::lock_guard guard(mutex);
       known = overview;
     }
-    client.say(internal::answer_to(*question, store.rows(), &known));
+    client.say(internal::answer_to(*question, rows, &known));
     return true;
   }
   client.waits = true;
   {
     const std::lock_guard guard(mutex);
+    if (over) return true;  // nobody takes it any more
     waiting.push_back({id, std::get<StudyCommand>(*call)});
   }
   if (options.wake) options.wake();
@@ -350,29 +358,38 @@ void StudyServer::State::run() {
     if ((polled[1].revents & POLLIN) != 0) accept_all(now);
   }
   say_goodbye();
+  ::unlink(path.c_str());  // the folder is this process's as long as `rows` are
+  const std::lock_guard guard(mutex);
+  runs = false;
+  if (left) rows = {};  // another process may have the study now
+  ended.notify_all();
 }
 
-StudyServer::StudyServer(std::unique_ptr<State> state) : state_(std::move(state)) {}
+StudyServer::StudyServer(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
 Result<std::unique_ptr<StudyServer>> StudyServer::open(const StudyStore& store, Options options) {
-  auto state = std::make_unique<State>(store, std::move(options));
+  auto state = std::make_shared<State>(store, std::move(options));
   auto listener = listen_in(store.folder());
   if (!listener) return listener.error();
   state->listener = std::move(*listener);
   state->bell = make_fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!state->bell) return internal::failed("serve", store.folder().path() + "/socket", errno);
+  if (!state->bell) return internal::failed("serve", state->path, errno);
   state->thread = SignalMaskedThread("tune-serve", [s = state.get()] { s->run(); });
   return std::unique_ptr<StudyServer>(new StudyServer(std::move(state)));
 }
 
 StudyServer::~StudyServer() {
-  {
-    const std::lock_guard guard(state_->mutex);
-    state_->over = true;
-  }
+  std::unique_lock lock(state_->mutex);
+  state_->over = true;
   state_->ring();
+  if (ends_soon_ && !state_->ended.wait_for(lock, kLastAnswer, [this] { return !state_->runs; })) {
+    state_->left = true;
+    lock.unlock();
+    leave_behind(state_);
+    return;
+  }
+  lock.unlock();
   state_->thread.join();
-  ::unlink((state_->store.folder().path() + "/socket").c_str());
 }
 
 std::size_t StudyServer::apply(Experiment& experiment, Time now) {

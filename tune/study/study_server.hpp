@@ -24,6 +24,8 @@ namespace troupe::tune {
 
 class TROUPE_API StudyServer {
  public:
+  /// How long a disk that hangs is waited for after end_soon().
+  static constexpr Duration kLastAnswer = std::chrono::milliseconds(300);
   struct Options {
     /// Called on the server's thread when a command waits, so that the runner calls apply(). May be
     /// empty; must not throw, block, or destroy the server.
@@ -33,12 +35,13 @@ class TROUPE_API StudyServer {
     Duration idle = std::chrono::seconds(60);
   };
 
-  /// Makes the socket in place of an old one, and starts the thread. `store` outlives the server.
+  /// Makes the socket in place of an old one, and starts the thread. Keeps the store open.
   /// Errors: Unavailable, when the disk takes no sockets or a limit is reached. A study can run
   /// without a server; only the verbs cannot reach it then. Throws OutOfMemory without a thread.
   static Result<std::unique_ptr<StudyServer>> open(const StudyStore& store, Options options);
   /// Removes the socket. Commands that were not answered get an error. Blocks until the thread has
-  /// ended, at most for one answer from the disk.
+  /// ended: at most for one answer from the disk, or for kLastAnswer after end_soon(). Then the
+  /// thread is left behind, and the study's folder stays this process's until it has that answer.
   ~StudyServer();
   StudyServer(const StudyServer&) = delete;
   StudyServer& operator=(const StudyServer&) = delete;
@@ -50,11 +53,14 @@ class TROUPE_API StudyServer {
   /// Sends the answers of the commands that apply() took, and shows the board to later questions.
   /// Call it after the batch was written. Never blocks.
   void answer_all();
+  /// Says that the end of this object must not wait for a disk that hangs.
+  void end_soon() noexcept { ends_soon_ = true; }
 
  private:
   struct State;
-  explicit StudyServer(std::unique_ptr<State> state);
-  std::unique_ptr<State> state_;
+  explicit StudyServer(std::shared_ptr<State> state);
+  std::shared_ptr<State> state_;  ///< a thread that hangs keeps it
+  bool ends_soon_ = false;
 };
 
 }  // namespace troupe::tune
