@@ -229,7 +229,9 @@ void CommandLine::add_events(CLI::App& to) {
   sub->add_flag("--json", r.json, "one JSON document on stdout; with --follow one a line");
   sub->add_flag("-f,--follow", r.follow, "go on with events that come; Ctrl-C ends it");
   sub->add_option("--since", r.since, "events since 14:00 or 14:00:30, or of the last 10m");
-  sub->add_option("--where", r.where, "like 'kind = worker_died and node = node-1'; see README");
+  sub->add_option("--where", r.where,
+                  "like 'kind = worker_died and node = node-1'; a wrong field is "
+                  "refused with the names of all");
   sub->add_option("--limit", r.limit, "the newest so many")
       ->check(CLI::Range(1U, kMostEvents))
       ->capture_default_str();
@@ -251,7 +253,8 @@ CLI::App* CommandLine::add_rows(CLI::App& to, const char* list, const char* what
   add_target(*sub);
   observe::Question& q = list_request.question;
   sub->add_option("--where", q.where,
-                  "rows to show, like 'state = running and since > 10s'; see README");
+                  "rows to show, like 'state = running and since > 10s'; a wrong field is refused "
+                  "with the names of all");
   sub->add_option("--sort", q.sort, "FIELD, FIELD:asc or FIELD:desc");
   sub->add_option("--after", q.after, "go on behind an earlier page");
   sub->add_option("--limit", limit, "how many at most")
@@ -534,7 +537,8 @@ int refuse(const CLI::App& app, const CLI::ParseError& error, int argc, char** a
   std::string text = problem_of(app, error);
   std::fprintf(stderr, "%s\n", text.c_str());
   if (std::find(argv, argv + argc, std::string_view("--json")) != argv + argc) {
-    std::replace(text.begin(), text.end(), '\n', ' ');
+    for (std::size_t at = 0; (at = text.find('\n', at)) != std::string::npos;)
+      text.replace(at, 1, "; ");
     const Error usage(Code::invalid_argument, text);
     std::printf("%s\n", error_document(usage).dump(2).c_str());
   }
@@ -547,7 +551,8 @@ int report(const CommandLine& line, Exit exit, const Error& error) {
   const int tell = line.up_request.tell;
   if (line.request.json || line.up_request.json || line.doctor_request.json ||
       line.plan_request.json || line.study_request.json || tell >= 0) {
-    const std::string text = error_document(error).dump(tell >= 0 ? -1 : 2) + "\n";
+    const bool is_line = tell >= 0 || line.events_request.follow || line.study_request.follow;
+    const std::string text = error_document(error).dump(is_line ? -1 : 2) + "\n";
     (void)!write(tell >= 0 ? tell : STDOUT_FILENO, text.data(), text.size());
   }
   return static_cast<int>(exit);
@@ -571,6 +576,9 @@ int run(int argc, char** argv) {
     return report(line, failure.exit, failure.error);
   } catch (const Error& error) {
     return report(line, exit_of(error, line.starts), error);
+  } catch (const std::exception& other) {  // no memory, no thread
+    return report(line, Exit::failed,
+                  Error(Code::internal, std::string("the command broke off: ") + other.what()));
   }
 }
 

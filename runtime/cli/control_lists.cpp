@@ -1,9 +1,24 @@
 #include "troupe/runtime/cli/control_lists.hpp"
 
+#include "troupe/runtime/base/process_limits.hpp"
+
 #include <algorithm>
 #include <string>
+#include <system_error>
+#include <utility>
 
 namespace troupe::cli {
+
+std::future<Result<observe::Answer>> ask_beside(std::function<Result<observe::Answer>()> ask) {
+  try {
+    return std::async(std::launch::async, std::move(ask));
+  } catch (const std::system_error& error) {
+    std::promise<Result<observe::Answer>> none;
+    none.set_value(Error(Code::overloaded, "this host gives the command no thread to ask with: " +
+                                               why_no_process(error.code().value())));
+    return none.get_future();
+  }
+}
 
 control::ListReply ControlLists::list(control::ListRequest::What what) {
   if (is_silent_) return {};

@@ -10,6 +10,8 @@
 #include "troupe/runtime/cli/verbs.hpp"
 #include "troupe/runtime/observe/missing.hpp"
 
+#include <functional>
+#include <future>
 #include <string_view>
 
 namespace troupe::cli {
@@ -22,6 +24,12 @@ inline constexpr Duration kDoorAnswers = std::chrono::seconds(2);
 /// What is missing of a node that control lists and does not hear from.
 inline constexpr std::string_view kUnheard =
     "control has not heard from it for some seconds, so what is known of it is old";
+
+/// Asks on a thread of its own. Without a thread the answer is an error that names the limit.
+std::future<Result<observe::Answer>> ask_beside(std::function<Result<observe::Answer>()> ask);
+
+/// Ends the sentence that no row has an id, where rows are missing.
+inline constexpr const char* kMaySilent = "; it may be a row of those that do not answer";
 
 class ControlLists {
  public:

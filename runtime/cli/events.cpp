@@ -109,15 +109,7 @@ class EventReader {
     for (;;) {
       const auto query = Query::parse(question);
       if (!query) throw Failure{Exit::usage, query.error()};
-      observe::Merge merge(*query, observe::Merge::Place::verb);
-      auto told = asked_.try_rows(question, kEventsAnswer);
-      if (told)
-        merge.add(std::move(*told));
-      else if (told.error().code() == Code::timed_out)
-        merge.add_unanswered(asked_.node_name(), 0, told.error().message());
-      else
-        raise(named(asked_.target, told.error()));
-      Answer page = merge.take(unix_nanoseconds());
+      Answer page = asked_.rows(question, *query, kEventsAnswer);
       question.after = page.next;
       missing.add(page);
       if (all.rows.empty()) {

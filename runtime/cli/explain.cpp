@@ -103,10 +103,11 @@ class Facts {
     return {ids.begin(), ids.end()};
   }
   /// Returns the thing with this id: the first of its kinds, a thread before the worker.
-  std::optional<Thing> thing_of(const std::string& id) const {
-    for (const auto& [thing, fact] : facts_)
-      if (thing.id == id) return thing;
-    return std::nullopt;
+  /// `id`: one of ids().
+  const Thing& thing_of(const std::string& id) const {
+    return std::find_if(facts_.begin(), facts_.end(),
+                        [&](const auto& fact) { return fact.first.id == id; })
+        ->first;
   }
   void look_for(const std::string& part) {
     observe::Question question{
@@ -146,15 +147,7 @@ class Facts {
   std::string read(const observe::Question& question) {
     const auto query = observe::Query::parse(question);
     if (!query) raise(query.error());
-    observe::Merge merge(*query, observe::Merge::Place::verb);
-    auto told = asked_.try_rows(question, kRowsAnswer);
-    if (told)
-      merge.add(std::move(*told));
-    else if (told.error().code() == Code::timed_out)
-      merge.add_unanswered(asked_.node_name(), 0, told.error().message());
-    else
-      raise(named(asked_.target, told.error()));
-    observe::Answer answer = merge.take(0);
+    const observe::Answer answer = asked_.rows(question, *query, kRowsAnswer);
     for (const observe::Row& row : answer.rows) {
       auto fact = observe::fact_of(row);
       if (!fact) continue;
@@ -263,6 +256,8 @@ Exit explain(const Request& request, const std::string& id) {
   Asked asked(request);
   Facts facts(asked);
   observe::WaitGraph graph([&facts](const Thing& thing) { return facts.of(thing); });
+  if (id.size() > observe::kMaxIdBytes)
+    throw_usage("the id is no text that a list prints: 'troupe list tasks' prints them");
   if (id.empty()) {
     const observe::Survey survey = graph.survey(facts.waiting());
     print_lines(request, survey.lines(), {}, facts.missing());
@@ -272,11 +267,11 @@ Exit explain(const Request& request, const std::string& id) {
   const auto whole = observe::id_meant(id, facts.ids(), "tasks");
   if (!whole) {
     print_missing(facts.missing());
-    throw Failure{Exit::usage, whole.error()};
+    if (facts.missing().empty()) throw Failure{Exit::usage, whole.error()};
+    throw Failure{Exit::unreachable,
+                  Error(whole.error().code(), whole.error().message() + kMaySilent)};
   }
-  const auto thing = facts.thing_of(*whole);
-  if (!thing) throw Failure{Exit::usage, Error(Code::invalid_argument, "it has ended meanwhile")};
-  const observe::Explanation explanation = graph.explain(*thing);
+  const observe::Explanation explanation = graph.explain(facts.thing_of(*whole));
   print_lines(request, explanation.lines, observe::name_of(explanation.cause), facts.missing());
   return Exit::ok;
 }

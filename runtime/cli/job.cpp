@@ -6,6 +6,7 @@
 #include "troupe/runtime/os/user_name.hpp"
 
 #include <cstdio>
+#include <optional>
 #include <thread>
 
 namespace troupe::cli {
@@ -14,6 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 using What = control::ListRequest::What;
 
+constexpr std::size_t kLeastDigits = 8;  ///< of an id: a shorter text may be a mistake
 constexpr Duration kJobLooks = 100ms;
 /// A driver has 10 s to end, and its actors have a few more.
 constexpr Duration kJobEnds = 20s;
@@ -23,8 +25,11 @@ std::string title_of(const control::JobRecord& job) {
   return "job " + job.id.str().substr(0, 8) + " (" + visible_text(job.name, 80) + ")";
 }
 
-control::JobRecord record_of(Asked& asked, JobId id) {
-  for (auto& job : asked.list(What::jobs).jobs)
+/// Returns what control knows of the job; nullopt: it does not answer now.
+std::optional<control::JobRecord> record_of(Asked& asked, JobId id) {
+  auto told = asked.try_list(What::jobs, 2s);
+  if (!told) return std::nullopt;
+  for (auto& job : told->jobs)
     if (job.id == id) return std::move(job);
   throw Failure{Exit::failed, Error(Code::unavailable, "control has forgotten the job")};
 }
@@ -32,15 +37,18 @@ control::JobRecord record_of(Asked& asked, JobId id) {
 }  // namespace
 
 Exit stop_job(const Request& request, const std::string& text) {
+  if (text.empty()) throw_usage("the JOB is empty: give a name or id as in 'troupe list jobs'");
   Asked asked(request);
   const auto jobs = asked.list(What::jobs);
   control::JobRecord job = find_job(jobs, text);
+  if (job.name != text && text.size() < kLeastDigits)
+    throw_usage("no job has the name '" + visible_text(text, 40) +
+                "': to stop a job, give its name or 8 digits of its id or more, as in 'troupe list "
+                "jobs'");
   if (job.state != control::JobState::running)
-    throw Failure{
-        Exit::usage,
-        Error(Code::invalid_argument,
-              title_of(job) + " has ended: it is " + std::string(name_of(job.state)) + ", since " +
-                  visible_text(job.why, 200) + "; 'troupe list jobs' shows those that run")};
+    throw_usage(title_of(job) + " has ended: it is " + std::string(name_of(job.state)) +
+                ", since " + visible_text(job.why, 200) +
+                "; 'troupe list jobs' shows those that run");
   const Time begin = steady_now();
   if (const auto told = asked.stop_job(job.node, {job.id, os::user_name()}); !told)
     throw Failure{
@@ -57,7 +65,7 @@ Exit stop_job(const Request& request, const std::string& text) {
                     Error(Code::timed_out, title_of(job) + " was told to stop and has not ended in "
                                                            "20 s: see 'troupe list jobs'")};
     std::this_thread::sleep_for(kJobLooks);
-    job = record_of(asked, job.id);
+    if (auto now = record_of(asked, job.id)) job = std::move(*now);
   }
   const double seconds = std::chrono::duration<double>(steady_now() - begin).count();
   if (request.json)

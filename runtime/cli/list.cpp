@@ -4,6 +4,7 @@
 #include "troupe/runtime/base/wall_clock.hpp"
 #include "troupe/runtime/cli/control_lists.hpp"
 #include "troupe/runtime/cli/internal/print.hpp"
+#include "troupe/runtime/cli/node_states.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
 #include "troupe/runtime/observe/answer.hpp"
 #include "troupe/runtime/observe/document.hpp"
@@ -77,17 +78,14 @@ std::string pairs_text(const std::vector<std::pair<std::string, Value>>& pairs) 
   return text;
 }
 
-Row row_of(const control::ClusterRow& node) {
+Row row_of(const control::ClusterRow& node, const NodeStates& states) {
   const auto& total = node.description.resources;
   const auto& free = node.report.view.free;
   std::vector<std::pair<std::string, std::string>> labels(node.description.labels.begin(),
                                                           node.description.labels.end());
   return RowMaker(RowKind::nodes, node.description.id.str())
       .text("name", node.description.name)
-      .text("state", node.suspect    ? "suspect"
-                     : node.draining ? "draining"
-                     : node.avoided  ? "slow"
-                                     : "alive")
+      .text("state", states.state_of(node))
       .amount("cpus", total.cpus)
       .amount("cpus_used", total.cpus - free.cpus)
       .amount("gpus", total.gpus)
@@ -97,7 +95,7 @@ Row row_of(const control::ClusterRow& node) {
       .count("workers", node.report.workers)
       .text("resources", pairs_text(total.custom))
       .text("labels", pairs_text(labels))
-      .text("why", node.slow)
+      .text("why", states.why(node))
       .take();
 }
 
@@ -221,7 +219,8 @@ class ControlRows {
     for (const auto& node : nodes.nodes) living_[node.description.id] = node.description.name;
     observe::Selection selection(query_);
     if (query_.kind() == RowKind::nodes) {
-      for (const auto& node : nodes.nodes) selection.offer(row_of(node));
+      const NodeStates states(nodes.nodes);
+      for (const auto& node : nodes.nodes) selection.offer(row_of(node, states));
       for (const auto& node : nodes.dead_nodes) selection.offer(row_of(node, query_.as_of(now)));
     }
     if (query_.kind() == RowKind::actors) add_actors(selection);
@@ -343,16 +342,8 @@ Answer answer_to(Asked& asked, const observe::Question& question, const Query& q
                  double leak_after, Time begin) {
   if (is_of_control(query.kind()))
     return ControlRows(asked, question, query, leak_after, begin).take();
-  observe::Merge merge(query, observe::Merge::Place::verb);
-  auto answer = asked.try_rows(
-      question, std::max<Duration>(begin + kRowsAnswer - steady_now(), kRowsAtLeast));
-  if (answer)
-    merge.add(std::move(*answer));
-  else if (answer.error().code() == Code::timed_out)
-    merge.add_unanswered(asked.node_name(), 0, answer.error().message());
-  else
-    raise(named(asked.target, answer.error()));
-  return merge.take(unix_nanoseconds());
+  return asked.rows(question, query,
+                    std::max<Duration>(begin + kRowsAnswer - steady_now(), kRowsAtLeast));
 }
 
 Query parsed(const observe::Question& question) {
@@ -365,8 +356,11 @@ Query parsed(const observe::Question& question) {
 Answer candidates(Asked& asked, RowKind kind, const std::string& part) {
   observe::Question question{
       .kind = kind, .where = {}, .sort = {}, .limit = observe::kMaxRows, .after = {}};
+  const auto slash = part.rfind('/');
   if (kind != RowKind::processes)
     question.where = std::string(observe::fields_of(kind)[0].name) + " ~ '" + part + "'";
+  else if (slash != std::string::npos)  // a cluster may have more processes than a page
+    question.where = "node ~ '" + part.substr(0, slash) + "'";
   return answer_to(asked, question, parsed(question), ListRequest().leak_after, steady_now());
 }
 
@@ -429,18 +423,14 @@ Exit get(const Request& request, const std::string& kind_name, const std::string
   std::string plural = kind_name;
   if (plural == "process") plural = "processes";
   if (!plural.empty() && plural.back() != 's') plural += 's';
-  if (plural == "names")
-    throw Failure{Exit::usage, Error(Code::invalid_argument,
-                                     "'troupe list names' shows all that is known about names")};
+  if (plural == "names") throw_usage("'troupe list names' shows all that is known about names");
   const auto kind = observe::parse_row_kind(plural);
   if (!kind) throw Failure{Exit::usage, kind.error()};
   const bool is_plain = std::all_of(part.begin(), part.end(), [](unsigned char c) {
     return std::isprint(c) != 0 && c != '\'' && c != '"';
   });
   if (!is_plain || part.empty() || part.size() > observe::kMaxIdBytes)
-    throw Failure{Exit::usage, Error(Code::invalid_argument,
-                                     "the id is no text that a list prints: 'troupe list " +
-                                         plural + "' prints them")};
+    throw_usage("the id is no text that a list prints: 'troupe list " + plural + "' prints them");
   Asked asked(request);
   Answer answer = candidates(asked, *kind, part);
   std::vector<std::string> ids;
@@ -451,9 +441,8 @@ Exit get(const Request& request, const std::string& kind_name, const std::string
   const observe::Missing missing(answer);
   if (!id) {
     print_missing(missing);
-    const std::string silent =
-        missing.empty() ? "" : "; it may be a row of those that do not answer";
-    throw Failure{Exit::usage, Error(id.error().code(), id.error().message() + silent)};
+    if (missing.empty()) throw Failure{Exit::usage, id.error()};
+    throw Failure{Exit::unreachable, Error(id.error().code(), id.error().message() + kMaySilent)};
   }
   std::erase_if(answer.rows, [&](const Row& row) { return id_of(row) != *id; });
   answer.total = answer.matched = answer.rows.size();

@@ -100,11 +100,7 @@ class Reader {
     for (const std::string& line : last_) write(line);
     last_.clear();
     std::fflush(stdout);
-    if (!request_.follow && lines_ == 0)
-      throw Failure{Exit::failed, Error(Code::unavailable,
-                                        "job " + job_.id.str().substr(0, 8) + " (" + job_.name +
-                                            ") has no line that is to be shown: its workers "
-                                            "wrote none, or the options leave out all")};
+    if (!request_.follow && lines_ == 0) throw_without_lines();
     follows_ = true;
     while (request_.follow && is_read()) {
       std::this_thread::sleep_for(kPause);
@@ -149,6 +145,22 @@ class Reader {
     if (streams_.empty())
       throw_usage("no node of the cluster has the name '" + request_.node +
                   "': see 'troupe list nodes'");
+  }
+
+  [[noreturn]] void throw_without_lines() const {
+    const std::string title = "job " + job_.id.str().substr(0, 8) + " (" + job_.name + ")";
+    const auto silent = std::count_if(streams_.begin(), streams_.end(),
+                                      [](const Stream& one) { return one.is_told; });
+    if (silent == static_cast<std::ptrdiff_t>(streams_.size()))
+      throw Failure{Exit::unreachable,
+                    Error(Code::unavailable, "no node told of its lines of " + title)};
+    if (silent > 0 || !gone_.empty())
+      throw Failure{Exit::failed,
+                    Error(Code::unavailable, title + " has no line that is to be shown on the "
+                                                     "nodes that answer")};
+    throw Failure{Exit::failed,
+                  Error(Code::unavailable, title + " has no line that is to be shown: its workers "
+                                                   "wrote none, or the options leave out all")};
   }
 
   /// Prints what the nodes have, the earliest line first.

@@ -1,6 +1,8 @@
 /// The verb `troupe memory`.
+#include "troupe/runtime/base/visible_text.hpp"
 #include "troupe/runtime/cli/internal/print.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
+#include "troupe/runtime/observe/missing.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -145,11 +147,11 @@ Json json_of(const Reports& all, const wire::MemoryReport& report, std::uint64_t
 }
 
 std::string text_of(const wire::MemoryReport& report) {
-  std::string text = report.name + ": " + size_text(report.extent_bytes - report.ready_bytes) +
-                     " of " + size_text(report.arena_bytes) + " in use, " +
-                     size_text(report.object_bytes) + " in " + std::to_string(report.objects) +
-                     " objects that processes share, " + size_text(loose_bytes(report)) +
-                     " kept by one process, free or in holes\n  ";
+  std::string text = visible_text(report.name, 80) + ": " +
+                     size_text(report.extent_bytes - report.ready_bytes) + " of " +
+                     size_text(report.arena_bytes) + " in use, " + size_text(report.object_bytes) +
+                     " in " + std::to_string(report.objects) + " objects that processes share, " +
+                     size_text(loose_bytes(report)) + " kept by one process, free or in holes\n  ";
   if (!report.spills) {
     text += "nothing is spilled: there is no folder for it\n";
   } else {
@@ -243,7 +245,7 @@ std::vector<Listed> listed(const Reports& all) {
 
 void print_silent(const Reports& all) {
   for (const auto& [name, why] : all.silent)
-    std::fprintf(stderr, "troupe: of %s nothing is known: %s\n", name.c_str(), why.c_str());
+    std::fprintf(stderr, "troupe: %s\n", observe::missing_text({name, 0, why}, "objects").c_str());
 }
 
 std::uint64_t nanoseconds(double seconds) {

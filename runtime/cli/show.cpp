@@ -6,8 +6,10 @@
 #include "troupe/runtime/cli/control_lists.hpp"
 #include "troupe/runtime/cli/failures.hpp"
 #include "troupe/runtime/cli/internal/print.hpp"
+#include "troupe/runtime/cli/node_states.hpp"
 #include "troupe/runtime/cli/observer.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
+#include "troupe/runtime/observe/answer.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -19,8 +21,6 @@ namespace {
 
 using scheduling::kUnit;
 using What = control::ListRequest::What;
-
-constexpr std::size_t kNamed = 5;  ///< the most nodes that one sentence names
 
 double units(scheduling::Amount amount) {
   return static_cast<double>(amount) / static_cast<double>(kUnit);
@@ -37,39 +37,6 @@ std::string of_total(scheduling::Amount free, scheduling::Amount total) {
   return units_text(total - free) + "/" + units_text(total);
 }
 
-/// For each node the names of the nodes that report that they get no connection to it.
-using Unreached = std::map<NodeId, std::vector<std::string>>;
-
-Unreached unreached(const std::vector<control::ClusterRow>& nodes) {
-  Unreached from;
-  for (const auto& row : nodes)
-    for (const NodeId node : row.report.unreachable) from[node].push_back(row.description.name);
-  return from;
-}
-
-std::vector<std::string> unreached_from(const Unreached& all, const control::ClusterRow& row) {
-  const auto at = all.find(row.description.id);
-  return at != all.end() ? at->second : std::vector<std::string>{};
-}
-
-/// Returns a sentence about the nodes that cannot reach this one; empty: all reach it.
-std::string reach_text(const std::vector<std::string>& from, const control::ClusterRow& row) {
-  if (from.empty()) return "";
-  std::string text = "unreachable from " + std::to_string(from.size()) + " node" +
-                     (from.size() == 1 ? "" : "s") + " (" + from.front();
-  for (std::size_t i = 1; i < std::min(from.size(), kNamed); ++i) text += ", " + from[i];
-  if (from.size() > kNamed) text += ", ...";
-  return text + "), whose work does not go there: is " + row.description.address +
-         " an address that they reach (--listen of 'troupe start'), and does a firewall let them?";
-}
-
-const char* state_of(const control::ClusterRow& row, bool reached) {
-  if (row.suspect) return "suspect";
-  if (!reached) return "unreachable";
-  if (row.draining) return "draining";
-  return row.avoided ? "slow" : "alive";
-}
-
 /// Sorts node-2 before node-10, as people count.
 void sort_by_name(std::vector<control::ClusterRow>& nodes) {
   const auto before = [](const control::ClusterRow& a, const control::ClusterRow& b) {
@@ -80,20 +47,19 @@ void sort_by_name(std::vector<control::ClusterRow>& nodes) {
   std::sort(nodes.begin(), nodes.end(), before);
 }
 
-Json json_of(const control::ClusterRow& row, const Unreached& all) {
+Json json_of(const control::ClusterRow& row, const NodeStates& states) {
   const auto& total = row.description.resources;
   const auto& free = row.report.view.free;
   Json labels = Json::object(), resources = Json::object();
   for (const auto& [name, value] : row.description.labels) labels[name] = value;
   for (const auto& [name, amount] : total.custom)
     resources[name] = {{"total", units(amount)}, {"free", units(free.custom_amount(name))}};
-  const std::vector<std::string> from = unreached_from(all, row);
   return {
       {"id", row.description.id.str()},
       {"name", row.description.name},
-      {"state", state_of(row, from.empty())},
-      {"unreachable_from", from},
-      {"why", from.empty() ? row.slow : reach_text(from, row)},
+      {"state", states.state_of(row)},
+      {"unreachable_from", states.unreached_from(row)},
+      {"why", states.why(row)},
       {"address", row.description.address},
       {"cpus", {{"total", units(total.cpus)}, {"free", units(free.cpus)}}},
       {"gpus", {{"total", units(total.gpus)}, {"free", units(free.gpus)}}},
@@ -129,9 +95,9 @@ Json json_of(const control::JobRecord& row) {
 }
 
 Json json_rows(const std::vector<control::ClusterRow>& nodes) {
-  const Unreached all = unreached(nodes);
+  const NodeStates states(nodes);
   Json list = Json::array();
-  for (const auto& row : nodes) list.push_back(json_of(row, all));
+  for (const auto& row : nodes) list.push_back(json_of(row, states));
   return list;
 }
 
@@ -164,20 +130,19 @@ Names names_of(const std::vector<control::ClusterRow>& nodes) {
 std::string text_of(const std::vector<control::ClusterRow>& nodes) {
   std::vector<std::vector<std::string>> rows{
       {"NODE", "STATE", "CPUS", "GPUS", "STORE", "WORKERS", "ID"}};
-  const Unreached all = unreached(nodes);
+  const NodeStates states(nodes);
   const IdPart part = part_of(nodes, [](const auto& row) { return row.description.id; });
   for (const auto& row : nodes) {
     const auto& total = row.description.resources;
     const auto& free = row.report.view.free;
-    const bool reached = all.count(row.description.id) == 0;
-    rows.push_back({row.description.name, state_of(row, reached), of_total(free.cpus, total.cpus),
+    rows.push_back({row.description.name, states.state_of(row), of_total(free.cpus, total.cpus),
                     of_total(free.gpus, total.gpus),
                     size_text(row.report.store_used) + "/" + size_text(row.report.store_capacity),
                     std::to_string(row.report.workers), part.of(row.description.id.str())});
   }
   std::string text = table_text(rows);
   for (const auto& row : nodes) {
-    for (const std::string& why : {reach_text(unreached_from(all, row), row), row.slow})
+    for (const std::string& why : {states.reach_text(row), row.slow})
       if (!why.empty()) text += visible_text(row.description.name + ": " + why) + "\n";
   }
   return text;
@@ -302,6 +267,19 @@ Result<observe::Answer> Asked::try_rows(const observe::Question& question, Durat
   return observer_.rows(question, limit);
 }
 
+observe::Answer Asked::rows(const observe::Question& question, const observe::Query& query,
+                            Duration limit) {
+  observe::Merge merge(query, observe::Merge::Place::verb);
+  auto told = try_rows(question, limit);
+  if (told)
+    merge.add(std::move(*told));
+  else if (told.error().code() == Code::timed_out)
+    merge.add_unanswered(node_name(), 0, told.error().message());
+  else
+    raise(named(target, told.error()));
+  return merge.take(unix_nanoseconds());
+}
+
 void Asked::drain(NodeId node, Duration within) {
   if (const auto done = observer_.drain(node, within); !done) raise(named(target, done.error()));
 }
@@ -320,7 +298,7 @@ Result<void> Asked::stop_job(NodeId node, const wire::StopQuestion& question) {
 
 namespace {
 
-/// What `status` shows: what control and the nodes have told within two seconds.
+/// What `status` shows: what control and the nodes have told.
 struct Seen {
   control::ListReply nodes;
   std::vector<control::ActorRow> actors;
@@ -345,8 +323,8 @@ Seen look(Asked& asked, const Request& request) {
   const observe::Question reasons{
       .kind = observe::RowKind::reasons, .where = {}, .sort = {}, .limit = 20, .after = {}};
   // At the same time, since each question may wait for a silent node.
-  auto failed = std::async(std::launch::async, [&] { return answer_of(request, nullptr); });
-  auto waits = std::async(std::launch::async, [&] { return answer_of(request, &reasons); });
+  auto failed = ask_beside([&] { return answer_of(request, nullptr); });
+  auto waits = ask_beside([&] { return answer_of(request, &reasons); });
   Seen seen;
   ControlLists control(asked, steady_now() + kControlAnswers, seen.missing);
   seen.nodes = control.list(What::nodes);

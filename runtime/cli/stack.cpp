@@ -1,6 +1,7 @@
 /// The verb `troupe stack`: the stacks of a process, of an actor's process, or of all processes of a
 /// job.
 #include "troupe/runtime/base/visible_text.hpp"
+#include "troupe/runtime/cli/internal/print.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
 #include "troupe/runtime/observe/missing.hpp"
 #include "troupe/runtime/observe/table.hpp"
@@ -8,25 +9,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
-#include <string_view>
 
 namespace troupe::cli {
 namespace {
 
 using What = control::ListRequest::What;
-
-[[noreturn]] void refuse_request(const std::string& why) {
-  throw Failure{Exit::usage, Error(Code::invalid_argument, why)};
-}
-
-/// Prints lines so that no control character steers the terminal.
-void print_lines(std::string_view text) {
-  while (!text.empty()) {
-    const auto end = std::min(text.find('\n'), text.size());
-    std::printf("%s\n", escaped_text(text.substr(0, end)).c_str());
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-}
 
 /// A question for one node.
 struct Part {
@@ -49,7 +36,7 @@ Part part_of_process(const control::ListReply& nodes, const std::string& text) {
       std::from_chars(digits.data(), digits.data() + digits.size(), part.question.pid);
   if (parsed.ec != std::errc{} || parsed.ptr != digits.data() + digits.size() ||
       part.question.pid <= 0)
-    refuse_request("'" + visible_text(digits, 40) + "' is no pid: give NODE/PID, like node-0/8185");
+    throw_usage("'" + visible_text(digits, 40) + "' is no pid: give NODE/PID, like node-0/8185");
   const auto& row = find_node(nodes, text.substr(0, slash));
   part.node = row.description.id;
   part.name = row.description.name;
@@ -76,7 +63,7 @@ std::vector<Part> parts_of(Asked& asked, const control::ListReply& nodes, const 
   std::vector<Part> parts;
   if (meant != nullptr) {
     if (meant->state != control::ActorState::alive)
-      refuse_request("the actor has no process now: see 'troupe list actors'");
+      throw_usage("the actor has no process now: see 'troupe list actors'");
     Part& part = parts.emplace_back();
     part.node = meant->node;
     part.name = node_name_of(nodes, meant->node);
@@ -86,16 +73,16 @@ std::vector<Part> parts_of(Asked& asked, const control::ListReply& nodes, const 
   const auto jobs = asked.list(What::jobs);
   const bool names_job = std::any_of(jobs.jobs.begin(), jobs.jobs.end(),
                                      [&](const auto& row) { return row.name == text; });
-  if (!names_job && fits_any(text, ids)) refuse_request(actor.error().message());
+  if (!names_job && fits_any(text, ids)) throw_usage(actor.error().message());
   std::vector<std::string> known;
   for (const auto& row : jobs.jobs) {
     known.push_back(row.id.str());
     if (row.name == text) known.push_back(text);
   }
   if (!fits_any(text, known))
-    refuse_request("'" + visible_text(text, 40) +
-                   "' is no process, actor or job: give NODE/PID as in 'troupe list processes', or "
-                   "an id or name as in 'troupe list actors' or 'troupe list jobs'");
+    throw_usage("'" + visible_text(text, 40) +
+                "' is no process, actor or job: give NODE/PID as in 'troupe list processes', or "
+                "an id or name as in 'troupe list actors' or 'troupe list jobs'");
   const control::JobRecord& job = find_job(jobs, text);
   for (const auto& row : nodes.nodes) {
     Part& part = parts.emplace_back();
@@ -114,15 +101,29 @@ Exit stack(const Request& request, const std::string& what) {
   const std::vector<Part> parts = what.find('/') != std::string::npos
                                       ? std::vector<Part>{part_of_process(nodes, what)}
                                       : parts_of(asked, nodes, what);
+  bool is_answered = false;
   for (const Part& part : parts) {
     const auto text = asked.stacks(part.node, part.question);
-    if (!text && parts.size() == 1) throw Failure{Exit::failed, text.error()};
-    if (!text)
-      std::fprintf(stderr, "troupe: %s\n",
-                   observe::missing_text({part.name, 0, text.error().message()}, "stacks").c_str());
-    else
-      print_lines(*text);
+    if (text) {
+      is_answered = true;
+      std::string shown = escaped_lines(*text);
+      if (!shown.empty() && shown.back() != '\n') shown += '\n';
+      std::printf("%s", shown.c_str());
+      continue;
+    }
+    const Error& error = text.error();
+    const bool is_silent = error.code() == Code::unavailable || error.code() == Code::timed_out;
+    const std::string why = observe::missing_text({part.name, 0, error.message()}, "stacks");
+    if (parts.size() == 1 && is_silent) throw Failure{Exit::unreachable, Error(error.code(), why)};
+    if (parts.size() == 1) throw Failure{Exit::failed, error};
+    std::fflush(stdout);
+    std::fprintf(stderr, "troupe: %s\n", why.c_str());
   }
+  if (!is_answered)
+    throw Failure{Exit::unreachable,
+                  Error(Code::unavailable,
+                        "no node told of stacks: 'troupe list nodes' shows which "
+                        "live")};
   return Exit::ok;
 }
 

@@ -160,7 +160,7 @@ std::uint64_t print_events(const Json& page, bool json) {
 void follow_study(const std::string& path, std::uint64_t seen, bool json) {
   auto client = tune::StudyClient::open(path).value();
   tune::StudyQuestion question{.about = About::events, .from = seen + 1};
-  while (std::ferror(stdout) == 0) {
+  while (is_read()) {
     const auto state =
         client.ask({});  // before the page, which then has all of a study that is over
     const auto page = state ? client.ask(question) : state;
@@ -174,8 +174,9 @@ void follow_study(const std::string& path, std::uint64_t seen, bool json) {
     if (!is_dry) continue;
     if (!client.owner() || (over != nullptr && over->as_bool() != nullptr && *over->as_bool())) {
       std::fprintf(stderr, "troupe: %s %s\n", path.c_str(),
-                   client.owner() ? ("is over: " + text_in(*state, "why_over")).c_str()
-                                  : "is run by no process, so that nothing new comes");
+                   client.owner()
+                       ? ("is over: " + visible_text(text_in(*state, "why_over"), 200)).c_str()
+                       : "is run by no process, so that nothing new comes");
       return;
     }
     std::this_thread::sleep_for(kStudyPause);
@@ -249,6 +250,11 @@ Exit list_studies(const StudyRequest& request) {
   for (fs::directory_iterator at(request.folder, error), end; !error && at != end;
        at.increment(error))
     if (tune::StudyFolder::holds_study(at->path().string())) paths.push_back(at->path().string());
+  if (error)
+    throw Failure{Exit::failed,
+                  Error(Code::unavailable, request.folder + " cannot be read: " + error.message() +
+                                               ": name a folder that this user may "
+                                               "read")};
   std::sort(paths.begin(), paths.end());
   Json list = Json::array();
   std::vector<std::vector<std::string>> table{{"FOLDER", "STATE", "TRIALS", "BEST"}};

@@ -3,6 +3,7 @@
 #include "troupe/runtime/base/wall_clock.hpp"
 #include "troupe/runtime/cli/control_lists.hpp"
 #include "troupe/runtime/cli/failures.hpp"
+#include "troupe/runtime/cli/node_states.hpp"
 #include "troupe/runtime/cli/top_screen.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
 
@@ -52,7 +53,7 @@ class ClusterLooks {
   TopView look() {
     TopView view;
     const auto asks = [](Asked& asked, RowKind kind, const char* sort) {
-      return std::async(std::launch::async, [&asked, kind, sort] {
+      return ask_beside([&asked, kind, sort] {
         return asked.try_rows(
             {.kind = kind, .where = {}, .sort = sort, .limit = observe::kMaxRows, .after = {}},
             kRowsAnswer);
@@ -62,9 +63,8 @@ class ClusterLooks {
     auto processes = asks(for_processes_, RowKind::processes, "anonymous:desc");
     auto functions = asks(for_functions_, RowKind::functions, "waiting:desc");
     auto reasons = asks(for_reasons_, RowKind::reasons, "tasks:desc");
-    auto failures = std::async(std::launch::async, [this] {
-      return recent_failures(for_failures_, observe::kMaxRows, kRowsAnswer);
-    });
+    auto failures = ask_beside(
+        [this] { return recent_failures(for_failures_, observe::kMaxRows, kRowsAnswer); });
     const auto now = static_cast<std::time_t>(unix_nanoseconds() / 1'000'000'000);
     std::tm local{};
     localtime_r(&now, &local);
@@ -96,15 +96,13 @@ class ClusterLooks {
  private:
   static void add_nodes(ControlLists& control, TopView& view) {
     const auto reply = control.list(What::nodes);
+    const NodeStates states(reply.nodes);
     view.dead = dead_lines(reply.dead_nodes, unix_nanoseconds());
     for (const auto& row : reply.nodes) {
       TopNode& node = view.nodes.emplace_back();
       const auto& total = row.description.resources;
       node.name = row.description.name;
-      node.state = row.suspect    ? "suspect"
-                   : row.draining ? "draining"
-                   : row.avoided  ? "slow"
-                                  : "alive";
+      node.state = states.state_of(row);
       const auto units = [](scheduling::Amount amount) {
         return static_cast<double>(amount) / static_cast<double>(scheduling::kUnit);
       };

@@ -217,6 +217,9 @@ class Asked {
   Observer::Objects objects(const std::vector<NodeId>& nodes, const observe::Question& question,
                             Duration limit);
   Result<observe::Answer> try_rows(const observe::Question& question, Duration limit);
+  /// Returns a page of the rows. A node that does not answer in time is one of its missing sources.
+  observe::Answer rows(const observe::Question& question, const observe::Query& query,
+                       Duration limit);
   void drain(NodeId node, Duration within);
   Result<wire::LogBatch> logs(NodeId node, const wire::LogQuestion& question);
   Result<std::string> stacks(NodeId node, const wire::StackQuestion& question);

@@ -64,6 +64,16 @@ TEST_F(Clusters, ADrainedNodeLeavesAtItsDeadline) {
   EXPECT_NE(holder.program().finish(0), 0) << "its task is lost with the node";
 }
 
+TEST_F(Clusters, ANodeThatDiesWhileItDrainsHasNotLeft) {
+  const json head = start({"--nodes", "3", "--cpus", "1"});
+  Holder holder(folder, "node-1");
+  Child drain({paths::command(), "drain", "node-1", "--within", "60s"});
+  EXPECT_TRUE(says(drain.read_until("takes nothing new"), "takes nothing new"));
+  ::kill(head["nodes"][1]["pid"].get<int>(), SIGKILL);
+  EXPECT_EQ(drain.finish(0), 1);
+  EXPECT_EQ(name_of_state(rows("nodes"), "node-1"), "dead");
+}
+
 TEST_F(Clusters, SigtermDrainsANodeWithGrace) {
   const json head = start({"--nodes", "1", "--cpus", "1", "--join-tokens", "1"});
   Child node({paths::command(), "up", "--join", head["join_tokens"][0].get<std::string>(), "--cpus",

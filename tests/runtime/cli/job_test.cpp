@@ -89,6 +89,11 @@ TEST_F(JobStop, AnEndedOrUnknownJobIsRefusedInASentence) {
       << ended.err;
   const Outcome unknown = troupe_command({"job", "stop", "nothing-has-this-id"});
   EXPECT_EQ(unknown.code, 2);
+  for (const std::string& few : {std::string(), job["id"].get<std::string>().substr(0, 7)}) {
+    const Outcome vague = troupe_command({"job", "stop", few});
+    EXPECT_EQ(vague.code, 2) << few;
+    EXPECT_TRUE(says(vague.err, "troupe list jobs") && !says(vague.err, "ended")) << vague.err;
+  }
   EXPECT_TRUE(says(unknown.err, "nothing-has-this-id")) << unknown.err;
 }
 
