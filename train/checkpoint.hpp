@@ -64,6 +64,7 @@ namespace internal {
 /// rank 0 has.
 template <class M>
 M& stored(M& part) noexcept {
+  // NOLINTNEXTLINE(bugprone-return-const-ref-from-parameter): a temporary does not bind to M&
   return part;
 }
 inline Snapshot stored(Engine& engine) {

@@ -223,7 +223,7 @@ class LargeStudy {
     }
     const double grown = resident_mib() - early;
     store->write(core.take_batch()).value();
-    expect(store->last_event() >= static_cast<std::uint64_t>(3 * trials_), "three events a trial");
+    expect(store->last_event() >= 3 * static_cast<std::uint64_t>(trials_), "three events a trial");
     return grown;
   }
   /// Returns the seconds until an experiment stands again.

@@ -123,11 +123,12 @@ TEST(TrialLines, OfRanksAreAmongThoseOfTheirTrial) {
   }
   const std::string shown = testing::internal::GetCapturedStdout();
   for (const std::string trial : {"0", "1"}) {
-    std::ifstream file(folder + "/logs/trial-" + trial + ".txt");
+    std::ifstream file(std::string(folder).append("/logs/trial-").append(trial).append(".txt"));
+    const std::string before = "t" + trial + ": ";
     std::vector<std::string> lines;
     for (std::string line; std::getline(file, line);) {
       lines.push_back(line);
-      EXPECT_NE(shown.find("t" + trial + ": " + line + "\n"), std::string::npos) << line;
+      EXPECT_NE(shown.find(before + line + "\n"), std::string::npos) << line;
     }
     const auto count = [&lines](const std::string& text) {
       return std::count(lines.begin(), lines.end(), text);
