@@ -55,7 +55,7 @@ std::string indented(const std::string& text) {
 class EventReader {
  public:
   explicit EventReader(const EventsRequest& request)
-      : request_(request), since_(since_of(request.since)), asked_(request) {}
+      : request_(request), since_(since_of(request.since)), asked_(request, kDoorAnswers) {}
 
   Exit run() {
     Answer answer = read(since_, request_.limit);

@@ -62,8 +62,9 @@ Exit forget(const Request& request, const std::string& name) {
   Asked asked(request);
   const auto gone = asked.forget(name);
   if (!gone)
-    throw Failure{Exit::failed,
-                  Error(Code::invalid_argument, "no object has the name '" + name + "'")};
+    throw Failure{Exit::failed, Error(Code::invalid_argument, "no object has the name '" +
+                                                                  visible_text(name, 80) +
+                                                                  "': see 'troupe list names'")};
   if (request.json)
     print(json_of(*gone));
   else

@@ -84,8 +84,7 @@ class TrialFields {
 template <class T>
 T parsed_option(const char* flag, Result<T> result) {
   if (result) return std::move(*result);
-  throw Failure{Exit::usage,
-                Error(Code::invalid_argument, std::string(flag) + ": " + result.error().message())};
+  throw_usage(std::string(flag) + ": " + result.error().message());
 }
 
 /// Picks rows one by one, and keeps at most about twice as many as are wanted.
@@ -140,10 +139,14 @@ class TrialPicker {
 /// Rows whose parameters and metrics are looked at before the filter is read.
 constexpr std::size_t kEarlyRows = 1000;
 
-}  // namespace
+struct PickedTrials {
+  std::vector<StudyRow> rows;
+  std::uint64_t matched = 0;
+};
 
-Exit list_trials(const StudyRequest& request) {
-  need_folder(request.folder);
+/// Reads the rows. The study is closed on return: a pager may show them for long, and a program that
+/// wants to own the study waits for a reader.
+PickedTrials pick_trials(const StudyRequest& request) {
   auto study = tune::StudyClient::open(request.folder).value();
   const Json state = study.ask({}).value();
   const Json* meta = state.find("meta");
@@ -163,8 +166,16 @@ Exit list_trials(const StudyRequest& request) {
     if (early.size() == kEarlyRows) begin();
   });
   if (!picker) begin();
-  const std::uint64_t matched = picker->matched();
-  const std::vector<StudyRow> rows = std::move(*picker).rows();
+  PickedTrials picked{.rows = {}, .matched = picker->matched()};
+  picked.rows = std::move(*picker).rows();
+  return picked;
+}
+
+}  // namespace
+
+Exit list_trials(const StudyRequest& request) {
+  need_folder(request.folder);
+  const auto [rows, matched] = pick_trials(request);
   if (request.json) {
     Json list = Json::array();
     for (const StudyRow& row : rows) list.push_back(row_document(row));
