@@ -39,6 +39,21 @@ Error lost_for_good(const Error& cause, const std::string& why) {
   return Error(std::move(info));
 }
 
+/// Returns the error of an entry that waits for `source`, which is lost, and that its owner refuses
+/// to have computed again. A refusal may not know why the source is lost; the source's error does.
+Error refused(const Entry* source, const Error& refusal) {
+  const bool knows = source == nullptr || source->kind != wire::Value::Kind::error ||
+                     refusal.code() != Code::object_lost || refusal.message().starts_with(kForGood);
+  return knows ? refusal : lost_for_good(Error(*source->error), refusal.message());
+}
+
+/// Returns why a call does not help a holder that misses the result of its second run.
+Error lost_again(const Spec& spec, const Error& unknown) {
+  const bool is_spent = spec.end == Spec::End::none && spec.retries_left == 0;
+  const Spec::End end = is_spent ? Spec::End::spent : spec.end;
+  return end == Spec::End::none ? unknown : Error(Code::object_lost, Lineage::sentence(end));
+}
+
 }  // namespace
 
 Error Recovery::cannot_run_again(const Task& task, const Error& why) {
@@ -295,7 +310,9 @@ void Recovery::on_rebuild(const wire::Rebuild& message) {
       away->recompute_target = target.id();
       return tell_recompute_target(message.object, target);
     }
-    if (!away->recompute_target) {
+    if (away->recompute_target) {
+      error = lost_again(spec, error);
+    } else {
       const auto possible = run_again(spec, nullptr);
       if (possible) return;
       error = possible.error();
@@ -362,6 +379,11 @@ void Recovery::on_ready(const wire::Ready& message, BlobView payload) {
   if (!entry.ready.load(std::memory_order_relaxed)) {
     // An answer to an Await has the lost value.
     if (entry.rebuilding && !to_rebuild) return values_.give_back(message.value);
+    if (to_rebuild && message.value.kind == wire::Value::Kind::error) {
+      wire::Value refusal = message.value;
+      refusal.error = refused(next_of(entry), Error(*refusal.error)).shared_info();
+      return values_.settle(entry, refusal, {});
+    }
     values_.settle(entry, message.value, payload, message.node);
   } else if (to_rebuild) {
     rebuilt(entry, message.value, payload);

@@ -34,6 +34,22 @@ struct LineageOfAWorker : Driver {
     agent.tell(wire::MadeBy{kOrphan, number, 0, 3});
     agent.tell(wire::Rebuild{kOrphan, kLost});
   }
+  /// Takes a call over that may run once more, and gives its second run this result. Returns why
+  /// the process then refuses to compute the object again.
+  std::string refusal_after(const wire::Value& result) {
+    wire::KeptCall call = kept(11);
+    call.retries_left = 1;
+    agent.tell(call);
+    ask_for_orphan(11);
+    const ObjectId target = agent.next<wire::Rebuilt>().value.forward;
+    lease(kBeside, false, 0);
+    agent.next_from<wire::Call>(kBeside);
+    reply(kBeside, 1, result);
+    EXPECT_EQ(agent.next<wire::Fulfil>().object, target);
+    agent.tell(wire::Rebuild{kOrphan, target});
+    const wire::Value refusal = agent.next<wire::Rebuilt>().value;
+    return refusal.error ? refusal.error->message : "it did not refuse";
+  }
 };
 
 TEST_F(LineageOfAWorker, AreToldWhenAResultCanBeNamedByOthers) {
@@ -147,6 +163,16 @@ TEST_F(LineageOfAWorker, AreMadeAgainByWhoTakesThemOver) {
   EXPECT_EQ(again.call, 12u);
   EXPECT_EQ(again.retries_left, 2);
   EXPECT_FALSE(agent.has_said<wire::KeptCall>()) << "the agent has them";
+}
+
+TEST_F(LineageOfAWorker, AreRefusedWithTheReasonAfterASecondRun) {
+  EXPECT_EQ(refusal_after(failed(Code::out_of_memory, "the store is full")),
+            "the task that computed it failed when it ran again");
+}
+
+TEST_F(LineageOfAWorker, AreRefusedWithTheReasonWhenNoRetryIsLeft) {
+  EXPECT_EQ(refusal_after(agent.shared(kLarge)),
+            "the task that computed it may not run again: its max_retries are used up");
 }
 
 TEST_F(LineageOfAWorker, OfAnotherProgramAreRefused) {

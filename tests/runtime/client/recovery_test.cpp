@@ -82,6 +82,32 @@ struct RecoveryTest : testing::Test, Recovery::Out {
     if (why != nullptr) *why = error.message();
     return may_come;
   }
+  static wire::Value lost(const std::string& why) {
+    wire::Value value;
+    value.kind = wire::Value::Kind::error;
+    value.error = Error(Code::object_lost, why).shared_info();
+    return value;
+  }
+  /// An object of another process that was forwarded to one that is lost, and whose owner refuses
+  /// to have it computed again.
+  Handle refused_to_follow(const std::string& why_lost, const std::string& refusal) {
+    const ObjectId outer{kTheirs, 1}, inner{kTheirs, 2};
+    Handle handle = keep(values.adopt_one(outer));
+    wire::Value forward;
+    forward.kind = wire::Value::Kind::forwarded;
+    forward.forward = inner;
+    values.settle(entry_of(handle), forward, {});
+    const Handle source = keep(values.find_held(inner));
+    values.settle(entry_of(source), lost(why_lost), {});
+    EXPECT_EQ(heard(), "rebuild(1) ");
+    wire::Ready answer;
+    answer.object = outer;
+    answer.value = lost(refusal);
+    recovery.on_ready(answer, {});
+    EXPECT_TRUE(entry_of(handle).ready);
+    EXPECT_EQ(entry_of(handle).kind, wire::Value::Kind::error);
+    return handle;
+  }
   std::string heard() { return std::exchange(said, {}); }
 
   std::vector<Handle> held;  ///< entries outlive what names them
@@ -168,6 +194,24 @@ TEST_F(RecoveryTest, ErrorOfTheSecondRunIsNamedWithItsTask) {
   ASSERT_NE(lost.cause(), nullptr);
   EXPECT_EQ(lost.cause()->code(), Code::out_of_memory);
   EXPECT_EQ(Recovery::cannot_run_again(*runs[0], lost).message(), lost.message()) << "said once";
+}
+
+TEST_F(RecoveryTest, RefusalDoesNotHideWhyTheSecondRunFailed) {
+  const Handle object = refused_to_follow(
+      "the bytes of an object are gone, and cannot be computed again: the store is full",
+      "its maker does not know how");
+  EXPECT_EQ(entry_of(object).error->message,
+            "the bytes of an object are gone, and cannot be computed again: the store is full");
+}
+
+TEST_F(RecoveryTest, RefusalOfWhatFollowsALostObjectNamesThatAsTheCause) {
+  const Handle object = refused_to_follow("the node is dead", "its maker does not know how");
+  const Error error(*entry_of(object).error);
+  EXPECT_EQ(error.message(),
+            "the bytes of an object are gone, and cannot be computed again: its maker does not "
+            "know how");
+  ASSERT_NE(error.cause(), nullptr);
+  EXPECT_EQ(error.cause()->message(), "the node is dead");
 }
 
 TEST_F(RecoveryTest, CallIsToldAfterThoseThatMadeItsArgumentsAndOnce) {
