@@ -255,7 +255,7 @@ class Ownership final : private agent::ReferenceTable::Out {
     if (!self.alive) return;
     for (auto at = late_holds_.begin(); at != late_holds_.end(); ++at)
       if (at->from == p) {
-        const Late late = *at;
+        const Late late = std::move(*at);
         late_holds_.erase(at);
         for (const ObjectId id : late.ids) share(p, id, late.to);
         for (const ObjectId id : late.ids) release(p, id);

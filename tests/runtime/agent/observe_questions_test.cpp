@@ -15,7 +15,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using observe::Answer;
-using observe::Row;
 using observe::RowKind;
 
 constexpr ProcessIndex kObserver = 90, kFirst = 5, kSecond = 6;

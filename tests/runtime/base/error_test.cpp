@@ -114,6 +114,7 @@ TEST(Error, FramesAreMadeReadableOnceAndWhenAskedFor) {
   ErrorInfo info;
   info.remote_stack = "frames ";
   const Error error(info);
+  // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): a copy shares what is read
   const Error copy = error;
   EXPECT_EQ(calls, 0);
   EXPECT_EQ(copy.remote_stack(), "frames 1");

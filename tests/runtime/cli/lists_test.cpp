@@ -47,12 +47,12 @@ class Lists : public Clusters {
   static int matched(const std::string& kind, const std::string& where) {
     return page({kind, "--where", where})["matched"].get<int>();
   }
-  static std::string text(std::vector<std::string> arguments) {
+  static std::string text(const std::vector<std::string>& arguments) {
     const Outcome outcome = troupe_command(arguments);
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     return outcome.out;
   }
-  static void refuses(std::vector<std::string> arguments, const std::string& words) {
+  static void refuses(const std::vector<std::string>& arguments, const std::string& words) {
     const Outcome outcome = troupe_command(arguments);
     EXPECT_NE(outcome.code, 0) << outcome.out;
     EXPECT_TRUE(says(outcome.err, words)) << outcome.err;

@@ -66,7 +66,8 @@ TEST_F(TrialOutput, OnNodesOfAClusterIsShownAndKeptByTrial) {
   const std::vector<std::string> shown = run(folder);
   for (int trial = 0; trial < 4; ++trial) {
     const std::string number = std::to_string(trial);
-    const std::vector<std::string> kept = file(folder + "/logs/trial-" + number + ".txt");
+    const std::vector<std::string> kept =
+        file(std::string(folder).append("/logs/trial-").append(number).append(".txt"));
     std::vector<std::string> lines;
     if (trial == 1)
       for (int i = 0; i < 1000; ++i) lines.push_back("attempt 1 line " + std::to_string(i));
@@ -81,7 +82,8 @@ TEST_F(TrialOutput, OnNodesOfAClusterIsShownAndKeptByTrial) {
                                           "rank " + rank + " step 3", "rank " + rank + " ends"}))
           << trial;
     EXPECT_EQ(kept.size(), lines.size() + (trial == 1 ? 11U : 10U)) << trial;
-    for (const std::string& line : kept) all.push_back("t" + number + ": " + line);
+    const std::string before = "t" + number + ": ";
+    for (const std::string& line : kept) all.push_back(before + line);
   }
   std::vector<std::string> of_trials;
   std::copy_if(shown.begin(), shown.end(), std::back_inserter(of_trials),

@@ -135,7 +135,7 @@ struct Transport::Impl final : sim::cluster::Port {
     peer.link.on_connected(now, out);
     flush(peer, out, now);
   }
-  void lose(Peer& peer, Error error, bool fenced) {
+  void lose(Peer& peer, const Error& error, bool fenced) {
     const NodeId node = peer.info.node;
     const auto at = peers.find(node);
     if (at == peers.end()) return;
@@ -143,7 +143,7 @@ struct Transport::Impl final : sim::cluster::Port {
     const bool waiting = peer.busy();
     const Reset reset = peer.link.abandon();
     if (waiting) news.push_back(PeerReset{node, reset});
-    news.push_back(PeerLost{node, std::move(error), fenced});
+    news.push_back(PeerLost{node, error, fenced});
     buried.push_back(std::move(at->second));
     peers.erase(at);
   }

@@ -42,6 +42,7 @@ TEST(Safetensors, WritesTheExactBytes) {
       R"({"__metadata__":{"step":"3"},"w":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]},)"
       R"("u":{"dtype":"U8","shape":[1],"data_offsets":[8,9]}})");
   EXPECT_EQ(bytes.size(), 8 + length + 9);
+  // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): the bits are to be the same
   EXPECT_EQ(std::memcmp(bytes.data() + 8 + length, f, 8), 0);
 }
 

@@ -37,7 +37,7 @@ struct Friend {
 };
 
 struct Slow {
-  int wait(std::string file) { return until_file(file); }
+  int wait(const std::string& file) { return until_file(file); }
 };
 
 /// An actor whose later lives fail, for a reason that would clear a screen.
