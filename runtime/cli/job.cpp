@@ -15,7 +15,6 @@ namespace {
 using namespace std::chrono_literals;
 using What = control::ListRequest::What;
 
-constexpr std::size_t kLeastDigits = 8;  ///< of an id: a shorter text may be a mistake
 constexpr Duration kJobLooks = 100ms;
 /// A driver has 10 s to end, and its actors have a few more.
 constexpr Duration kJobEnds = 20s;

@@ -7,7 +7,7 @@
 namespace troupe::cli {
 namespace {
 
-constexpr std::size_t kShown = 40, kLeastDigits = 8, kMostListed = 10;
+constexpr std::size_t kShown = 40, kMostListed = 10;
 
 std::string title_of(const control::ClusterRow& row) {
   return visible_text(row.description.name, kShown) + " (" + row.description.id.str() + ")";

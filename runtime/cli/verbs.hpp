@@ -198,6 +198,9 @@ Exit run_program(const Request& request, const std::vector<std::string>& command
 
 // --- shared
 
+/// The least digits of an id by which a verb that ends something takes it: fewer may be a mistake.
+inline constexpr std::size_t kLeastDigits = 8;
+
 struct Target {
   std::string path;
   os::ClusterFile file;
