@@ -165,8 +165,9 @@ namespace troupe::client {
 
 // No agent stands still here, so no actor needs to notice it.
 void ActorLeaseTimer::begin(const std::atomic<std::int64_t>&, Time) {}
-// NOLINTNEXTLINE(performance-trivially-destructible): it stands in for one that is not
-ActorLeaseTimer::~ActorLeaseTimer() = default;
+ActorLeaseTimer::~ActorLeaseTimer() {
+  next_look_ = Time::max();
+}
 Time ActorLeaseTimer::look(Time) noexcept {
   return Time::max();
 }
