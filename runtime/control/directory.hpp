@@ -29,10 +29,14 @@
 
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/base/error.hpp"
+#include "troupe/runtime/control/actor_messages.hpp"
+#include "troupe/runtime/control/actor_records.hpp"
+#include "troupe/runtime/control/deferred_requests.hpp"
 #include "troupe/runtime/control/ending_jobs.hpp"
 #include "troupe/runtime/control/output.hpp"
 #include "troupe/runtime/control/restart_pace.hpp"
-#include "troupe/runtime/scheduling/policy.hpp"
+#include "troupe/runtime/control/tombstones.hpp"
+#include "troupe/runtime/control/unknown_actors.hpp"
 
 #include <deque>
 #include <map>
@@ -41,132 +45,9 @@
 #include <set>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace troupe::control {
-
-/// Everything that a node needs to make the actor.
-struct ActorSpec {
-  ActorId id;
-  JobId job;
-  std::string name;  ///< empty: none
-  std::string name_space;
-  std::string class_name;
-  std::string creation;  ///< the constructor's call; opaque here
-  ObjectId lifetime;     ///< the object that its handles count ...
-  NodeId owner;          ///< ... and the node that keeps these counts
-  scheduling::ResourceDemand demand;
-  std::int32_t max_restarts = 0;                       ///< -1: without limit
-  Duration restart_window = std::chrono::seconds(60);  ///< zero: the actor's whole existence
-  bool detached = false;
-};
-
-enum class ActorState : std::uint8_t { pending = 0, placing, alive, restarting, dead };
-std::string_view name_of(ActorState state) noexcept;
-
-/// What watchers of an actor receive: its state and place.
-struct ActorLocation {
-  ActorId actor;
-  ActorState state = ActorState::pending;
-  std::uint64_t incarnation = 0;
-  NodeId node;  ///< alive: where
-  Epoch epoch = 0;
-  ProcessIndex worker;
-  /// Dead: the cause. Neither dead nor alive: how its last life ended, if it had one.
-  std::shared_ptr<const ErrorInfo> error;
-  Duration retry_in{};  ///< pause until its next life, counted from the sending of this message
-};
-
-// --- in
-
-struct SpawnActor {
-  NodeId from;
-  std::uint64_t request = 0;
-  ActorSpec spec;
-  bool get_if_exists = false;
-  bool again = false;  ///< it was sent to an earlier control, which may have begun a life of it
-};
-/// One actor in the NodeHosts of an agent.
-struct HostedActor {
-  ActorSpec spec;
-  std::uint64_t incarnation = 0;
-  ProcessIndex worker;         ///< 0: it is being made; ActorStarted or ActorStartFailed follows
-  std::uint32_t restarts = 0;  ///< so far, within its window
-  /// The process of this life is gone, and the agent has not heard what followed. Its ActorGone
-  /// comes again.
-  bool ended = false;
-};
-/// Agent -> control after each Registered, behind the ActorStarted that it sends again: all actors
-/// that the node hosts. Pages count only when all of them have arrived.
-struct NodeHosts {
-  NodeId node;
-  Epoch epoch = 0;
-  /// As in Registered. From then on the agent refuses starts by an older control.
-  Epoch control_epoch = 0;
-  std::vector<HostedActor> actors;
-  std::uint32_t page = 0;
-  bool more = false;         ///< the next page follows
-  std::uint64_t number = 0;  ///< of the Registered that it follows
-};
-
-// --- out
-
-/// Asks Service to choose a node for this demand; on_placed or on_unplaceable answers.
-struct PlaceActor {
-  ActorId actor;
-  std::uint64_t incarnation = 0;
-  scheduling::ResourceDemand demand;
-};
-/// Tells an agent to start a life. It always answers with ActorStarted or ActorStartFailed, also
-/// when it refuses the start for its epochs.
-struct StartActorAt {
-  NodeId node;
-  Epoch epoch = 0;
-  std::shared_ptr<const ActorSpec> spec;
-  std::uint64_t incarnation = 0;
-  bool restarted = false;
-  std::uint32_t restarts = 0;  ///< so far, within its window
-};
-/// Tells an agent to end a life. The agent reports the worker's death like any other (ActorGone).
-struct StopActorAt {
-  NodeId node;
-  Epoch epoch = 0;
-  ActorId actor;
-  std::uint64_t incarnation = 0;
-  bool graceful = false;  ///< the actor first finishes the calls it received; else it is killed
-  std::string why;
-  /// No other life follows. The agent reports the end as intended, also to a later control that
-  /// does not know of this stop.
-  bool for_good = false;
-};
-/// Answer to a spawn or a find.
-struct ActorReply {
-  NodeId to;
-  std::uint64_t request = 0;
-  ActorId actor;  ///< zero: not found, or an error
-  std::string class_name;
-  ObjectId lifetime;  ///< as in its ActorSpec
-  NodeId owner;
-  bool created = false;  ///< false: get_if_exists found it
-  std::shared_ptr<const ErrorInfo> error;
-};
-struct ActorUpdateTo {
-  NodeId watcher;
-  ActorLocation location;
-};
-/// A log line for people: the actor's lives end again and again. Comes at the 4th, 8th, 16th …
-/// short life in a row.
-struct ActorTrouble {
-  std::string line;
-};
-/// Answer to on_job_ending: every actor of the job that is not detached has ended, or was killed
-/// because its time was over.
-struct JobIdle {
-  JobId job;
-};
-using DirectoryEvent = std::variant<PlaceActor, StartActorAt, StopActorAt, ActorReply,
-                                    ActorUpdateTo, ActorTrouble, JobIdle>;
 
 struct DirectoryOptions {
   std::size_t dead_kept = 10'000;
@@ -248,7 +129,7 @@ class Directory {
   /// that it has heard what followed and will not repeat the spawn or the report.
   Out on_unwatch(ActorId actor, NodeId watcher);
   /// Tells the directory since when no node has been silent. Until the first call none is.
-  void all_heard_since(Time since) noexcept { all_heard_since_ = since; }
+  void all_heard_since(Time since) noexcept { unknown_.all_heard_since(since); }
   Out on_tick(Time now);
   std::optional<Time> next_deadline() const;
 
@@ -265,15 +146,6 @@ class Directory {
   bool awaits_nodes() const noexcept { return !awaited_.empty(); }
 
  private:
-  using Name = std::pair<std::string, std::string>;
-  /// The node that spawned an actor. It repeats the spawn to a later control, until control knows
-  /// that the node has heard whether the actor lives or is dead.
-  struct Maker {
-    NodeId node;
-    bool asked = false;  ///< it has sent the spawn since it registered last
-    /// After `who`'s NodeHosts: true if `who` is the maker and did not repeat the spawn.
-    bool spoke(NodeId who) const { return node == who && !asked; }
-  };
   struct Actor {
     std::shared_ptr<const ActorSpec> spec;
     ActorState state = ActorState::pending;
@@ -298,30 +170,11 @@ class Directory {
     /// Nodes on which an earlier life ended. Each reports that end to a later control again, until
     /// it has heard what followed.
     std::set<NodeId> reporters;
-    Maker maker;
+    ActorMaker maker;
     std::shared_ptr<const ErrorInfo> error;
   };
-  /// An actor that was watched or killed, and neither spawned nor reported by its node so far.
-  struct Unknown {
-    std::set<NodeId> watchers;
-    bool killed = false;
-    std::uint64_t killed_life = 0;  ///< as in Actor
-    Time since{};
-  };
-  /// A dead actor of which a later control could otherwise adopt or begin a life. It stays while
-  /// its process may live (`node`), a node may report an earlier life's end (`reporters`), or the
-  /// spawn may be repeated (`maker`).
-  struct Tombstone {
-    NodeId node;  ///< where its process may still live; zero: nowhere, as far as is known
-    Epoch epoch = 0;
-    std::uint64_t life = 0;  ///< the last life; only its end ends the actor. 0: any life's end does
-    std::set<NodeId> reporters;
-    Maker maker{};
-    bool gracefully = false;  ///< no handle was left; else it was killed
-    /// StartActorAt is on its way to the node, whose NodeHosts may come first and not list it.
-    bool starts = false;
-    bool is_at(NodeId where, Epoch since) const { return node == where && epoch == since; }
-  };
+  static constexpr const char* kKilled = "it was killed";
+  static constexpr const char* kUnheld = "nobody holds a handle to it any more";
   Actor* current(ActorId id, std::uint64_t incarnation);
   ActorLocation location_of(ActorId id, const Actor& actor) const;
   void place(Actor& actor, Out& out);
@@ -340,57 +193,44 @@ class Directory {
   void resolve_unclaimed(Out& out, Time now);
   void reply_error(const SpawnActor& message, const Error& error, Out& out) const;
   void describe(ActorReply& reply) const;
-  bool is_unclaimed(const Name& name) const;
+  bool is_unclaimed(const ActorName& name) const;
   void answer_waiting(Out& out, Time now);
-  Unknown& unknown(ActorId id, Time now);
   void add_tombstone(const Actor& actor, bool may_live, Out& out, Stop how = Stop::for_good);
-  using Tombstones = std::map<ActorId, Tombstone>;
-  Tombstones::iterator drop_tombstone(Tombstones::iterator tombstone, Out& out);
   void life_ended(ActorId id, std::uint64_t life, bool told_again, Out& out);
-  void node_spoke(const NodeHosts& message, const std::set<ActorId>& there,
-                  const std::set<ActorId>& ended, Out& out);
-  Unknown take_unknown(Actor& actor);
+  void node_spoke(const NodeHosts& message, std::set<ActorId> there, std::set<ActorId> ended,
+                  Out& out);
+  UnknownActors::Asked take_unknown(Actor& actor);
   bool is_ending(const SpawnActor& message) const;
   void free_names(Out& out);
-  template <class Which>
-  void give_up_waiting(Which is_meant, const Error& why, Out& out);
+  void refuse(const std::vector<SpawnActor>& spawns, const Error& why, Out& out) const;
   static bool belongs_to(const ActorSpec& spec, JobId job);
   bool is_of_ending_job(const SpawnActor& message, Out& out) const;
   void refuse_spawns(JobId job, Out& out);
   void end_with_job(Actor& actor, Out& out);
   std::set<ActorId> actors_of(JobId job) const;
   bool is_over(ActorId id, const Actor& actor) const;
-  bool is_told_to_end(ActorId id) const;
   void look_at_ending_job(JobId job, Out& out);
   void look_at_ending_jobs(Out& out);
   void may_be_over(ActorId id, Out& out);
   void end_jobs(Out& out, Time now);
-  Time unknown_until(Time since) const;
   void expire_unknown(Time now, Out& out);
 
   DirectoryOptions options_;
   Epoch control_epoch_;
   std::uint64_t next_incarnation_;
   std::map<ActorId, Actor> actors_;
-  std::map<Name, ActorId> names_;
+  std::map<ActorName, ActorId> names_;
   std::deque<ActorId> dead_;
   std::set<std::pair<NodeId, Epoch>> awaited_;
   std::map<NodeId, std::uint64_t> registrations_;  ///< the number of each node's last one
   std::set<std::pair<Time, ActorId>> due_;         ///< every actor with a place_at
   Tombstones tombstones_;
-  std::map<ActorId, Unknown> unknown_;
-  std::set<std::pair<Time, ActorId>> unknown_since_;
-  Time all_heard_since_{};
-  /// Requests that wait, by the asking node and its request number: for an awaited node that may
-  /// host the holder of the name (or a life of the actor), or for a name in ending_.
-  std::map<std::pair<NodeId, std::uint64_t>, Name> waiting_finds_;
-  std::map<std::pair<NodeId, std::uint64_t>, SpawnActor> waiting_spawns_;
+  UnknownActors unknown_;
+  DeferredRequests deferred_;
   /// Names of actors without handles whose processes have not ended.
-  std::map<Name, ActorId> ending_;
+  std::map<ActorName, ActorId> ending_;
   EndingJobs ending_jobs_;
   Time latest_{};  ///< when the last spawn arrived
-  /// The waiting spawns that wait for a name in ending_, and the time at which they are refused.
-  std::map<std::pair<NodeId, std::uint64_t>, Time> ending_until_;
 };
 
 }  // namespace troupe::control

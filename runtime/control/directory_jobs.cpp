@@ -32,14 +32,10 @@ bool Directory::is_of_ending_job(const SpawnActor& message, Out& out) const {
 /// Refuses the job's spawns that wait. A detached one is refused only when it waits for a name,
 /// since its caller has ended.
 void Directory::refuse_spawns(JobId job, Out& out) {
-  std::erase_if(waiting_spawns_, [&](const auto& waiting) {
-    const ActorSpec& spec = waiting.second.spec;
-    const bool waits_for_name = ending_until_.count(waiting.first) != 0;
-    if (spec.job != job || (spec.detached && !waits_for_name)) return false;
-    ending_until_.erase(waiting.first);
-    reply_error(waiting.second, of_ended_job(job), out);
-    return true;
-  });
+  refuse(deferred_.take_if([job](const SpawnActor& spawn, bool waits_for_name) {
+    return spawn.spec.job == job && (!spawn.spec.detached || waits_for_name);
+  }),
+         of_ended_job(job), out);
 }
 
 /// Makes the actor dead now, and kills its process if it has one.
@@ -58,12 +54,7 @@ std::set<ActorId> Directory::actors_of(JobId job) const {
 
 /// Returns whether the actor is dead and control has heard that its process has ended.
 bool Directory::is_over(ActorId id, const Actor& actor) const {
-  return actor.state == ActorState::dead && !is_told_to_end(id);
-}
-
-bool Directory::is_told_to_end(ActorId id) const {
-  const auto at = tombstones_.find(id);
-  return at != tombstones_.end() && at->second.node;
+  return actor.state == ActorState::dead && !tombstones_.may_live(id);
 }
 
 Directory::Out Directory::on_job_ending(JobId job, Time now) {
@@ -103,7 +94,7 @@ void Directory::end_jobs(Out& out, Time now) {
   for (const auto& [job, left] : ending_jobs_.all()) {
     bool ends = false;
     for (const ActorId id : left) {
-      ends = ends || is_told_to_end(id);
+      ends = ends || tombstones_.may_live(id);
       if (actors_.count(id) == 0) ending_jobs_.left(job).erase(id);  // forgotten: dead_kept
     }
     const EndingJobs::Next next = ending_jobs_.look(job, ends, now);
@@ -116,11 +107,10 @@ void Directory::end_jobs(Out& out, Time now) {
           end_with_job(at->second, out);
         else
           end(at->second, Stop::gracefully, out);
-      } else if (const auto told = tombstones_.find(id);
-                 kills && told != tombstones_.end() && told->second.node) {
-        const Tombstone& one = told->second;
+      } else if (const Tombstone* told = tombstones_.find(id);
+                 kills && told != nullptr && told->node) {
         out.after_sync.emplace_back(
-            StopActorAt{one.node, one.epoch, id, one.life, false, kJobEnded, true});
+            StopActorAt{told->node, told->epoch, id, told->life, false, kJobEnded, true});
       }
     }
     if (!kills || !ending_jobs_.has(job)) continue;
