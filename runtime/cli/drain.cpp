@@ -42,10 +42,8 @@ void check_has_left(const control::ListReply& reply, NodeId node, const std::str
 
 /// Connects anew to a node of this host. Returns false when there is none any more.
 bool reconnect(std::unique_ptr<Asked>& asked) {
-  Request again;
-  again.address = asked->target.path;
   try {
-    asked = std::make_unique<Asked>(again, kAnswers);
+    asked = ask_anew(asked->target, kAnswers);
     return true;
   } catch (const TimedOut&) {
     return true;  // it has its door still

@@ -31,6 +31,11 @@ wire::Inquire about_rows(const observe::Question& asked) {
 
 }  // namespace
 
+Error Observer::lose(Error why) {
+  is_lost_ = true;
+  return why;
+}
+
 Result<wire::Decoded<wire::NodeMessage>> Observer::next(Time until) {
   for (;;) {
     const os::Received received = socket_.receive(*packet_);
@@ -38,10 +43,10 @@ Result<wire::Decoded<wire::NodeMessage>> Observer::next(Time until) {
       auto decoded = wire::decode_node(BlobView(packet_->data(), received.size));
       if (!decoded) return decoded.error();
       if (const auto* shutdown = std::get_if<wire::Shutdown>(&decoded->message))
-        return Error(Code::unavailable, "the node's agent refused: " + shutdown->why);
+        return lose(Error(Code::unavailable, "the node's agent refused: " + shutdown->why));
       return std::move(*decoded);
     }
-    if (received.kind == os::Received::Kind::closed) return gone();
+    if (received.kind == os::Received::Kind::closed) return lose(gone());
     if (received.kind == os::Received::Kind::starved)
       return Error(
           Code::out_of_memory,
@@ -51,7 +56,7 @@ Result<wire::Decoded<wire::NodeMessage>> Observer::next(Time until) {
     pollfd entry{socket_.fd(), POLLIN, 0};
     const int ready = poll(&entry, 1, static_cast<int>(left.count()));
     if (ready == 0) return Error(Code::timed_out, "the node's agent did not answer in time");
-    if (ready < 0 && errno != EINTR) return gone();
+    if (ready < 0 && errno != EINTR) return lose(gone());
   }
 }
 
@@ -89,7 +94,7 @@ Result<void> Observer::send(wire::Inquire question, BlobView payload) {
   const BlobView message = writer.encode(wire::NodeMessage(question));
   Blob frame(message.begin(), message.end());
   frame.insert(frame.end(), payload.begin(), payload.end());
-  if (!socket_.send(frame, {})) return gone();
+  if (!socket_.send(frame, {})) return lose(gone());
   return {};
 }
 

@@ -57,10 +57,14 @@ class Observer {
   /// The node that is asked.
   NodeId node() const noexcept { return node_; }
   const std::string& node_name() const noexcept { return node_name_; }
+  /// Returns whether the node's agent has ended the connection. Every later call fails then.
+  bool is_lost() const noexcept { return is_lost_; }
 
  private:
   Observer() = default;
   Result<wire::Decoded<wire::NodeMessage>> next(Time until);
+  /// Marks the connection as lost and returns the error.
+  Error lose(Error why);
   /// Sends the question with the next number.
   Result<void> send(wire::Inquire question, BlobView payload);
   Result<Blob> ask(const wire::Inquire& question, BlobView payload, Time until);
@@ -71,6 +75,7 @@ class Observer {
   NodeId node_;
   std::string node_name_;
   std::uint64_t request_ = 0;
+  bool is_lost_ = false;
 };
 
 }  // namespace troupe::cli

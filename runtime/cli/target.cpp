@@ -1,4 +1,5 @@
 /// Finds the cluster that a request means; the verb `troupe run`.
+#include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/cli/verbs.hpp"
 #include "troupe/runtime/net/keys.hpp"
 #include "troupe/runtime/os/local_listener.hpp"
@@ -8,6 +9,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <memory>
+#include <optional>
 #include <set>
 
 namespace troupe::cli {
@@ -47,6 +50,29 @@ Target find_cluster(const Request& request) {
     std::fprintf(stderr, "troupe: %zu clusters run here; this is the newest, %s\n", clusters.size(),
                  running.front().path.c_str());
   return {std::move(running.front().path), std::move(running.front().file)};
+}
+
+std::unique_ptr<Asked> ask_anew(const Target& target, Duration limit) {
+  std::vector<std::string> paths{target.path};
+  for (auto& found : os::running_clusters())
+    if (found.file.cluster == target.file.cluster && found.path != target.path)
+      paths.push_back(std::move(found.path));
+  const Time until = steady_now() + limit;
+  std::optional<Error> why;
+  for (const std::string& path : paths) {
+    if (why && steady_now() >= until) break;
+    Request again;
+    again.address = path;
+    try {
+      auto asked = std::make_unique<Asked>(again, paths.size() == 1 ? limit : Duration(limit / 3));
+      if (asked->target.file.cluster == target.file.cluster) return asked;
+      why.emplace(Code::unavailable,
+                  "the cluster of " + path + " has ended, and the file names " + "another one now");
+    } catch (const Error& error) {
+      if (!why || error.code() == Code::timed_out) why = error;
+    }
+  }
+  raise(*why);
 }
 
 Exit run_program(const Request& request, const std::vector<std::string>& command) {

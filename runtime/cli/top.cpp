@@ -1,5 +1,6 @@
 /// The verb `troupe top`: one screen of the cluster, drawn anew once a second.
 #include "troupe/runtime/base/clock.hpp"
+#include "troupe/runtime/base/visible_text.hpp"
 #include "troupe/runtime/base/wall_clock.hpp"
 #include "troupe/runtime/cli/control_lists.hpp"
 #include "troupe/runtime/cli/failures.hpp"
@@ -17,6 +18,8 @@
 #include <cstdio>
 #include <future>
 #include <map>
+#include <memory>
+#include <optional>
 #include <utility>
 
 namespace troupe::cli {
@@ -27,6 +30,8 @@ using observe::RowKind;
 using What = control::ListRequest::What;
 
 constexpr Duration kEvery = 1s;
+constexpr Duration kNoteStays = 30s;  ///< how long a screen says that another node is asked
+constexpr int kMostTries = 3;         ///< of a look, as nodes leave
 constexpr std::int64_t kRecent = 600'000'000'000;  ///< nanoseconds: what counts as a failure of now
 constexpr std::size_t kMostFunctions = 5, kMostReasons = 5, kMostFailures = 5;
 
@@ -40,18 +45,92 @@ double number_in(const observe::Row& row, RowKind kind, std::string_view field) 
   return number == nullptr ? 0 : *number;
 }
 
+/// The connections of a look: one for each question that is asked at the same time.
+struct Doors {
+  explicit Doors(std::unique_ptr<Asked> first)
+      : asked(std::move(first)),
+        processes(same(*asked)),
+        functions(same(*asked)),
+        reasons(same(*asked)),
+        failures(same(*asked)) {}
+  bool is_lost() const {
+    return asked->is_lost() || processes.is_lost() || functions.is_lost() || reasons.is_lost() ||
+           failures.is_lost();
+  }
+  std::unique_ptr<Asked> asked;  ///< never null
+  Asked processes, functions, reasons, failures;
+
+ private:
+  static Request same(const Asked& asked) {
+    Request request;
+    request.address = asked.target.path;
+    return request;
+  }
+};
+
 /// Looks at the cluster again and again. What two looks differ by is the CPU time between them.
 class ClusterLooks {
  public:
   explicit ClusterLooks(const Request& request)
-      : asked_(request),
-        for_processes_(request),
-        for_functions_(request),
-        for_reasons_(request),
-        for_failures_(request) {}
+      : doors_(std::make_unique<Doors>(std::make_unique<Asked>(request))) {}
 
+  /// Asks another node of this host when the one that was asked has ended the connection. Throws
+  /// Failure (unreachable) when no node is left here.
   TopView look() {
     TopView view;
+    for (int tries = 0; tries < kMostTries; ++tries) {
+      if (doors_->is_lost()) {
+        if (const auto silent = connect_anew()) return silent_view(*silent);
+      }
+      view = seen();
+      if (!doors_->is_lost()) break;
+    }
+    if (steady_now() < note_until_) view.note = note_;
+    return view;
+  }
+
+ private:
+  std::string title(const std::string& asked) const {
+    const auto now = static_cast<std::time_t>(unix_nanoseconds() / 1'000'000'000);
+    std::tm local{};
+    localtime_r(&now, &local);
+    char clock[16];
+    std::strftime(clock, sizeof clock, "%T", &local);
+    return "cluster " + short_id() + " at " + clock + ", " + asked;
+  }
+  std::string short_id() const { return doors_->asked->target.file.cluster.str().substr(0, 8); }
+
+  /// Returns why the nodes of this host that have a door are silent; nullopt: one is asked now.
+  std::optional<Error> connect_anew() {
+    const std::string before = doors_->asked->node_name();
+    try {
+      doors_ = std::make_unique<Doors>(ask_anew(doors_->asked->target, kDoorAnswers));
+    } catch (const TimedOut& silent) {
+      return silent;
+    } catch (const Error& error) {
+      throw Failure{
+          Exit::unreachable,
+          Error(error.code(), visible_text(before, 80) +
+                                  ", which 'troupe top' asked, has gone, and no other node "
+                                  "of cluster " +
+                                  short_id() + " answers on this host: " + error.message() +
+                                  "; if the cluster runs on other hosts, run 'troupe top' there")};
+    }
+    note_ = before + " has ended the connection; " + doors_->asked->node_name() + " is asked now";
+    note_until_ = steady_now() + kNoteStays;
+    return std::nullopt;
+  }
+
+  TopView silent_view(const Error& why) const {
+    TopView view;
+    view.title = title("no node of this host answers");
+    view.missing = {why.message(), "it is asked again each second"};
+    return view;
+  }
+
+  TopView seen() {
+    TopView view;
+    Asked& node = *doors_->asked;
     const auto asks = [](Asked& asked, RowKind kind, const char* sort) {
       return ask_beside([&asked, kind, sort] {
         return asked.try_rows(
@@ -60,27 +139,21 @@ class ClusterLooks {
       });
     };
     // At the same time, since each may wait for a silent process or node.
-    auto processes = asks(for_processes_, RowKind::processes, "anonymous:desc");
-    auto functions = asks(for_functions_, RowKind::functions, "waiting:desc");
-    auto reasons = asks(for_reasons_, RowKind::reasons, "tasks:desc");
+    auto processes = asks(doors_->processes, RowKind::processes, "anonymous:desc");
+    auto functions = asks(doors_->functions, RowKind::functions, "waiting:desc");
+    auto reasons = asks(doors_->reasons, RowKind::reasons, "tasks:desc");
     auto failures = ask_beside(
-        [this] { return recent_failures(for_failures_, observe::kMaxRows, kRowsAnswer); });
-    const auto now = static_cast<std::time_t>(unix_nanoseconds() / 1'000'000'000);
-    std::tm local{};
-    localtime_r(&now, &local);
-    char clock[16];
-    std::strftime(clock, sizeof clock, "%T", &local);
-    view.title = "cluster " + asked_.target.file.cluster.str().substr(0, 8) + " at " + clock +
-                 ", asked through " + asked_.node_name();
+        [this] { return recent_failures(doors_->failures, observe::kMaxRows, kRowsAnswer); });
+    view.title = title("asked through " + node.node_name());
     observe::Missing missing;
-    ControlLists control(asked_, steady_now() + kControlAnswers, missing);
+    ControlLists control(node, steady_now() + kControlAnswers, missing);
     add_nodes(control, view);
     const auto jobs = control.list(What::jobs).jobs;
     const auto actors = control.list(What::actors).actors;
     const auto answer_of = [&](std::future<Result<observe::Answer>>& asked) -> observe::Answer {
       auto answer = asked.get();
       if (!answer) {
-        missing.add(asked_.node_name(), 0, answer.error().message());
+        missing.add(node.node_name(), 0, answer.error().message());
         return {};
       }
       missing.add(*answer);
@@ -93,7 +166,6 @@ class ClusterLooks {
     return view;
   }
 
- private:
   static void add_nodes(ControlLists& control, TopView& view) {
     const auto reply = control.list(What::nodes);
     const NodeStates states(reply.nodes);
@@ -171,7 +243,9 @@ class ClusterLooks {
                               " more: troupe list actors");
   }
 
-  Asked asked_, for_processes_, for_functions_, for_reasons_, for_failures_;
+  std::unique_ptr<Doors> doors_;
+  std::string note_;  ///< which node is asked now
+  Time note_until_{};
   Time looked_{};                          ///< zero: never
   std::map<std::string, double> seconds_;  ///< CPU time of each process at that time
 };

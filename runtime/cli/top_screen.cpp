@@ -41,7 +41,9 @@ std::string table_of(const std::vector<TopFunction>& functions) {
 }  // namespace
 
 std::string top_text(const TopView& view, std::size_t lines, std::size_t columns) {
-  std::string all = view.title + "\n" + table_of(view.nodes);
+  std::string all = view.title + "\n";
+  if (!view.note.empty()) all += visible_text(view.note, columns) + "\n";
+  all += table_of(view.nodes);
   for (const std::string& text : view.missing) all += visible_text(text, columns) + "\n";
   all += "\n";
   all += std::to_string(view.running) + " tasks run, " + std::to_string(view.waiting) + " wait\n";

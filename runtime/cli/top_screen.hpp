@@ -29,6 +29,7 @@ struct TopFunction {
 
 struct TopView {
   std::string title;
+  std::string note;  ///< a line below the title; empty: none
   std::vector<TopNode> nodes;
   std::int64_t waiting = 0, running = 0;                      ///< tasks
   std::vector<std::pair<std::int64_t, std::string>> reasons;  ///< how many tasks wait, and why

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -145,8 +146,9 @@ Exit memory(const Request& request, double leak_after);
 /// Shows rows of the cluster as a table, or as the one document of a list, within 2 s. Who does not
 /// answer in time is listed as such. Throws Failure (usage) for a question that does not parse.
 Exit list_rows(const ListRequest& request);
-/// Draws the state of the cluster once a second until a key q; without a terminal once. Throws the
-/// errors of a cluster that does not answer at first.
+/// Draws the state of the cluster once a second until a key q; without a terminal once. Asks another
+/// node of this host when the one that it asks has gone. Throws the errors of a cluster that does not
+/// answer at first, and Failure (unreachable) when no node of this host is left.
 Exit top(const Request& request);
 /// Shows the row with this id, or the only one whose id begins or ends so. `kind`: like actors, or
 /// actor.
@@ -231,11 +233,18 @@ class Asked {
   /// The node that is asked.
   NodeId node() const { return observer_.node(); }
   const std::string& node_name() const { return observer_.node_name(); }
+  /// Returns whether that node has ended the connection, as one that leaves or dies does.
+  bool is_lost() const noexcept { return observer_.is_lost(); }
   const Target target;
 
  private:
   Observer observer_;
 };
+
+/// Connects to a node that the cluster still has on this host: one of the target's file, else one of
+/// another file of that cluster. Throws Unavailable when no such node has a door any more, and
+/// TimedOut when one has a door and is silent. Waits at most about `limit`.
+std::unique_ptr<Asked> ask_anew(const Target& target, Duration limit);
 
 /// Returns the error with the name of the cluster that does not answer.
 Error named(const Target& target, const Error& error);

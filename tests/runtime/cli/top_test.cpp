@@ -32,6 +32,17 @@ TEST(TopScreen, SaysWhatWaitsRunsAndFails) {
     EXPECT_TRUE(says(text, part)) << part << "\n" << text;
 }
 
+TEST(TopScreen, SaysBelowTheTitleWhichNodeItAsksNow) {
+  TopView view;
+  view.title = "cluster 3f2a91c0";
+  view.note = "node-0 has ended the connection; node-\x1b is asked now";
+  const std::string text = top_text(view, 100, 100);
+  EXPECT_TRUE(
+      text.starts_with("cluster 3f2a91c0\nnode-0 has ended the connection; node-? is asked "
+                       "now\nNODE"))
+      << text;
+}
+
 TEST(TopScreen, FitsTheTerminal) {
   TopView view;
   view.title = std::string(300, 't');
@@ -139,6 +150,51 @@ TEST_F(Top, DrawsOnceASecondAndGivesTheTerminalBack) {
   std::ofstream(go_on) << "go on";
   EXPECT_EQ(program.finish(0), 0);
   fs::remove(go_on);
+}
+
+TEST_F(Top, AsksAnotherNodeOfThisHostWhenItsNodeDiesAndEndsWithTheLastOne) {
+  const json cluster = start({"--nodes", "2", "--cpus", "1"});
+  InTerminal top({paths::command(), "top"});
+  const std::string first = top.read_until("asked through node-0");
+  EXPECT_TRUE(says(first, "asked through node-0")) << first;
+  ASSERT_EQ(cluster["nodes"][0]["name"], "node-0");
+  ASSERT_EQ(::kill(cluster["nodes"][0]["pid"].get<pid_t>(), SIGKILL), 0);
+  top.forget();
+  const std::string note = "node-0 has ended the connection; node-1 is asked now";
+  const std::string second = top.read_until(note);
+  EXPECT_TRUE(says(second, "asked through node-1") && says(second, note)) << second;
+  top.forget();
+  const std::string third = top.read_until("nodes that died");
+  EXPECT_TRUE(says(third, "asked through node-1") && says(third, "alive")) << third;
+  top.forget();
+  ASSERT_EQ(::kill(cluster["nodes"][1]["pid"].get<pid_t>(), SIGKILL), 0);
+  const std::string last = top.read_until("run 'troupe top' there");
+  EXPECT_TRUE(says(last, "\x1b[?1049l")) << last;
+  EXPECT_TRUE(
+      says(last, "node-1, which 'troupe top' asked, has gone, and no other node of cluster"))
+      << last;
+  EXPECT_EQ(top.code(), 3);
+  EXPECT_NE(top.flags() & ICANON, 0u);
+  expect_ended(cluster);
+}
+
+TEST_F(Top, AsksANodeThatJoinedOnThisHostWhenItsOwnIsGone) {
+  const json head = start({"--nodes", "2", "--cpus", "1", "--join-tokens", "1"});
+  const Outcome joined =
+      troupe_command({"start", "--address", head["join_tokens"][0].get<std::string>(), "--cpus",
+                      "1", "--memory", "64MiB", "--json"});
+  ASSERT_EQ(joined.code, 0) << joined.err;
+  const json own = json::parse(joined.out);
+  InTerminal top({paths::command(), "top", "--address", own["file"].get<std::string>()});
+  const std::string through = "asked through " + own["nodes"][0]["name"].get<std::string>();
+  const std::string first = top.read_until(through);
+  EXPECT_TRUE(says(first, through)) << first;
+  ASSERT_EQ(troupe_command({"stop", "--address", own["file"].get<std::string>()}).code, 0);
+  top.forget();
+  const std::string second = top.read_until("asked through node-0");
+  EXPECT_TRUE(says(second, "asked through node-0") && says(second, "is asked now")) << second;
+  top.type("q");
+  EXPECT_EQ(top.code(), 0);
 }
 
 TEST_F(Top, WithoutATerminalItShowsOneScreen) {
