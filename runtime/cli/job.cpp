@@ -6,8 +6,8 @@
 #include "troupe/runtime/os/user_name.hpp"
 
 #include <cstdio>
-#include <optional>
 #include <thread>
+#include <utility>
 
 namespace troupe::cli {
 namespace {
@@ -18,16 +18,17 @@ using What = control::ListRequest::What;
 constexpr Duration kJobLooks = 100ms;
 /// A driver has 10 s to end, and its actors have a few more.
 constexpr Duration kJobEnds = 20s;
+constexpr Duration kControlTells = 2s;
 
 /// Returns the job as people know it: "job 3f2a91c0 (train)".
 std::string title_of(const control::JobRecord& job) {
   return "job " + job.id.str().substr(0, 8) + " (" + visible_text(job.name, 80) + ")";
 }
 
-/// Returns what control knows of the job; nullopt: it does not answer now.
-std::optional<control::JobRecord> record_of(Asked& asked, JobId id) {
-  auto told = asked.try_list(What::jobs, 2s);
-  if (!told) return std::nullopt;
+/// Returns what control knows of the job. An error: it does not answer now.
+Result<control::JobRecord> record_of(Asked& asked, JobId id) {
+  auto told = asked.try_list(What::jobs, kControlTells);
+  if (!told) return told.error();
   for (auto& job : told->jobs)
     if (job.id == id) return std::move(job);
   throw Failure{Exit::failed, Error(Code::unavailable, "control has forgotten the job")};
@@ -58,13 +59,23 @@ Exit stop_job(const Request& request, const std::string& text) {
                 title_of(job).c_str());
     std::fflush(stdout);
   }
+  bool is_silence_told = false;
   while (job.state == control::JobState::running) {
     if (steady_now() - begin >= kJobEnds)
       throw Failure{Exit::failed,
                     Error(Code::timed_out, title_of(job) + " was told to stop and has not ended in "
                                                            "20 s: see 'troupe list jobs'")};
     std::this_thread::sleep_for(kJobLooks);
-    if (auto now = record_of(asked, job.id)) job = std::move(*now);
+    auto now = record_of(asked, job.id);
+    if (now) {
+      job = std::move(*now);
+    } else if (!std::exchange(is_silence_told, true)) {
+      std::fprintf(
+          stderr,
+          "troupe: control does not answer, so whether %s has ended is not known: %s; it is "
+          "asked again until 20 s are over\n",
+          title_of(job).c_str(), visible_text(now.error().message(), 200).c_str());
+    }
   }
   const double seconds = std::chrono::duration<double>(steady_now() - begin).count();
   if (request.json)

@@ -170,7 +170,7 @@ Exit stack(const Request& request, const std::string& what);
 /// Throws TimedOut (failed) then.
 Exit drain(const Request& request, const std::string& node, const std::string& within);
 /// Stops a job and waits until it has ended. Throws Failure: usage (an unknown or ended job), failed
-/// (it has not ended within 20 s).
+/// (it has not ended within 20 s). Tells on stderr when control is silent for 2 s.
 Exit stop_job(const Request& request, const std::string& job);
 /// Shows what a checkpoint or a file has, and reads all of it. Returns failed when nothing there is
 /// complete.

@@ -75,6 +75,30 @@ TEST_F(JobStop, ADriverThatDoesNotWaitIsKilledByItsNode) {
   EXPECT_EQ(program->finish(0), 128 + SIGKILL);
 }
 
+TEST_F(JobStop, ASilentControlIsToldOfWithin2SecondsAndWaitedFor) {
+  const json cluster = start({"--nodes", "1", "--cpus", "1"});
+  const auto program = plant({"plant_loop"});
+  const json job = job_in("running");
+  ASSERT_FALSE(job.is_null());
+  Child stop({"/bin/sh", "-c", "exec \"$0\" job stop \"$1\" 2>&1", paths::command(),
+              job["id"].get<std::string>()});
+  const std::string told = stop.read_until("is told to stop");
+  ASSERT_TRUE(says(told, "is told to stop")) << told;
+  const pid_t control = cluster["control"]["pid"];
+  ASSERT_EQ(::kill(control, SIGSTOP), 0);
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string silent = stop.read_until("is asked again", 9s);
+  const auto passed = std::chrono::steady_clock::now() - begin;
+  EXPECT_EQ(::kill(control, SIGCONT), 0);
+  EXPECT_TRUE(says(silent, "control does not answer")) << silent;
+  EXPECT_LT(passed, 4s) << "2 s, and what a busy machine adds";
+  const std::string last = stop.read_until(" is stopped after");
+  EXPECT_TRUE(says(last, " is stopped after")) << last;
+  EXPECT_EQ(last.find("control does not answer"), last.rfind("control does not answer")) << last;
+  EXPECT_EQ(stop.finish(0), 0);
+  EXPECT_EQ(program->finish(0), 128 + SIGKILL);
+}
+
 TEST_F(JobStop, AnEndedOrUnknownJobIsRefusedInASentence) {
   start({"--nodes", "1", "--cpus", "1"});
   const Outcome none = troupe_command({"job", "stop", "train"});
