@@ -27,6 +27,8 @@ using What = control::ListRequest::What;
 using NodeNames = std::map<NodeId, std::string>;
 
 constexpr Duration kRowsAtLeast = std::chrono::milliseconds(200);
+/// The time after which `get` asks for no more pages.
+constexpr Duration kGetTakes = std::chrono::seconds(5);
 
 /// Fills in a row's values by the names of their fields. An empty text is no value.
 class RowMaker {
@@ -352,22 +354,43 @@ Query parsed(const observe::Question& question) {
   return std::move(*query);
 }
 
-/// Returns the rows among which a part of an id may find one.
+/// Returns what the table shows as the row's id.
+std::string id_of(RowKind kind, const Row& row) {
+  if (observe::columns_of(kind).front().field != "id" || row.cells.empty()) return row.id;
+  const auto* shown = std::get_if<std::string>(&row.cells.front());
+  return shown != nullptr && row.id.starts_with(*shown) ? *shown : row.id;
+}
+
+/// Returns the rows whose id begins or ends with the part. Reads all pages, for kGetTakes at most.
 Answer candidates(Asked& asked, RowKind kind, const std::string& part) {
   observe::Question question{
       .kind = kind, .where = {}, .sort = {}, .limit = observe::kMaxRows, .after = {}};
   const auto slash = part.rfind('/');
   if (kind != RowKind::processes)
     question.where = std::string(observe::fields_of(kind)[0].name) + " ~ '" + part + "'";
-  else if (slash != std::string::npos)  // a cluster may have more processes than a page
+  else if (slash != std::string::npos)
     question.where = "node ~ '" + part.substr(0, slash) + "'";
-  return answer_to(asked, question, parsed(question), ListRequest().leak_after, steady_now());
-}
-
-/// Returns what the table shows as the row's id.
-std::string id_of(const Row& row) {
-  const auto* shown = row.cells.empty() ? nullptr : std::get_if<std::string>(&row.cells.front());
-  return shown != nullptr && row.id.starts_with(*shown) ? *shown : row.id;
+  question.after = std::to_string(unix_nanoseconds());  // all pages tell of one time
+  const Time until = steady_now() + kGetTakes;
+  Answer all;
+  observe::Missing missing;
+  do {
+    if (all.rows.size() >= observe::kMaxRows || steady_now() >= until) {
+      missing.add("later pages", 0, "there are too many: give more of the id", false);
+      break;
+    }
+    Answer page =
+        answer_to(asked, question, parsed(question), ListRequest().leak_after, steady_now());
+    missing.add(page);
+    for (Row& row : page.rows) {
+      const std::string id = id_of(kind, row);
+      if (id.starts_with(part) || id.ends_with(part)) all.rows.push_back(std::move(row));
+    }
+    question.after = std::move(page.next);
+  } while (!question.after.empty());
+  all.unanswered = missing.sources();
+  all.more_unanswered = missing.more();
+  return all;
 }
 
 std::string cell_text(const observe::Column& column, const observe::Cell& cell) {
@@ -434,7 +457,7 @@ Exit get(const Request& request, const std::string& kind_name, const std::string
   Asked asked(request);
   Answer answer = candidates(asked, *kind, part);
   std::vector<std::string> ids;
-  for (const Row& row : answer.rows) ids.push_back(id_of(row));
+  for (const Row& row : answer.rows) ids.push_back(id_of(*kind, row));
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   const auto id = observe::id_meant(part, ids, plural);
@@ -444,7 +467,7 @@ Exit get(const Request& request, const std::string& kind_name, const std::string
     if (missing.empty()) throw Failure{Exit::usage, id.error()};
     throw Failure{Exit::unreachable, Error(id.error().code(), id.error().message() + kMaySilent)};
   }
-  std::erase_if(answer.rows, [&](const Row& row) { return id_of(row) != *id; });
+  std::erase_if(answer.rows, [&](const Row& row) { return id_of(*kind, row) != *id; });
   answer.total = answer.matched = answer.rows.size();
   answer.next.clear();
   if (request.json) {
