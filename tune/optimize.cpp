@@ -37,6 +37,8 @@ constexpr Duration kFilesWithin = std::chrono::milliseconds(500);
 /// How long the last lines of trials may take to arrive from other nodes, and after Ctrl-C.
 constexpr Duration kLastLines = std::chrono::seconds(5);
 constexpr Duration kLinesAtCancel = std::chrono::milliseconds(300);
+/// How long the pages of the results may take after Ctrl-C.
+constexpr Duration kPagesAtCancel = std::chrono::milliseconds(300);
 /// How often the end of a study looks for them, and how long it waits after each look.
 constexpr int kLastLooks = 100;
 constexpr Duration kLookAgain = std::chrono::milliseconds(10);
@@ -398,12 +400,19 @@ class Runner {
   /// still gets the outcome.
   void write_files(const Board& board, bool cancelled) {
     try {
-      if (!cancelled) study_.finish();  // else the exports go on from their cursors
+      if (cancelled) return write_last_pages(board);  // the exports go on from their cursors
+      study_.finish();
       write_pages(options_.results, board);
     } catch (const Error& error) {
       add_note("not all of the results were written: " + error.message());
       complain(notes_.back());
     }
+  }
+
+  void write_last_pages(const Board& board) {
+    if (write_pages_within(options_.results, board, kPagesAtCancel)) return;
+    add_note("the pages in " + options_.results + " were not written: the disk does not answer");
+    complain("tune: " + notes_.back() + "; the same call writes them when it goes on");
   }
 
   /// Shows what trials have printed: above the live table, or as it is. Returns whether that is

@@ -222,8 +222,10 @@ class StudyDisks : public testing::Test {
                             "--gtest_filter=StudyDiskDriver.DISABLED_Runs"},
                            {}, log_of(root_), false);
   }
-  /// Starts a driver whose call of the disk hangs as `how` says, and sends Ctrl-C meanwhile.
-  std::chrono::steady_clock::time_point strike_in(const std::string& kind, const std::string& how) {
+  /// Starts a driver whose call of the disk hangs as `how` says, and sends Ctrl-C meanwhile. With a
+  /// folder, the call comes later: Ctrl-C is sent once there is a file in that folder.
+  std::chrono::steady_clock::time_point strike_in(const std::string& kind, const std::string& how,
+                                                  const std::string& folder = {}) {
     fs::create_directory(root_);
     const std::string page_path = root_ + "/page";
     chaos::Page* page = chaos::map_page(page_path.c_str(), true);
@@ -234,7 +236,13 @@ class StudyDisks : public testing::Test {
     start(kind);
     for (const auto& [name, value] : variables) ::unsetenv(name);
     const int number = how[how.find(' ', how.find(' ') + 1) + 1] - '0';
-    EXPECT_TRUE(chaos::within(20s, [&] { return page->calls >= number; })) << how << errors();
+    const auto is_time = [&] {
+      std::error_code none;
+      return folder.empty()
+                 ? page->calls >= number
+                 : fs::directory_iterator(root_ + folder, none) != fs::directory_iterator();
+    };
+    EXPECT_TRUE(chaos::within(20s, is_time)) << how << errors();
     const auto struck = std::chrono::steady_clock::now();
     chaos::hit(driver_.pid, SIGINT);
     ::munmap(page, sizeof *page);
@@ -288,6 +296,20 @@ TEST_F(StudyDisks, ThatHangDoNotHoldUpCtrlC) {
     const std::string said = output();
     EXPECT_LT(seconds_since(struck), 2.0 * kLeeway) << call;
     EXPECT_TRUE(has(said, "the same call goes on with the study ")) << call << said << errors();
+    fs::remove_all(root_);
+  }
+}
+
+TEST_F(StudyDisks, ThatHangUnderThePagesDoNotHoldUpCtrlC) {
+  if (std::string(paths::chaos_shim()).empty()) GTEST_SKIP() << kNoShim;
+  for (const std::string call : {"write 1 curves.svg", "rename 1 report.html"}) {
+    const auto struck = strike_in("until interrupted", "hang=60000 " + call, "/study/checkpoints");
+    const std::string said = output();
+    EXPECT_LT(seconds_since(struck), 2.0 * kLeeway) << call;
+    EXPECT_TRUE(has(said, "the same call goes on with the study ")) << call << said << errors();
+    EXPECT_TRUE(has(errors(), "study were not written: the disk does not answer"))
+        << call << errors();
+    EXPECT_FALSE(fs::exists(root_ + "/study/report.html")) << call;
     fs::remove_all(root_);
   }
 }

@@ -76,6 +76,19 @@ TEST_F(Files, ALogThatWasCutShortIsGoneOnWith) {
   EXPECT_TRUE(Experiment::restore(space(), options, *read_log(path)).ok());
 }
 
+TEST_F(Files, PagesThatMayTakeAWhileAreWrittenOrFailInTheSameWay) {
+  Experiment e(space(), {.goal = minimize, .trials = 2, .max_steps = 4});
+  const fs::path there = folder / "results";
+  fs::create_directory(there);
+  std::ofstream(there / "curves.svg.new") << "left by a writer that hung";
+  EXPECT_TRUE(write_pages_within(there.string(), e.board(), std::chrono::seconds(20)));
+  EXPECT_TRUE(fs::exists(there / "curves.svg") && fs::exists(there / "report.html"));
+  expect_no_drafts();
+  std::ofstream(folder / "file") << "no folder";
+  EXPECT_THROW(write_pages_within((folder / "file").string(), e.board(), std::chrono::seconds(20)),
+               InvalidArgument);
+}
+
 TEST_F(Files, ResultsAreAllThereAndNoDraftsRemain) {
   Experiment e(space(), {.goal = minimize, .trials = 2, .max_steps = 4});
   Simulator(e, falling()).run();

@@ -1,5 +1,7 @@
 #include "troupe/tune/views/files.hpp"
 
+#include "troupe/runtime/base/leave_behind.hpp"
+#include "troupe/runtime/base/signal_masked_thread.hpp"
 #include "troupe/runtime/base/standard_descriptors.hpp"
 #include "troupe/tune/views/report.hpp"
 #include "troupe/tune/views/tables.hpp"
@@ -8,15 +10,22 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <atomic>
 #include <cerrno>
+#include <condition_variable>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <mutex>
+#include <utility>
 
 namespace troupe::tune {
 namespace {
 
 constexpr std::uint64_t kLogLimit = std::uint64_t{4} << 30;
+const std::atomic<bool> kInTime{false};
 
 [[noreturn]] void fail(const std::string& what, const std::string& path, int error) {
   const std::string message = "tune: cannot " + what + " " + path + ": " + std::strerror(error);
@@ -43,13 +52,17 @@ void make_folder(const std::filesystem::path& folder) {
   if (error) fail("make the folder", folder.string(), error.value());
 }
 
-/// Writes a file under another name and renames it, so that readers never see half of it.
-void write_file(const std::filesystem::path& path, std::string_view bytes) {
+/// Writes a file under another name and renames it, so that readers never see half of it. Does not
+/// rename it once `is_late`. A late writer may still have the last draft, so this one is a new file.
+void write_file(const std::filesystem::path& path, std::string_view bytes,
+                const std::atomic<bool>& is_late = kInTime) {
   const std::string draft = path.string() + ".new";
+  ::unlink(draft.c_str());
   const Fd fd = make_fd(::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (fd.get() < 0) fail("create", draft, errno);
   try {
     write_all(fd.get(), bytes, draft);
+    if (is_late) return;
     if (::rename(draft.c_str(), path.c_str()) != 0) fail("rename", draft, errno);
   } catch (...) {
     ::unlink(draft.c_str());
@@ -266,13 +279,61 @@ void add_log(ReportFiles& files, const std::string& log, const SearchSpace& spac
   }
 }
 
+/// The pages of a folder, and all that a thread uses which writes them.
+struct Pages {
+  Pages(std::filesystem::path to, const Board& board)
+      : root(std::move(to)), curves(curves_svg(board)), report(report_html(board)) {}
+
+  void write() const {
+    make_folder(root);
+    if (!is_late) write_file(root / "curves.svg", curves, is_late);
+    if (!is_late) write_file(root / "report.html", report, is_late);
+  }
+  /// The body of the thread.
+  void run() noexcept {
+    std::exception_ptr thrown;
+    try {
+      write();
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+    const std::lock_guard guard(mutex);
+    failed = std::move(thrown);
+    is_over = true;
+    ended.notify_all();
+  }
+
+  const std::filesystem::path root;
+  const std::string curves, report;
+  std::atomic<bool> is_late{false};  ///< nobody waits for the thread
+  std::mutex mutex;
+  std::condition_variable ended;
+  // What `mutex` guards.
+  bool is_over = false;
+  std::exception_ptr failed;
+  SignalMaskedThread thread;
+};
+
 }  // namespace
 
 void write_pages(const std::string& folder, const Board& board) {
-  const std::filesystem::path root = folder;
-  make_folder(root);
-  write_file(root / "curves.svg", curves_svg(board));
-  write_file(root / "report.html", report_html(board));
+  Pages(folder, board).write();
+}
+
+bool write_pages_within(const std::string& folder, const Board& board, Duration within) {
+  const auto pages = std::make_shared<Pages>(folder, board);
+  pages->thread = SignalMaskedThread("tune-pages", [pages = pages.get()] { pages->run(); });
+  std::unique_lock lock(pages->mutex);
+  if (!pages->ended.wait_for(lock, within, [&] { return pages->is_over; })) {
+    pages->is_late = true;
+    lock.unlock();
+    leave_behind(pages);
+    return false;
+  }
+  lock.unlock();
+  pages->thread.join();
+  if (pages->failed) std::rethrow_exception(pages->failed);
+  return true;
 }
 
 void write_results(const std::string& folder, const Board& board, double began,

@@ -7,6 +7,7 @@
 /// These calls block on the file system. Do not call them in message handlers that must be quick.
 #pragma once
 
+#include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/base/fd.hpp"
 #include "troupe/runtime/base/result.hpp"
 #include "troupe/tune/board.hpp"
@@ -42,6 +43,11 @@ TROUPE_API Result<std::vector<std::string>> read_log(const std::string& path);
 /// Writes curves.svg and report.html into the folder, and makes it when it is missing. Each file
 /// appears whole or not at all. Throws as LogFile::append.
 TROUPE_API void write_pages(const std::string& folder, const Board& board);
+
+/// Does the same on a thread of its own and waits at most `within` for the disk. Returns false when
+/// it hangs. The thread is left behind then; the pages that are not in place yet never appear.
+/// Throws as write_pages(), and OutOfMemory when the system starts no thread.
+TROUPE_API bool write_pages_within(const std::string& folder, const Board& board, Duration within);
 
 /// Writes curves.svg, report.html, progress.csv, trials.csv, trials.jsonl and one TensorBoard run
 /// per trial (tensorboard/trial-N) into the folder, and makes it when it is missing. Event files of
