@@ -9,7 +9,8 @@
 ///
 /// An offset counts all bytes of a job on this node since its first one, also those of files that
 /// are gone. Of jobs without files only the last Limits::files are remembered. A job that is
-/// forgotten begins again at offset 0.
+/// forgotten begins again at offset 0; its readers are told so by a batch that begins before what
+/// they asked for.
 #pragma once
 
 #include <cstddef>

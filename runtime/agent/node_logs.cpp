@@ -341,9 +341,11 @@ bool NodeLogs::is_complete(const std::string& job, JobId id, std::uint64_t offse
 void NodeLogs::look(std::uint64_t number, Time now) {
   const auto at = questions_.find(number);
   Waiting& waiting = at->second;
-  const Question& question = waiting.question;
+  Question& question = waiting.question;
   const std::string job = question.job.str();
-  if (writer_.end(job) > question.after) {
+  const std::uint64_t end = writer_.end(job);
+  if (end < question.after) question.after = 0;  // the job was forgotten and begins again
+  if (end > question.after) {
     waiting.reading = true;
     return writer_.read({number, job, question.after, question.most});
   }

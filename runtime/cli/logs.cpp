@@ -17,6 +17,7 @@
 #include <optional>
 #include <set>
 #include <thread>
+#include <utility>
 
 namespace troupe::cli {
 namespace {
@@ -65,8 +66,9 @@ struct Stream {
   std::uint64_t after = 0;
   std::string text;
   std::size_t at = 0;
-  bool is_dry = false;   ///< nothing more is there now
-  bool is_told = false;  ///< that it does not answer
+  bool is_dry = false;        ///< nothing more is there now
+  bool is_told = false;       ///< that it does not answer
+  bool begins_again = false;  ///< the node had forgotten the job; to be told with the next lines
 
   /// Returns the first line that is a record; drops others.
   std::optional<wire::LogRecord> front() {
@@ -201,7 +203,13 @@ class Reader {
         std::fprintf(stderr, "troupe: %llu bytes of %s are gone\n",
                      static_cast<unsigned long long>(batch->begin - stream.after),
                      visible_text(stream.name).c_str());
+      if (batch->begin < stream.after) stream.begins_again = true;
       stream.is_dry = batch->text.empty();
+      if (!stream.is_dry && std::exchange(stream.begins_again, false))
+        std::fprintf(stderr,
+                     "troupe: %s had forgotten the lines of this job, after those of many other "
+                     "jobs: some may be missing\n",
+                     visible_text(stream.name).c_str());
       stream.after = batch->next();
       stream.text = std::move(batch->text);
       stream.at = 0;

@@ -224,7 +224,14 @@ void LogPrinter::step(std::unique_lock<std::mutex>& lock) {
     changed_.notify_all();
     return;
   }
-  const std::uint64_t after = std::exchange(feed.after, std::max(feed.after, batch->next()));
+  const std::uint64_t after = std::exchange(feed.after, batch->next());
+  if (batch->begin < after) feed.begins_again = true;
+  std::string missing;
+  if (!batch->text.empty() && std::exchange(feed.begins_again, false))
+    missing = "the node had forgotten this job's lines: some may be missing";
+  else if (batch->begin > after)
+    missing = std::to_string(batch->begin - after) +
+              " bytes of this job's lines are gone: the node keeps the newest only";
   const std::string name = feed.name;
   feed.is_over = feed.asked_at_end && batch->complete;
   if (batch->text.empty()) feed.again = std::max(feed.again, feed.asked + kRetry);
@@ -232,20 +239,21 @@ void LogPrinter::step(std::unique_lock<std::mutex>& lock) {
   prints_ = true;
   lock.unlock();
   for (const wire::NodeMessage& message : messages) send_(message);
-  print(name, *batch, after);
+  print(name, *batch, missing);
   lock.lock();
   prints_ = false;
   changed_.notify_all();
 }
 
-void LogPrinter::print(const std::string& node, const wire::LogBatch& batch, std::uint64_t after) {
+/// `missing`: what is told before the lines; empty: nothing.
+void LogPrinter::print(const std::string& node, const wire::LogBatch& batch,
+                       const std::string& missing) {
   LogLine line;
   line.node = node;
-  if (batch.begin > after) {
+  if (!missing.empty()) {
     line.name = "troupe";
     line.is_error = true;
-    line.text = std::to_string(batch.begin - after) +
-                " bytes of this job's lines are gone: the node keeps the newest only";
+    line.text = missing;
     print(line);
   }
   wire::each_record(batch.text, [&](const wire::LogRecord& record) {

@@ -69,13 +69,14 @@ class LogPrinter {
     Time asked{};               ///< when it was asked
     bool is_whole = false;      ///< to be printed
     bool is_over = false;       ///< nothing follows
+    bool begins_again = false;  ///< the node had forgotten the job; to be told with the next lines
     Time again{};               ///< not asked before
   };
   void run();
   void step(std::unique_lock<std::mutex>& lock);
   bool ask(Time now, std::vector<wire::NodeMessage>& messages);
   bool is_done() const;
-  void print(const std::string& node, const wire::LogBatch& batch, std::uint64_t after);
+  void print(const std::string& node, const wire::LogBatch& batch, const std::string& missing);
   void print(LogLine& line);
   void set_filter(const LogFilter& filter);
   bool pass(LogLine& line);

@@ -20,9 +20,11 @@ inline constexpr std::size_t kLeastLogBatch = 256 * 1024;  ///< holds each line
 inline constexpr std::uint32_t kMaxLogWait = 10'000;       ///< milliseconds that an answer may wait
 
 struct LogBatch {
-  std::uint64_t begin = 0;  ///< offset of the first byte; above the one asked for: bytes are gone
-  bool complete = false;    ///< the job has ended on the node, and nothing follows
-  std::string text;         ///< whole lines
+  /// Offset of the first byte. Above the one asked for: bytes are gone. Below it: the node had
+  /// forgotten the job, and its offsets began again at 0.
+  std::uint64_t begin = 0;
+  bool complete = false;  ///< the job has ended on the node, and nothing follows
+  std::string text;       ///< whole lines
   std::uint64_t next() const noexcept { return begin + text.size(); }
 };
 Blob encode(const LogBatch& batch);

@@ -30,7 +30,8 @@ struct World final : NodeLogs::Out {
   std::vector<wire::LogBatch> answers;
   Time now = steady_now();
 
-  World() : logs(*this, {"node-7", std::make_unique<FaultyFiles>(faults), {}}) {
+  explicit World(LogStore::Limits limits = {})
+      : logs(*this, {"node-7", std::make_unique<FaultyFiles>(faults), limits}) {
     running.insert(job);
   }
   void answer_logs(const Asker&, const wire::LogBatch& batch) override { answers.push_back(batch); }
@@ -139,6 +140,36 @@ TEST(NodeLogs, AnswersAQuestionWhenLinesCome) {
   ASSERT_TRUE(world.serve_until([&] { return world.answers.size() == 2; })) << "after its time";
   EXPECT_EQ(world.answers[1].text, "");
   EXPECT_EQ(world.answers[1].begin, world.answers[0].next());
+}
+
+TEST(NodeLogs, TellsAReaderOfAForgottenJobThatItsOffsetsBeginAgain) {
+  LogStore::Limits limits;
+  limits.files = 1;  // and two jobs are remembered
+  World world(limits);
+  const os::OutputEnds ends = world.worker(5);
+  say(ends.out, "some words at first\n");
+  world.ask(0);
+  ASSERT_TRUE(world.serve_until([&] { return world.answers.size() == 1; }));
+  const std::uint64_t after = world.answers[0].next();
+  for (const std::uint64_t index : {6, 7}) {
+    const JobId other = JobId::random();
+    const os::OutputEnds others =
+        world.logs.add_worker(ProcessIndex::of(index), JobNumber::of(index), other);
+    world.logs.forked(ProcessIndex::of(index), static_cast<pid_t>(index));
+    say(others.out, "other\n");
+    ASSERT_TRUE(world.serve_until([&] { return !world.faults->text_of(other.str()).empty(); }));
+  }
+  world.ask(after, 0s);
+  ASSERT_TRUE(world.serve_until([&] { return world.answers.size() == 2; }));
+  EXPECT_EQ(world.answers[1].begin, 0U) << "nothing of it is known";
+  EXPECT_EQ(world.answers[1].text, "");
+  world.ask(after);
+  world.serve();
+  EXPECT_EQ(world.answers.size(), 2U) << "it waits for lines";
+  say(ends.out, "more\n");
+  ASSERT_TRUE(world.serve_until([&] { return world.answers.size() == 3; }));
+  EXPECT_EQ(world.answers[2].begin, 0U);
+  EXPECT_EQ(texts_of(world.answers[2].text), std::vector<std::string>{"more"});
 }
 
 TEST(NodeLogs, AnswersThatALogIsCompleteWhenItsJobHasEnded) {

@@ -2,6 +2,7 @@
 #include "tests/paths.hpp"
 #include "tests/runtime/cli/clusters.hpp"
 #include "tests/runtime/cli/played_agent.hpp"
+#include "troupe/runtime/observe/answer_bytes.hpp"
 
 namespace troupe::cli {
 namespace {
@@ -17,17 +18,31 @@ observe::Row process_row(const std::string& node, std::int64_t pid) {
   return row;
 }
 
+Blob page_of(const std::vector<observe::Row>& rows, const wire::ListQuestion& asked) {
+  const auto query = observe::Query::parse({.kind = observe::RowKind::processes,
+                                            .where = asked.where,
+                                            .sort = asked.sort,
+                                            .limit = asked.limit,
+                                            .after = asked.after});
+  EXPECT_TRUE(query);
+  if (!query) return {};
+  observe::Selection selection(*query);
+  for (const observe::Row& row : rows) selection.offer(row);
+  return observe::encode(selection.take());
+}
+
 class Get : public testing::Test {
  protected:
   Get() {
-    std::vector<observe::Row> rows;
     for (int i = 0; i < kProcesses; ++i) rows.push_back(process_row("worker-7", 10'000 + i));
     rows.push_back(process_row("worker-8", 10'001));
-    agent.emplace(std::move(rows));
+    agent.emplace(
+        [this](const wire::Inquire& asked, BlobView) { return page_of(rows, asked.rows); });
   }
   Outcome get(const std::string& id) const {
     return troupe_command({"get", "process", id, "--address", agent->file(), "--json"});
   }
+  std::vector<observe::Row> rows;
   std::optional<PlayedAgent> agent;
 };
 

@@ -1,12 +1,17 @@
 // Tests that each line of a worker reaches its driver, its file and `troupe logs`, whole and once.
 #include "tests/paths.hpp"
 #include "tests/runtime/cli/clusters.hpp"
+#include "tests/runtime/cli/played_agent.hpp"
+#include "troupe/runtime/control/messages.hpp"
+#include "troupe/runtime/wire/log_batch.hpp"
 
 #include <sys/stat.h>
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <mutex>
 #include <sstream>
+#include <thread>
 
 namespace troupe::cli {
 namespace {
@@ -256,6 +261,65 @@ TEST_F(Logs, AFolderThatIsOpenToOthersIsRefusedAtTheStart) {
       troupe_command({"start", "--head", "--state-folder", (state / "open").string()});
   EXPECT_EQ(outcome.code, 4);
   EXPECT_TRUE(says(outcome.err, "is open to others: run 'chmod 700 ")) << outcome.err;
+}
+
+/// A node that had lines of a job, has forgotten it, and has lines of it again.
+class ForgetfulNode {
+ public:
+  explicit ForgetfulNode(JobId job) : job_(job) {}
+  Blob answer(const wire::Inquire& asked, BlobView payload, NodeId node) {
+    if (asked.about == wire::Inquire::About::logs) {
+      const std::lock_guard lock(mutex_);
+      wire::LogBatch batch;
+      batch.begin = asked.logs.after;
+      if (asked.logs.after > text_.size()) batch.begin = 0;
+      batch.text = text_.substr(batch.begin);
+      return wire::encode(batch);
+    }
+    const auto question = control::decode_to_control(payload);
+    EXPECT_TRUE(question);
+    control::ListReply reply;
+    reply.nodes.emplace_back();
+    reply.nodes.back().description.id = node;
+    reply.nodes.back().description.name = "node-0";
+    reply.jobs.emplace_back();
+    reply.jobs.back().id = job_;
+    reply.jobs.back().name = "train";
+    return control::encode(control::FromControl(reply));
+  }
+  void set(const std::string& line) {
+    std::string text;
+    wire::write_record({.time_unix_ns = 1, .pid = 7, .is_error = false, .name = "f", .text = line},
+                       text);
+    const std::lock_guard lock(mutex_);
+    text_ = line.empty() ? "" : text;
+  }
+
+ private:
+  const JobId job_;
+  std::mutex mutex_;
+  std::string text_;
+};
+
+TEST(LogsOfAForgottenJob, AreFollowedFromTheBeginAgain) {
+  ForgetfulNode node(JobId::random());
+  node.set("some words at first");
+  NodeId id;
+  PlayedAgent agent([&](const wire::Inquire& asked, BlobView payload) {
+    return node.answer(asked, payload, id);
+  });
+  id = agent.node();
+  Child logs({"/bin/sh", "-c", "exec \"$0\" logs -f --address \"$1\" 2>&1", paths::command(),
+              agent.file()});
+  EXPECT_TRUE(says(logs.read_until("some words at first\n"), "some words at first\n"));
+  node.set("");
+  std::this_thread::sleep_for(500ms);  // a look at nothing, or none, makes no difference
+  node.set("again");
+  const std::string said = logs.read_until("again\n");
+  EXPECT_TRUE(says(said, "troupe: node-0 had forgotten the lines of this job") &&
+              says(said, ") again\n"))
+      << said;
+  logs.finish(SIGKILL);
 }
 
 }  // namespace

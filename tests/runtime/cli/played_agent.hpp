@@ -1,11 +1,9 @@
-/// An agent that the test plays: it has a door and a cluster file, and answers the questions of
-/// verbs about rows.
+/// An agent that the test plays: it has a door and a cluster file, and answers what verbs ask.
 ///
-///     PlayedAgent agent(rows);                        // of processes
+///     PlayedAgent agent([&](const wire::Inquire& asked, BlobView payload) { return bytes; });
 ///     troupe_command({"list", "processes", "--address", agent.file()});
 #pragma once
 
-#include "troupe/runtime/observe/answer_bytes.hpp"
 #include "troupe/runtime/os/cluster_file.hpp"
 #include "troupe/runtime/os/local_listener.hpp"
 #include "troupe/runtime/os/local_socket.hpp"
@@ -15,21 +13,24 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <unistd.h>
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 #include <variant>
-#include <vector>
 
 namespace troupe::cli {
 
-/// The thread of the door has one visitor at a time. The destructor ends it.
+/// The thread of the door has one visitor at a time, and calls `answers`. The destructor ends it.
 class PlayedAgent {
  public:
-  explicit PlayedAgent(std::vector<observe::Row> processes) : rows_(std::move(processes)) {
+  using Answers = std::function<Blob(const wire::Inquire& asked, BlobView payload)>;
+
+  explicit PlayedAgent(Answers answers) : answers_(std::move(answers)) {
     os::ClusterFile file;
     file.cluster = ClusterId::random();
     file.node = NodeId::random();
@@ -56,6 +57,7 @@ class PlayedAgent {
   PlayedAgent(const PlayedAgent&) = delete;
   PlayedAgent& operator=(const PlayedAgent&) = delete;
   const std::string& file() const noexcept { return file_; }
+  NodeId node() const noexcept { return node_; }
 
  private:
   static constexpr int kLook = 50;  ///< milliseconds between looks at ends_
@@ -85,25 +87,15 @@ class PlayedAgent {
         welcome.node_name = "node-0";
         ASSERT_TRUE(socket.send(writer_.encode(wire::NodeMessage(welcome)), {}));
       } else if (const auto* asked = std::get_if<wire::Inquire>(&decoded->message)) {
-        answer(socket, *asked);
+        answer(socket, asked->request, answers_(*asked, decoded->payload));
       }
     }
   }
-  void answer(os::LocalSocket& socket, const wire::Inquire& asked) {
-    ASSERT_EQ(asked.about, wire::Inquire::About::rows);
-    const auto query = observe::Query::parse({.kind = observe::RowKind::processes,
-                                              .where = asked.rows.where,
-                                              .sort = asked.rows.sort,
-                                              .limit = asked.rows.limit,
-                                              .after = asked.rows.after});
-    ASSERT_TRUE(query);
-    observe::Selection selection(*query);
-    for (const observe::Row& row : rows_) selection.offer(row);
-    const Blob bytes = observe::encode(selection.take());
+  void answer(os::LocalSocket& socket, std::uint64_t request, const Blob& bytes) {
     for (std::size_t at = 0; at < bytes.size();) {
       const std::size_t size = std::min<std::size_t>(bytes.size() - at, 16 * 1024);
       wire::Answer piece;
-      piece.request = asked.request;
+      piece.request = request;
       piece.offset = at;
       piece.bytes = bytes.size();
       const BlobView head = writer_.encode(wire::NodeMessage(piece));
@@ -120,7 +112,7 @@ class PlayedAgent {
     }
   }
 
-  const std::vector<observe::Row> rows_;
+  const Answers answers_;
   std::string file_;
   NodeId node_;
   std::unique_ptr<os::LocalListener> door_;

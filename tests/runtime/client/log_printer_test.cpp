@@ -112,6 +112,27 @@ TEST(LogPrinter, TellsOfAGap) {
                  "node-7 mix late"}));
 }
 
+TEST(LogPrinter, BeginsAgainWithANodeThatHadForgottenTheJob) {
+  Agent agent;
+  agent.answer(agent.question(), batch_of(0, "one"));
+  const wire::Inquire second = agent.question();
+  EXPECT_GT(second.logs.after, 0U);
+  agent.answer(second, batch_of(0, ""));
+  const wire::Inquire third = agent.question();
+  EXPECT_EQ(third.logs.after, 0U);
+  agent.answer(third, batch_of(0, "two"));
+  const wire::Inquire fourth = agent.question();
+  EXPECT_EQ(fourth.logs.after, batch_of(0, "two").next());
+  agent.answer(fourth, batch_of(fourth.logs.after, "three"));
+  const std::string told =
+      "node-7 troupe the node had forgotten this job's lines: some may be missing";
+  EXPECT_TRUE(agent.has({"node-7 mix one", told, "node-7 mix two", "node-7 mix three"}));
+  const wire::Inquire fifth = agent.question();
+  agent.answer(fifth, batch_of(0, "four"));  // it was not asked in between
+  EXPECT_TRUE(agent.has(
+      {"node-7 mix one", told, "node-7 mix two", "node-7 mix three", told, "node-7 mix four"}));
+}
+
 TEST(LogPrinter, AsksAgainAfterARefusalAndAfterBytesThatAreNoBatch) {
   Agent agent;
   const Error error(Code::unavailable, "the node is gone");
