@@ -1,7 +1,5 @@
 #include "troupe/runtime/control/service.hpp"
 
-#include "troupe/runtime/control/codec.hpp"
-
 #include <algorithm>
 #include <bit>
 #include <iterator>
@@ -10,27 +8,9 @@
 namespace troupe::control {
 namespace {
 
-constexpr std::uint8_t kTokenFormat = 1;
-constexpr const char* kJoinedPrefix = "joined/";
 /// Up to this many nodes the voters get a newcomer's ClusterNodes at once. In larger clusters many
 /// newcomers come together, and a list is long.
 constexpr std::size_t kTellsVotersUpTo = 64;
-constexpr std::string_view kSpentPrefix = "spent/";
-
-std::size_t size_of(const Batch& batch) {
-  std::size_t size = 0;
-  for (const Write& write : batch.writes())
-    size += write.key.size() + (write.value ? write.value->size() : 0) + 64;
-  return size;
-}
-
-std::size_t size_of(const ActorSpec& spec) {
-  std::size_t size = sizeof(HostedActor) + spec.name.size() + spec.name_space.size() +
-                     spec.class_name.size() + spec.creation.size();
-  for (const auto& [key, value] : spec.demand.labels) size += key.size() + value.size() + 64;
-  for (const auto& [name, amount] : spec.demand.need.custom) size += name.size() + 64;
-  return size;
-}
 
 std::optional<Error> error_of(const std::shared_ptr<const ErrorInfo>& info) {
   if (!info) return std::nullopt;
@@ -58,16 +38,19 @@ Result<std::unique_ptr<Service>> Service::open(Store& store, ServiceOptions opti
   if (!names) return names.error();
   auto dead = DeadNodes::recover(store);
   if (!dead) return dead.error();
+  auto admissions = Admissions::recover(store, options, now);
+  if (!admissions) return admissions.error();
   std::unique_ptr<Service> service(
       new Service(store, std::move(options), out, now, std::move(*members), std::move(*actors),
-                  std::move(*jobs), std::move(*values), std::move(*names), std::move(*dead)));
-  if (auto joined = service->recover_joined(); !joined) return joined.error();
+                  std::move(*jobs), std::move(*values), std::move(*names), std::move(*dead),
+                  std::move(*admissions)));
   service->begin(now);
   return service;
 }
 
 Service::Service(Store& store, ServiceOptions options, Out& out, Time now, Membership members,
-                 Directory actors, Jobs jobs, KeyValues values, ObjectNames names, DeadNodes dead)
+                 Directory actors, Jobs jobs, KeyValues values, ObjectNames names, DeadNodes dead,
+                 Admissions admissions)
     : store_(store),
       options_(std::move(options)),
       out_(out),
@@ -77,40 +60,19 @@ Service::Service(Store& store, ServiceOptions options, Out& out, Time now, Membe
       values_(std::move(values)),
       names_(std::move(names)),
       dead_(std::move(dead)),
+      admissions_(std::move(admissions)),
       slow_(options_.slow_nodes),
+      gate_(options_.max_waiting_bytes),
+      pages_(options_),
       last_placing_(now - std::chrono::hours(1)),
       started_(now),
       nodes_version_(store.epoch() << 32),
       last_broadcast_(now - std::chrono::hours(1)) {}
 
-Result<void> Service::recover_joined() {
-  bool readable = true;
-  auto read = store_.scan(kJoinedPrefix, [&](std::string_view, std::string_view value) {
-    RecordReader in(value);
-    NodeDescription node;
-    node.id = in.id<NodeId>();
-    node.public_key = in.bytes();
-    readable = readable && in.ok() && in.version() == kTokenFormat;
-    joined_.emplace(node.id, std::move(node));
-  });
-  if (!read) return read.error();
-  read = store_.scan(kSpentPrefix, [&](std::string_view key, std::string_view) {
-    spent_.emplace(key.substr(kSpentPrefix.size()));
-  });
-  if (!read) return read.error();
-  if (!readable)
-    return Error(Code::invalid_argument,
-                 "a record of a joined node cannot be read: it was written by a newer build");
-  return {};
-}
-
 /// Takes up what an earlier control left: nodes that will register again, and jobs whose node died
 /// before their end was written.
 void Service::begin(Time now) {
-  for (const auto& [id, node] : joined_) {
-    out_.admit(node);
-    revoke_at_.emplace(now + options_.revoke_after, id);
-  }
+  for (const auto& [id, node] : admissions_.joined()) out_.admit(node);
   expected_.insert(options_.expected.begin(), options_.expected.end());
   for (const NodeRecord& record : members_.nodes()) {
     NodeInfo& info = nodes_[record.description.id];
@@ -122,12 +84,12 @@ void Service::begin(Time now) {
     view_changed(record.description.id, now);
   }
   for (const auto& [epoch, dead] : members_.tombstones()) {  // admitted only to receive Fence
-    if (nodes_.count(dead.node) != 0 || joined_.count(dead.node) != 0) continue;
+    if (nodes_.count(dead.node) != 0 || admissions_.joined().count(dead.node) != 0) continue;
     NodeDescription node;
     node.id = dead.node;
     node.public_key = dead.public_key;
     out_.admit(node);
-    revoke_at_.emplace(now + options_.revoke_after, dead.node);
+    admissions_.expire_later(dead.node, now);
   }
   run(actors_.start(), now);
   for (const JobRecord& job : jobs_.list())
@@ -144,7 +106,7 @@ template <class E>
 void Service::run(Output<E> output, Time now) {
   if constexpr (std::is_same_v<E, MembershipEvent>) note_dead(output);
   Output<Event> all;
-  waiting_bytes_ += size_of(output.writes);
+  gate_.add(output.writes);
   all.writes = std::move(output.writes);
   for (E& event : output.after_sync) all.after_sync.emplace_back(std::move(event));
   queue_.add(std::move(all));
@@ -197,8 +159,8 @@ void Service::settle(Time now) {
 }
 
 const std::vector<Batch>& Service::begin_commit() {
-  waiting_bytes_ = 0;
-  if (!queue_.busy()) accepts_writes_ = store_.accepts_writes();
+  gate_.on_commit();
+  if (!queue_.busy()) gate_.set_space(store_.accepts_writes());
   return queue_.begin();
 }
 
@@ -210,15 +172,8 @@ void Service::finish_commit(Time now) {
 /// Returns why a request that writes cannot be taken now; null when it can. While a commit is under
 /// way the store belongs to the disk's thread, so the store's last answer counts.
 std::shared_ptr<const ErrorInfo> Service::refusal() {
-  if (!queue_.busy()) accepts_writes_ = store_.accepts_writes();
-  if (!accepts_writes_)
-    return Error(Code::no_space, "control is read-only: the disk of its data folder is nearly full")
-        .shared_info();
-  if (waiting_bytes_ > options_.max_waiting_bytes)
-    return Error(Code::overloaded, "control's disk is behind: " +
-                                       std::to_string(waiting_bytes_ >> 20) + " MiB wait for it")
-        .shared_info();
-  return nullptr;
+  if (!queue_.busy()) gate_.set_space(store_.accepts_writes());
+  return gate_.refusal();
 }
 
 /// Returns the epoch of a node that has registered with this control and is not dead.
@@ -259,36 +214,6 @@ void Service::object_to(NodeId from, const ToControl& message) {
   refuse(from, message, Error(Code::invalid_argument, why, Outcome::not_executed).shared_info());
 }
 
-bool Service::Claims::may_tell_of(NodeId from, ActorId actor, std::uint64_t life) const {
-  const NodeId host = service.actors_.host_of(actor, life);
-  return !host || host == from;
-}
-
-bool Service::Claims::made(NodeId from, ActorId actor) const {
-  const auto spec = service.actors_.spec(actor);
-  return !spec || !spec->owner || spec->owner == from;
-}
-
-bool Service::Claims::may_make(NodeId from, const SpawnActor& spawn) const {
-  return made(from, spawn.spec.id);
-}
-
-/// Goes by the job that the message names. The killer's agent fills it in, since it knows its
-/// processes.
-bool Service::Claims::may_kill(NodeId, const KillActor& kill) const {
-  const auto spec = service.actors_.spec(kill.actor);
-  return !spec || spec->detached || !kill.job || !spec->job || spec->job == kill.job;
-}
-
-bool Service::Claims::may_start(NodeId from, JobId job) const {
-  return may_end(from, job);
-}
-
-bool Service::Claims::may_end(NodeId from, JobId job) const {
-  const JobRecord* record = service.jobs_.find(job);
-  return record == nullptr || record->node == from;
-}
-
 void Service::on_closed(NodeId node, Time now) {
   run(members_.on_closed(node, now), now);
   settle(now);
@@ -298,7 +223,7 @@ void Service::on_reset(NodeId node, Time now) {
   const auto at = nodes_.find(node);
   if (at != nodes_.end())
     for (auto& [actor, start] : at->second.starts) start.may_be_lost = !start.until;
-  pages_.erase(node);
+  pages_.forget(node);
   actors_.on_reset(node);
   on_closed(node, now);
 }
@@ -310,23 +235,12 @@ void Service::on_probe(NodeId node, Epoch epoch, bool gone, Time now) {
 
 void Service::on_join(std::uint64_t request, const std::string& token, const NodeDescription& node,
                       Time now) {
-  const auto known = joined_.find(node.id);
-  const bool again = known != joined_.end() && known->second.public_key == node.public_key;
-  std::shared_ptr<const ErrorInfo> error = refusal();
-  if (!node.id || members_.find(node.id) || (known != joined_.end() && !again))
-    error = Error(Code::invalid_argument, "the node's id is taken").shared_info();
-  else if (is_spent(token) && !again)
-    error = Error(Code::invalid_argument, "the token is spent").shared_info();
-  else if (!again && joined_.size() >= options_.max_joined)
-    error = Error(Code::overloaded, "too many nodes have joined and not registered").shared_info();
+  std::shared_ptr<const ErrorInfo> error =
+      admissions_.refusal(token, node, members_.find(node.id).has_value());
+  if (!error) error = refusal();
   if (error) return out_.joined(request, error);
-  joined_[node.id] = node;
-  spent_.insert(token);
   Output<Admit> output;
-  output.writes.put(kJoinedPrefix + node.id.str(),
-                    RecordWriter(kTokenFormat).id(node.id).bytes(node.public_key).take());
-  output.writes.put(std::string(kSpentPrefix) + token,
-                    RecordWriter(kTokenFormat).id(node.id).take());
+  output.writes = admissions_.join(token, node);
   output.after_sync.push_back({request, node});
   run(std::move(output), now);
   settle(now);
@@ -338,12 +252,10 @@ void Service::on_tick(Time now) {
   run(actors_.on_tick(now), now);
   if (expire_at_ && *expire_at_ <= now) expire_starts(now);
   if (slow_.next_tick() <= now) look_for_slow(now);
-  while (!revoke_at_.empty() && revoke_at_.begin()->first <= now) {
-    const NodeId node = revoke_at_.begin()->second;
-    revoke_at_.erase(revoke_at_.begin());
-    if (members_.find(node)) continue;
-    forget_join(node, now);
-    out_.revoke(node);
+  while (const auto node = admissions_.pop_expired(now)) {
+    if (members_.find(*node)) continue;
+    forget_join(*node, now);
+    out_.revoke(*node);
   }
   settle(now);
 }
@@ -354,9 +266,7 @@ Time Service::next_tick() const {
   if (place_at_) next = std::min(next, *place_at_);
   if (expire_at_) next = std::min(next, *expire_at_);
   if (broadcast_at_) next = std::min(next, *broadcast_at_);
-  next = std::min(next, slow_.next_tick());
-  if (!revoke_at_.empty()) next = std::min(next, revoke_at_.begin()->first);
-  return next;
+  return std::min({next, slow_.next_tick(), admissions_.next_expiry()});
 }
 
 // --- messages: nodes ---------------------------------------------------------------------------
@@ -467,30 +377,12 @@ void Service::on(NodeHosts message, Sender from, Time now) {
   if (!members_.is_current(from.node, message.epoch)) return;
   if (message.control_epoch != control_epoch()) return;  // it is meant for an earlier control
   message.node = from.node;
-  if (!message.more && message.page == 0) return on_hosts(message, from, now);
-  // Pages are collected first: an actor that is missing in the list would count as dead.
-  Pages& pages = pages_[from.node];
-  NodeHosts& whole = pages.whole;
-  if (message.page == 0)
-    pages = Pages{
-        NodeHosts{from.node, message.epoch, message.control_epoch, {}, 0, false, message.number},
-        0};
-  if (message.page != whole.page || message.epoch != whole.epoch ||
-      message.number != whole.number) {  // an earlier page was lost
-    pages_.erase(from.node);
-    return;
+  switch (pages_.add(message)) {
+    case HostsPages::State::open: return;
+    case HostsPages::State::whole: return on_hosts(message, from, now);
+    case HostsPages::State::too_long:
+      return out_.revoke(from.node);  // from now on silent, so it is declared dead
   }
-  ++whole.page;
-  for (const HostedActor& actor : message.actors) pages.bytes += size_of(actor.spec);
-  std::move(message.actors.begin(), message.actors.end(), std::back_inserter(whole.actors));
-  if (whole.actors.size() > options_.max_hosted || pages.bytes > options_.max_hosted_bytes) {
-    pages_.erase(from.node);
-    return out_.revoke(from.node);  // from now on silent, so it is declared dead
-  }
-  if (message.more) return;
-  const NodeHosts told = std::move(whole);
-  pages_.erase(from.node);
-  on_hosts(told, from, now);
 }
 
 void Service::on_hosts(const NodeHosts& message, Sender from, Time now) {
@@ -509,21 +401,6 @@ void Service::on_hosts(const NodeHosts& message, Sender from, Time now) {
     if (!actor.spec.detached && actor.spec.job && !jobs_.is_running(actor.spec.job))
       over.insert(actor.spec.job);
   for (const JobId job : over) run(actors_.on_job_ended(job), now);
-}
-
-void Service::fail_lost_starts(NodeId node,
-                               const std::set<std::pair<ActorId, std::uint64_t>>& hosted,
-                               Time now) {
-  const auto at = nodes_.find(node);
-  if (at == nodes_.end()) return;
-  std::vector<std::pair<ActorId, std::uint64_t>> lost;
-  for (const auto& [actor, start] : at->second.starts)
-    if (start.may_be_lost && !start.until && hosted.count({actor, start.incarnation}) == 0)
-      lost.emplace_back(actor, start.incarnation);
-  for (const auto& [actor, incarnation] : lost) {
-    end_start(node, actor, incarnation, false, now);
-    run(actors_.on_start_failed(actor, incarnation, std::nullopt), now);
-  }
 }
 
 // --- messages: jobs and values -----------------------------------------------------------------
@@ -588,20 +465,6 @@ void Service::on(const NameObject& message, Sender from, Time now) {
   run(names_.on_message(message, from.node), now);
 }
 
-void Service::on(const ListRequest& message, Sender from, Time now) {
-  if (message.what == ListRequest::What::nodes) {
-    Output<AnswerNodes> output;
-    output.after_sync.push_back({from.node, message.request});
-    return run(std::move(output), now);
-  }
-  ListReply reply;
-  reply.request = message.request;
-  if (message.what == ListRequest::What::actors) list_actors(reply);
-  if (message.what == ListRequest::What::jobs) list_jobs(reply);
-  if (message.what == ListRequest::What::objects) list_names(reply);
-  answer(from.node, std::move(reply), now);
-}
-
 /// Answers the message with an error if it has an answer; drops it otherwise.
 void Service::refuse(NodeId from, const ToControl& message,
                      const std::shared_ptr<const ErrorInfo>& why) {
@@ -656,28 +519,10 @@ void Service::on_node(const NodeUp& event, Time now) {
   nodes_changed(now);
 }
 
-void Service::revoke_later(NodeId node, Time now) {
-  std::erase_if(revoke_at_, [&](const auto& one) { return one.second == node; });
-  revoke_at_.emplace(now + options_.revoke_after, node);
-}
-
 void Service::forget_join(NodeId node, Time now) {
-  if (joined_.erase(node) == 0) return;
   Output<Answer> output;
-  output.writes.del(kJoinedPrefix + node.str());
-  run(std::move(output), now);
-}
-
-/// Sends ClusterNodes to the newcomer, and at once to the voters. If control falls silent now, the
-/// voters must be able to answer the newcomer's AskControl. It would count itself as cut off
-/// otherwise.
-void Service::introduce(NodeId newcomer) {
-  std::vector<NodeId> to{newcomer};
-  for (const NodeId voter : members_.roster().voters) {
-    const auto info = nodes_.find(voter);
-    if (voter != newcomer && info != nodes_.end() && info->second.registered) to.push_back(voter);
-  }
-  out_.broadcast(to, cluster_nodes());
+  output.writes = admissions_.forget(node);
+  if (!output.writes.empty()) run(std::move(output), now);
 }
 
 void Service::on_node(const NodeSuspect& event, Time now) {
@@ -710,7 +555,7 @@ void Service::on_node(const NodeDead& event, Time now) {
   if (at != nodes_.end() && at->second.epoch == event.epoch) nodes_.erase(at);
   expected_.erase(event.node);
   early_reports_.erase(event.node);
-  pages_.erase(event.node);
+  pages_.forget(event.node);
   slow_.forget(event.node);
   objections_.erase(event.node);
   view_changed(event.node, now);
@@ -719,7 +564,7 @@ void Service::on_node(const NodeDead& event, Time now) {
   out_.broadcast(listeners(true), NodeIsDead{event.node, event.epoch, event.why});
   if (!members_.find(event.node)) {  // else another process with the same key has its place
     out_.fence(event.node, event.epoch + 1);
-    revoke_later(event.node, now);
+    admissions_.expire_later(event.node, now);
   }
   nodes_changed(now);
 }
@@ -777,18 +622,9 @@ void Service::carry_out(const Answer& event, Time) {
   out_.send(event.to, event.message);
 }
 
-void Service::carry_out(const AnswerNodes& event, Time) {
-  ListReply reply;
-  reply.request = event.request;
-  reply.nodes = node_rows();
-  reply.left_off = static_cast<std::uint32_t>(nodes_.size() - reply.nodes.size());
-  reply.dead_nodes = dead_.list(wall_now());
-  out_.send(event.to, reply);
-}
-
 void Service::carry_out(const Admit& event, Time now) {
   out_.admit(event.node);
-  revoke_later(event.node.id, now);
+  admissions_.expire_later(event.node.id, now);
   out_.joined(event.request, nullptr);
 }
 

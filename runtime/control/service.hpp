@@ -23,9 +23,13 @@
 /// what was placed there since.
 #pragma once
 
+#include "troupe/runtime/control/admissions.hpp"
 #include "troupe/runtime/control/authority.hpp"
+#include "troupe/runtime/control/claims.hpp"
+#include "troupe/runtime/control/hosts_pages.hpp"
 #include "troupe/runtime/control/messages.hpp"
 #include "troupe/runtime/control/slow_nodes.hpp"
+#include "troupe/runtime/control/write_gate.hpp"
 
 #include <deque>
 #include <functional>
@@ -40,7 +44,7 @@
 
 namespace troupe::control {
 
-struct ServiceOptions {
+struct ServiceOptions : AdmissionsOptions, HostsPagesOptions {
   MembershipOptions membership;
   DirectoryOptions directory;
   JobOptions jobs;
@@ -58,17 +62,8 @@ struct ServiceOptions {
   /// A start that the node has answered stays subtracted in the view until its next report, or this
   /// long.
   Duration report_within = std::chrono::milliseconds(250);
-  /// How long control keeps the key of a dead node, so that the node can be told that it is dead,
-  /// and the key of a node that has joined and does not register. Their agents end sooner.
-  Duration revoke_after = std::chrono::seconds(75);
   /// Requests that write are refused (`overloaded`) while more than this waits for the disk.
   std::size_t max_waiting_bytes = 8u << 20;
-  /// How many nodes may have joined and not registered yet.
-  std::size_t max_joined = 1024;
-  /// How many actors a node's NodeHosts may list.
-  std::size_t max_hosted = 1u << 20;
-  /// How many bytes the specs of these actors may take until the last page has come.
-  std::size_t max_hosted_bytes = 1u << 30;
   /// Wall clock in nanoseconds, for people; null: zero.
   std::function<std::int64_t()> wall_clock;
 };
@@ -142,7 +137,7 @@ class Service {
   bool has_room_for_waiting() const;
   Epoch control_epoch() const noexcept { return members_.control_epoch(); }
   /// Returns whether a node has joined with this token, at this or an earlier control.
-  bool is_spent(const std::string& token) const { return spent_.count(token) != 0; }
+  bool is_spent(const std::string& token) const { return admissions_.is_spent(token); }
 
  private:
   /// An answer that leaves when the writes before it are durable.
@@ -188,8 +183,8 @@ class Service {
   };
 
   Service(Store& store, ServiceOptions options, Out& out, Time now, Membership members,
-          Directory actors, Jobs jobs, KeyValues values, ObjectNames names, DeadNodes dead);
-  Result<void> recover_joined();
+          Directory actors, Jobs jobs, KeyValues values, ObjectNames names, DeadNodes dead,
+          Admissions admissions);
   void begin(Time now);
 
   template <class E>
@@ -222,9 +217,6 @@ class Service {
   void on(const WatchActor& message, Sender from, Time now);
   void on(NodeHosts message, Sender from, Time now);
   void on_hosts(const NodeHosts& message, Sender from, Time now);
-  /// Fails the starts that the node never received. `hosted`: the lives in its NodeHosts.
-  void fail_lost_starts(NodeId node, const std::set<std::pair<ActorId, std::uint64_t>>& hosted,
-                        Time now);
   void on(StartJob message, Sender from, Time now);
   void on(const FinishJob& message, Sender from, Time now);
   void end_job(JobId job, JobState state, const std::string& why, Time now);
@@ -265,10 +257,11 @@ class Service {
   bool is_over(const PlaceActor& place) const;
   bool awaits_expected(Time now) const;
   void end_start(NodeId node, ActorId actor, std::uint64_t incarnation, bool started, Time now);
+  /// Fails the starts that the node never received. `hosted`: the lives in its NodeHosts.
+  void fail_lost_starts(NodeId node, const std::set<std::pair<ActorId, std::uint64_t>>& hosted,
+                        Time now);
   void expire_starts(Time now);
   void view_changed(NodeId node, Time now);
-  /// Revokes the node's key after `revoke_after`, unless it is a member by then. O(pending ones).
-  void revoke_later(NodeId node, Time now);
   void forget_join(NodeId node, Time now);
   void look_for_slow(Time now);
 
@@ -285,18 +278,6 @@ class Service {
   void tell_ended_jobs(NodeId node, Time now);
   std::int64_t wall_now() const { return options_.wall_clock ? options_.wall_clock() : 0; }
 
-  /// What the cores know about the owners of actors and jobs.
-  struct Claims final : Authority::Facts {
-    explicit Claims(const Service& s) : service(s) {}
-    bool may_tell_of(NodeId from, ActorId actor, std::uint64_t life) const override;
-    bool made(NodeId from, ActorId actor) const override;
-    bool may_make(NodeId from, const SpawnActor& spawn) const override;
-    bool may_kill(NodeId from, const KillActor& kill) const override;
-    bool may_start(NodeId from, JobId job) const override;
-    bool may_end(NodeId from, JobId job) const override;
-    const Service& service;
-  };
-
   Store& store_;
   ServiceOptions options_;
   Out& out_;
@@ -308,24 +289,17 @@ class Service {
   KeyValues values_;
   ObjectNames names_;
   DeadNodes dead_;
+  Admissions admissions_;
   SlowNodes slow_;
   CommitQueue<Event> queue_;
-  Claims claims_{*this};
+  WriteGate gate_;
+  Claims claims_{actors_, jobs_};
   Authority authority_{claims_};
   std::map<NodeId, std::uint64_t> objections_;  ///< how many messages of each were not allowed
-  std::size_t waiting_bytes_ = 0;               ///< of writes that no commit has taken yet
-  bool accepts_writes_ = true;                  ///< the store's last answer
 
   std::map<NodeId, NodeInfo> nodes_;
   std::map<NodeId, NodeReport> early_reports_;  ///< arrived before the registration was durable
-  struct Pages {
-    NodeHosts whole;
-    std::size_t bytes = 0;
-  };
-  std::map<NodeId, Pages> pages_;             ///< pages of NodeHosts until the last has come
-  std::map<NodeId, NodeDescription> joined_;  ///< admitted and not registered yet
-  std::set<std::string> spent_;               ///< join tokens
-  std::multimap<Time, NodeId> revoke_at_;     ///< each node at most once
+  HostsPages pages_;
   scheduling::ClusterView view_;
   std::map<NodeId, std::uint32_t> hosted_;  ///< actors of each node, counted again at count_at_
   Time count_at_{};

@@ -93,6 +93,18 @@ void Service::broadcast_nodes(Time now) {
   if (!to.empty()) out_.broadcast(to, cluster_nodes());
 }
 
+/// Sends ClusterNodes to the newcomer, and at once to the voters. If control falls silent now, the
+/// voters must be able to answer the newcomer's AskControl. It would count itself as cut off
+/// otherwise.
+void Service::introduce(NodeId newcomer) {
+  std::vector<NodeId> to{newcomer};
+  for (const NodeId voter : members_.roster().voters) {
+    const auto info = nodes_.find(voter);
+    if (voter != newcomer && info != nodes_.end() && info->second.registered) to.push_back(voter);
+  }
+  out_.broadcast(to, cluster_nodes());
+}
+
 /// Sends the node JobEnded of the jobs that ended last, which it may have missed. The messages wait
 /// for earlier writes, since the end of a job may not be durable yet.
 void Service::tell_ended_jobs(NodeId node, Time now) {
@@ -104,6 +116,29 @@ void Service::tell_ended_jobs(NodeId node, Time now) {
   });
   if (ended.size() > kEndedJobsTold) ended.resize(kEndedJobsTold);
   for (const JobRecord& job : ended) answer(node, JobEnded{job.id, job.state, job.why}, now);
+}
+
+void Service::on(const ListRequest& message, Sender from, Time now) {
+  if (message.what == ListRequest::What::nodes) {
+    Output<AnswerNodes> output;
+    output.after_sync.push_back({from.node, message.request});
+    return run(std::move(output), now);
+  }
+  ListReply reply;
+  reply.request = message.request;
+  if (message.what == ListRequest::What::actors) list_actors(reply);
+  if (message.what == ListRequest::What::jobs) list_jobs(reply);
+  if (message.what == ListRequest::What::objects) list_names(reply);
+  answer(from.node, std::move(reply), now);
+}
+
+void Service::carry_out(const AnswerNodes& event, Time) {
+  ListReply reply;
+  reply.request = event.request;
+  reply.nodes = node_rows();
+  reply.left_off = static_cast<std::uint32_t>(nodes_.size() - reply.nodes.size());
+  reply.dead_nodes = dead_.list(wall_now());
+  out_.send(event.to, reply);
 }
 
 void Service::list_actors(ListReply& reply) const {

@@ -229,6 +229,21 @@ void Service::end_start(NodeId node, ActorId actor, std::uint64_t incarnation, b
   if (!expire_at_) expire_at_ = *start->second.until;
 }
 
+void Service::fail_lost_starts(NodeId node,
+                               const std::set<std::pair<ActorId, std::uint64_t>>& hosted,
+                               Time now) {
+  const auto at = nodes_.find(node);
+  if (at == nodes_.end()) return;
+  std::vector<std::pair<ActorId, std::uint64_t>> lost;
+  for (const auto& [actor, start] : at->second.starts)
+    if (start.may_be_lost && !start.until && hosted.count({actor, start.incarnation}) == 0)
+      lost.emplace_back(actor, start.incarnation);
+  for (const auto& [actor, incarnation] : lost) {
+    end_start(node, actor, incarnation, false, now);
+    run(actors_.on_start_failed(actor, incarnation, std::nullopt), now);
+  }
+}
+
 void Service::expire_starts(Time now) {
   expire_at_.reset();
   for (auto& [id, info] : nodes_) {
