@@ -2,15 +2,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <iterator>
+#include <set>
 #include <type_traits>
 
 namespace troupe::control {
 namespace {
-
-/// Up to this many nodes the voters get a newcomer's ClusterNodes at once. In larger clusters many
-/// newcomers come together, and a list is long.
-constexpr std::size_t kTellsVotersUpTo = 64;
 
 std::optional<Error> error_of(const std::shared_ptr<const ErrorInfo>& info) {
   if (!info) return std::nullopt;
@@ -64,8 +60,7 @@ Service::Service(Store& store, ServiceOptions options, Out& out, Time now, Membe
       slow_(options_.slow_nodes),
       gate_(options_.max_waiting_bytes),
       pages_(options_),
-      last_placing_(now - std::chrono::hours(1)),
-      started_(now),
+      placing_(options_, nodes_, actors_, now),
       nodes_version_(store.epoch() << 32),
       last_broadcast_(now - std::chrono::hours(1)) {}
 
@@ -73,18 +68,13 @@ Service::Service(Store& store, ServiceOptions options, Out& out, Time now, Membe
 /// before their end was written.
 void Service::begin(Time now) {
   for (const auto& [id, node] : admissions_.joined()) out_.admit(node);
-  expected_.insert(options_.expected.begin(), options_.expected.end());
   for (const NodeRecord& record : members_.nodes()) {
-    NodeInfo& info = nodes_[record.description.id];
-    info.description = record.description;
-    info.epoch = record.epoch;
-    info.suspect = true;  // until it has registered with this control
-    info.draining = record.draining;
+    nodes_.recover(record);
     out_.admit(record.description);
-    view_changed(record.description.id, now);
+    placing_.on_node(record.description.id, now);
   }
   for (const auto& [epoch, dead] : members_.tombstones()) {  // admitted only to receive Fence
-    if (nodes_.count(dead.node) != 0 || admissions_.joined().count(dead.node) != 0) continue;
+    if (nodes_.find(dead.node) != nullptr || admissions_.joined().count(dead.node) != 0) continue;
     NodeDescription node;
     node.id = dead.node;
     node.public_key = dead.public_key;
@@ -113,30 +103,12 @@ void Service::run(Output<E> output, Time now) {
   for (const E& event : output.at_once) carry_out(event, now);
 }
 
-/// Keeps what is known of nodes that are dead now, in the commit that makes their deaths durable.
-void Service::note_dead(Output<MembershipEvent>& output) {
-  for (const MembershipEvent& event : output.after_sync) {
-    const auto* dead = std::get_if<NodeDead>(&event);
-    if (dead == nullptr) continue;
-    DeadNode node;
-    const auto known = nodes_.find(dead->node);
-    if (known != nodes_.end() && known->second.epoch == dead->epoch)
-      node.description = known->second.description;
-    node.description.id = dead->node;
-    node.epoch = dead->epoch;
-    node.why = dead->why;
-    node.left = dead->why == kHasLeft;
-    node.died_unix_ns = wall_now();
-    dead_.add(std::move(node), output.writes);
-  }
-}
-
 /// Logs the line, and tells it to the agent beside control.
 void Service::tell(Notice::Kind kind, const std::string& line) {
   out_.say(line);
-  const auto beside = nodes_.find(members_.roster().beside_control);
-  if (beside != nodes_.end() && beside->second.registered)
-    out_.send(beside->first, Notice{kind, line});
+  const NodeId beside = members_.roster().beside_control;
+  const NodeTable::Node* node = nodes_.find(beside);
+  if (node != nullptr && node->registered) out_.send(beside, Notice{kind, line});
 }
 
 void Service::answer(NodeId to, FromControl message, Time now) {
@@ -150,7 +122,7 @@ void Service::settle(Time now) {
   while (true) {
     if (const auto event = queue_.pop())
       std::visit([&](const auto& one) { carry_out(one, now); }, *event);
-    else if (place_at_ && *place_at_ <= now)
+    else if (placing_.is_due(now))
       place_waiting(now);
     else
       break;
@@ -176,11 +148,24 @@ std::shared_ptr<const ErrorInfo> Service::refusal() {
   return gate_.refusal();
 }
 
+/// Carries out what Placing has decided of an actor.
+void Service::follow(const Placing::Verdict& verdict, Time now) {
+  const auto& [actor, incarnation, node, epoch, why] = verdict;
+  run(node ? actors_.on_placed(actor, incarnation, node, epoch)
+           : actors_.on_unplaceable(actor, incarnation, Error(Code::infeasible, why)),
+      now);
+}
+
+void Service::place_waiting(Time now) {
+  placing_.begin_round(now);
+  while (const auto verdict = placing_.next(now)) follow(*verdict, now);
+}
+
 /// Returns the epoch of a node that has registered with this control and is not dead.
 std::optional<Epoch> Service::epoch_of(NodeId node) const {
-  const auto at = nodes_.find(node);
-  if (at != nodes_.end() && at->second.registered && members_.is_current(node, at->second.epoch))
-    return at->second.epoch;
+  const NodeTable::Node* known = nodes_.find(node);
+  if (known != nullptr && known->registered && members_.is_current(node, known->epoch))
+    return known->epoch;
   const auto record = members_.find(node);  // its registration may not be durable yet
   if (!record || !record->registered) return std::nullopt;
   return record->epoch;
@@ -220,9 +205,7 @@ void Service::on_closed(NodeId node, Time now) {
 }
 
 void Service::on_reset(NodeId node, Time now) {
-  const auto at = nodes_.find(node);
-  if (at != nodes_.end())
-    for (auto& [actor, start] : at->second.starts) start.may_be_lost = !start.until;
+  placing_.on_reset(node);
   pages_.forget(node);
   actors_.on_reset(node);
   on_closed(node, now);
@@ -250,7 +233,7 @@ void Service::on_tick(Time now) {
   if (members_.next_tick() <= now) run(members_.on_tick(now), now);
   actors_.all_heard_since(members_.all_heard_since());
   run(actors_.on_tick(now), now);
-  if (expire_at_ && *expire_at_ <= now) expire_starts(now);
+  placing_.on_tick(now);
   if (slow_.next_tick() <= now) look_for_slow(now);
   while (const auto node = admissions_.pop_expired(now)) {
     if (members_.find(*node)) continue;
@@ -263,55 +246,8 @@ void Service::on_tick(Time now) {
 Time Service::next_tick() const {
   Time next = members_.next_tick();
   if (const auto due = actors_.next_deadline()) next = std::min(next, *due);
-  if (place_at_) next = std::min(next, *place_at_);
-  if (expire_at_) next = std::min(next, *expire_at_);
   if (broadcast_at_) next = std::min(next, *broadcast_at_);
-  return std::min({next, slow_.next_tick(), admissions_.next_expiry()});
-}
-
-// --- messages: nodes ---------------------------------------------------------------------------
-
-void Service::on(const RegisterNode& message, Sender from, Time now) {
-  if (message.node.id != from.node) return;
-  run(members_.on_register(message, now), now);
-}
-
-void Service::on(Heartbeat message, Sender from, Time now) {
-  message.node = from.node;
-  if (members_.is_current(from.node, message.epoch)) slow_.on_heartbeat(from.node, now);
-  run(members_.on_heartbeat(message, now), now);
-}
-
-void Service::on(Leaving message, Sender from, Time now) {
-  message.node = from.node;
-  run(members_.on_leaving(message, now), now);
-}
-
-void Service::on(const NodeReport& message, Sender from, Time now) {
-  const auto at = nodes_.find(from.node);
-  if (at == nodes_.end() || at->second.epoch != from.epoch) {
-    early_reports_[from.node] = message;
-    return;
-  }
-  NodeInfo& info = at->second;
-  info.report = message;
-  for (auto start = info.starts.begin(); start != info.starts.end();)
-    start = start->second.until ? info.starts.erase(start) : std::next(start);
-  view_changed(from.node, now);
-  nodes_changed(now);
-}
-
-void Service::on(const NodePace& message, Sender from, Time now) {
-  const auto at = nodes_.find(from.node);
-  if (at != nodes_.end() && at->second.epoch == from.epoch)
-    slow_.on_pace(from.node, message.sites, now);
-}
-
-void Service::on(const DrainRequest& message, Sender from, Time now) {
-  run(members_.drain(message.node, message.within, now), now);
-  Output<AnswerNodes> output;
-  output.after_sync.push_back({from.node, message.request});
-  run(std::move(output), now);
+  return std::min({next, placing_.next_tick(), slow_.next_tick(), admissions_.next_expiry()});
 }
 
 // --- messages: actors --------------------------------------------------------------------------
@@ -335,19 +271,19 @@ void Service::on(SpawnActor message, Sender from, Time now) {
 }
 
 void Service::on(const ActorStarted& message, Sender from, Time now) {
-  end_start(from.node, message.actor, message.incarnation, true, now);
+  placing_.end_start(from.node, {message.actor, message.incarnation}, true, now);
   run(actors_.on_started(message.actor, message.incarnation, from.node, from.epoch, message.worker,
                          now),
       now);
 }
 
 void Service::on(const ActorStartFailed& message, Sender from, Time now) {
-  end_start(from.node, message.actor, message.incarnation, false, now);
+  placing_.end_start(from.node, {message.actor, message.incarnation}, false, now);
   run(actors_.on_start_failed(message.actor, message.incarnation, error_of(message.error)), now);
 }
 
 void Service::on(const ActorGone& message, Sender from, Time now) {
-  end_start(from.node, message.actor, message.incarnation, false, now);
+  placing_.end_start(from.node, {message.actor, message.incarnation}, false, now);
   const Error cause =
       error_of(message.error)
           .value_or(Error(Code::worker_died, "its process is gone", Outcome::unknown));
@@ -386,7 +322,7 @@ void Service::on(NodeHosts message, Sender from, Time now) {
 }
 
 void Service::on_hosts(const NodeHosts& message, Sender from, Time now) {
-  std::set<std::pair<ActorId, std::uint64_t>> hosted;  // also lives whose end is reported again
+  std::set<Placing::Life> hosted;  // also lives whose end is reported again
   for (const HostedActor& actor : message.actors) {
     hosted.insert({actor.spec.id, actor.incarnation});
     const auto known = actors_.find(actor.spec.id);  // its ActorStarted may be lost
@@ -395,7 +331,8 @@ void Service::on_hosts(const NodeHosts& message, Sender from, Time now) {
       on(ActorStarted{actor.spec.id, actor.incarnation, actor.worker}, from, now);
   }
   run(actors_.on_node_hosts(message, now), now);
-  fail_lost_starts(from.node, hosted, now);
+  for (const auto& [actor, incarnation] : placing_.end_lost_starts(from.node, hosted, now))
+    run(actors_.on_start_failed(actor, incarnation, std::nullopt), now);
   std::set<JobId> over;  // JobEnded of these was sent while the node was away
   for (const HostedActor& actor : message.actors)
     if (!actor.spec.detached && actor.spec.job && !jobs_.is_running(actor.spec.job))
@@ -477,105 +414,9 @@ void Service::carry_out(const MembershipEvent& event, Time now) {
   std::visit([&](const auto& one) { on_node(one, now); }, event);
 }
 
-void Service::on_node(const SendToAgent& event, Time) {
-  std::visit([&](const auto& message) { out_.send(event.node, message); }, event.message);
-}
-
-void Service::on_node(const Probe& event, Time) {
-  out_.probe(event);
-}
-
-void Service::on_node(const NodeUp& event, Time now) {
-  const auto record = members_.find(event.node);
-  if (!record || record->epoch != event.epoch) return;  // dead again
-  NodeInfo& info = nodes_[event.node];
-  if (info.epoch != event.epoch) info = NodeInfo{};
-  const bool first = !info.registered;
-  info.description = record->description;
-  info.epoch = event.epoch;
-  info.registered = true;
-  info.suspect = record->state == NodeState::suspect;
-  info.draining = record->draining;
-  expected_.erase(event.node);
-  actors_.on_registered(event.node, event.number);
-  if (first) {
-    const auto early = early_reports_.extract(event.node);
-    if (early) {
-      info.report = early.mapped();
-    } else {  // without a report all counts as free
-      info.report.view.free = info.description.resources;
-      info.report.view.gpu_free.assign(
-          static_cast<std::size_t>(info.description.resources.gpus / scheduling::kUnit),
-          scheduling::kUnit);
-    }
-  }
-  forget_join(event.node, now);  // the record of the node holds the key from now on
-  view_changed(event.node, now);
-  if (event.again || nodes_.size() > kTellsVotersUpTo)
-    out_.send(event.node, cluster_nodes());
-  else
-    introduce(event.node);
-  if (event.again) tell_ended_jobs(event.node, now);
-  nodes_changed(now);
-}
-
-void Service::forget_join(NodeId node, Time now) {
-  Output<Answer> output;
-  output.writes = admissions_.forget(node);
-  if (!output.writes.empty()) run(std::move(output), now);
-}
-
-void Service::on_node(const NodeSuspect& event, Time now) {
-  const auto at = nodes_.find(event.node);
-  if (at == nodes_.end() || at->second.epoch != event.epoch) return;
-  at->second.suspect = true;
-  view_changed(event.node, now);
-  nodes_changed(now);
-}
-
-void Service::on_node(const NodeHeard& event, Time now) {
-  const auto at = nodes_.find(event.node);
-  if (at == nodes_.end() || at->second.epoch != event.epoch || !at->second.registered) return;
-  at->second.suspect = false;
-  view_changed(event.node, now);
-  nodes_changed(now);
-}
-
-void Service::on_node(const NodeDraining& event, Time now) {
-  const auto at = nodes_.find(event.node);
-  if (at == nodes_.end() || at->second.epoch != event.epoch) return;
-  at->second.draining = true;
-  view_changed(event.node, now);
-  nodes_changed(now);
-}
-
-/// Forgets a dead node. Its death is durable by now, so its actors and jobs may end or move.
-void Service::on_node(const NodeDead& event, Time now) {
-  const auto at = nodes_.find(event.node);
-  if (at != nodes_.end() && at->second.epoch == event.epoch) nodes_.erase(at);
-  expected_.erase(event.node);
-  early_reports_.erase(event.node);
-  pages_.forget(event.node);
-  slow_.forget(event.node);
-  objections_.erase(event.node);
-  view_changed(event.node, now);
-  run(actors_.on_node_dead(event.node, event.epoch, event.why, now), now);
-  run(jobs_.on_node_dead(event.node, event.epoch, event.why, wall_now()), now);
-  out_.broadcast(listeners(true), NodeIsDead{event.node, event.epoch, event.why});
-  if (!members_.find(event.node)) {  // else another process with the same key has its place
-    out_.fence(event.node, event.epoch + 1);
-    admissions_.expire_later(event.node, now);
-  }
-  nodes_changed(now);
-}
-
-void Service::on_node(const FenceProcess& event, Time) {
-  out_.fence(event.node, event.epoch + 1);
-}
-
 void Service::carry_out(const DirectoryEvent& event, Time now) {
   if (const auto* wanted = std::get_if<PlaceActor>(&event)) {
-    place_new({*wanted, std::nullopt, {}}, now);
+    if (const auto verdict = placing_.add(*wanted, now)) follow(*verdict, now);
   } else if (const auto* start = std::get_if<StartActorAt>(&event)) {
     out_.send(start->node, *start);
   } else if (const auto* stop = std::get_if<StopActorAt>(&event)) {
@@ -603,7 +444,7 @@ void Service::carry_out(const JobEvent& event, Time now) {
   } else if (const auto* ended = std::get_if<JobEnded>(&event)) {
     ending_jobs_.erase(ended->job);
     run(actors_.on_job_ended(ended->job), now);
-    out_.broadcast(listeners(true), *ended);
+    out_.broadcast(nodes_.listeners(true), *ended);
   }
 }
 
@@ -627,5 +468,12 @@ void Service::carry_out(const Admit& event, Time now) {
   admissions_.expire_later(event.node.id, now);
   out_.joined(event.request, nullptr);
 }
+
+// Used by the other files of Service too.
+template void Service::run(Output<MembershipEvent> output, Time now);
+template void Service::run(Output<DirectoryEvent> output, Time now);
+template void Service::run(Output<JobEvent> output, Time now);
+template void Service::run(Output<Answer> output, Time now);
+template void Service::run(Output<AnswerNodes> output, Time now);
 
 }  // namespace troupe::control

@@ -16,11 +16,6 @@
 /// dropped when they have no answer. An agent therefore sends after every `Registered`: NodeHosts,
 /// NodeReport, its watches, the ends of actors and drivers that it has not been able to report, and
 /// its requests without an answer.
-///
-/// An actor for which no node has room waits here, in order of arrival, and is tried again whenever
-/// the view changes. An actor that no node could ever take is unplaceable after
-/// `infeasible_timeout`. Between two reports of a node, the view subtracts from its free amounts
-/// what was placed there since.
 #pragma once
 
 #include "troupe/runtime/control/admissions.hpp"
@@ -28,15 +23,15 @@
 #include "troupe/runtime/control/claims.hpp"
 #include "troupe/runtime/control/hosts_pages.hpp"
 #include "troupe/runtime/control/messages.hpp"
+#include "troupe/runtime/control/node_table.hpp"
+#include "troupe/runtime/control/placing.hpp"
 #include "troupe/runtime/control/slow_nodes.hpp"
 #include "troupe/runtime/control/write_gate.hpp"
 
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -44,24 +39,14 @@
 
 namespace troupe::control {
 
-struct ServiceOptions : AdmissionsOptions, HostsPagesOptions {
+struct ServiceOptions : AdmissionsOptions, HostsPagesOptions, PlacingOptions {
   MembershipOptions membership;
   DirectoryOptions directory;
   JobOptions jobs;
   KeyValueOptions key_values;
   SlowNodesOptions slow_nodes;
-  /// How long an actor waits for a node to join that could ever take it. Zero: not at all;
-  /// negative: for ever.
-  Duration infeasible_timeout = std::chrono::seconds(60);
-  /// Nodes that are about to register. No actor is infeasible before they have, for `expect_for` at
-  /// most.
-  std::vector<NodeId> expected;
-  Duration expect_for = std::chrono::seconds(10);
   /// Least time between two ClusterNodes; stretched in clusters of over 64 nodes.
   Duration broadcast_interval = std::chrono::milliseconds(100);
-  /// A start that the node has answered stays subtracted in the view until its next report, or this
-  /// long.
-  Duration report_within = std::chrono::milliseconds(250);
   /// Requests that write are refused (`overloaded`) while more than this waits for the disk.
   std::size_t max_waiting_bytes = 8u << 20;
   /// Wall clock in nanoseconds, for people; null: zero.
@@ -131,10 +116,10 @@ class Service {
   const Membership& members() const noexcept { return members_; }
   const Directory& actors() const noexcept { return actors_; }
   const Jobs& jobs() const noexcept { return jobs_; }
-  const scheduling::ClusterView& view() const noexcept { return view_; }
-  std::size_t waiting_actors() const noexcept { return waiting_.size(); }
+  const scheduling::ClusterView& view() const noexcept { return placing_.view(); }
+  std::size_t waiting_actors() const noexcept { return placing_.waiting().size(); }
   /// Returns whether a waiting actor has room in the present view. It is then placed soon.
-  bool has_room_for_waiting() const;
+  bool has_room_for_waiting() const { return placing_.has_room_for_waiting(); }
   Epoch control_epoch() const noexcept { return members_.control_epoch(); }
   /// Returns whether a node has joined with this token, at this or an earlier control.
   bool is_spent(const std::string& token) const { return admissions_.is_spent(token); }
@@ -156,32 +141,6 @@ class Service {
   };
   using Event = std::variant<MembershipEvent, DirectoryEvent, JobEvent, KvReply, ObjectNameEvent,
                              Answer, AnswerNodes, Admit>;
-  /// A start that the view subtracts from a node's free amounts: it is under way, or was answered
-  /// and is in no report yet.
-  struct Start {
-    std::uint64_t incarnation = 0;
-    scheduling::Resources need;
-    std::optional<Time> until;  ///< set when it was answered: subtracted until then
-    bool may_be_lost = false;   ///< StartActorAt may not have reached the node
-  };
-  /// What ClusterNodes may show of a node: durable facts and the node's own reports.
-  struct NodeInfo {
-    NodeDescription description;
-    Epoch epoch = 0;
-    bool registered = false;  ///< with this control
-    bool suspect = false;
-    bool draining = false;
-    bool avoided = false;  ///< it is slow
-    std::string slow;      ///< why, for people
-    NodeReport report;
-    std::map<ActorId, Start> starts;
-  };
-  struct Waiting {
-    PlaceActor place;
-    std::optional<Time> infeasible_since;
-    std::string why;
-  };
-
   Service(Store& store, ServiceOptions options, Out& out, Time now, Membership members,
           Directory actors, Jobs jobs, KeyValues values, ObjectNames names, DeadNodes dead,
           Admissions admissions);
@@ -189,10 +148,11 @@ class Service {
 
   template <class E>
   void run(Output<E> output, Time now);
-  void note_dead(Output<MembershipEvent>& output);
   void tell(Notice::Kind kind, const std::string& line);
   void answer(NodeId to, FromControl message, Time now);
   void settle(Time now);
+  void follow(const Placing::Verdict& verdict, Time now);
+  void place_waiting(Time now);
   std::shared_ptr<const ErrorInfo> refusal();
   std::optional<Epoch> epoch_of(NodeId node) const;
 
@@ -202,11 +162,6 @@ class Service {
     NodeId node;
     Epoch epoch = 0;
   };
-  void on(const RegisterNode& message, Sender from, Time now);
-  void on(Heartbeat message, Sender from, Time now);
-  void on(Leaving message, Sender from, Time now);
-  void on(const NodeReport& message, Sender from, Time now);
-  void on(const NodePace& message, Sender from, Time now);
   void on(SpawnActor message, Sender from, Time now);
   void on(const ActorStarted& message, Sender from, Time now);
   void on(const ActorStartFailed& message, Sender from, Time now);
@@ -225,7 +180,6 @@ class Service {
   void on(const KeyValueRequest& message, Sender from, Time now);
   void on(const NameObject& message, Sender from, Time now);
   void on(const ListRequest& message, Sender from, Time now);
-  void on(const DrainRequest& message, Sender from, Time now);
   void refuse(NodeId from, const ToControl& message, const std::shared_ptr<const ErrorInfo>& why);
   void object_to(NodeId from, const ToControl& message);
 
@@ -237,6 +191,14 @@ class Service {
   void carry_out(const Answer& event, Time now);
   void carry_out(const AnswerNodes& event, Time now);
   void carry_out(const Admit& event, Time now);
+  // The nodes: service_nodes.cpp.
+  void on(const RegisterNode& message, Sender from, Time now);
+  void on(Heartbeat message, Sender from, Time now);
+  void on(Leaving message, Sender from, Time now);
+  void on(const NodeReport& message, Sender from, Time now);
+  void on(const NodePace& message, Sender from, Time now);
+  void on(const DrainRequest& message, Sender from, Time now);
+  void note_dead(Output<MembershipEvent>& output);
   void on_node(const NodeUp& event, Time now);
   void on_node(const NodeSuspect& event, Time now);
   void on_node(const NodeHeard& event, Time now);
@@ -245,29 +207,10 @@ class Service {
   void on_node(const FenceProcess& event, Time now);
   void on_node(const SendToAgent& event, Time now);
   void on_node(const Probe& event, Time now);
-
-  // Placing: service_placing.cpp.
-  void place_new(Waiting waiting, Time now);
-  scheduling::Decision decide(const PlaceActor& wanted, Time now);
-  void count_hosted(Time now);
-  bool reaches_all(ActorId actor) const;
-  void place(Waiting waiting, Time now);
-  void place_soon(Time now);
-  void place_waiting(Time now);
-  bool is_over(const PlaceActor& place) const;
-  bool awaits_expected(Time now) const;
-  void end_start(NodeId node, ActorId actor, std::uint64_t incarnation, bool started, Time now);
-  /// Fails the starts that the node never received. `hosted`: the lives in its NodeHosts.
-  void fail_lost_starts(NodeId node, const std::set<std::pair<ActorId, std::uint64_t>>& hosted,
-                        Time now);
-  void expire_starts(Time now);
-  void view_changed(NodeId node, Time now);
   void forget_join(NodeId node, Time now);
   void look_for_slow(Time now);
 
   // Telling: service_lists.cpp.
-  std::vector<NodeId> listeners(bool suspects_too) const;
-  std::vector<ClusterRow> node_rows() const;
   void list_actors(ListReply& reply) const;
   void list_jobs(ListReply& reply) const;
   void list_names(ListReply& reply) const;
@@ -297,18 +240,9 @@ class Service {
   Authority authority_{claims_};
   std::map<NodeId, std::uint64_t> objections_;  ///< how many messages of each were not allowed
 
-  std::map<NodeId, NodeInfo> nodes_;
-  std::map<NodeId, NodeReport> early_reports_;  ///< arrived before the registration was durable
+  NodeTable nodes_;
   HostsPages pages_;
-  scheduling::ClusterView view_;
-  std::map<NodeId, std::uint32_t> hosted_;  ///< actors of each node, counted again at count_at_
-  Time count_at_{};
-  std::deque<Waiting> waiting_;
-  std::optional<Time> place_at_;   ///< when waiting_ is tried again
-  std::optional<Time> expire_at_;  ///< when the next answered start leaves the view
-  Time last_placing_{};
-  std::set<NodeId> expected_;
-  Time started_{};
+  Placing placing_;
   std::uint64_t nodes_version_ = 0;
   std::optional<Time> broadcast_at_;
   Time last_broadcast_{};

@@ -36,60 +36,29 @@ std::uint32_t fit(std::vector<Row>& rows, Size size) {
 
 }  // namespace
 
-/// Returns the nodes that are registered with this control.
-std::vector<NodeId> Service::listeners(bool suspects_too) const {
-  std::vector<NodeId> all;
-  for (const auto& [id, info] : nodes_)
-    if (info.registered && (suspects_too || !info.suspect)) all.push_back(id);
-  return all;
-}
-
 bool Service::has_listeners() const {
-  return !listeners(true).empty();
+  return !nodes_.listeners(true).empty();
 }
 
 void Service::end_cluster(const std::string& why) {
-  out_.broadcast(listeners(true), ClusterEnds{why});
-}
-
-std::vector<ClusterRow> Service::node_rows() const {
-  std::vector<ClusterRow> rows;
-  for (const auto& [id, info] : nodes_) {
-    if (rows.size() == kMaxRows) break;
-    ClusterRow row;
-    row.description = info.description;
-    row.epoch = info.epoch;
-    row.suspect = info.suspect;
-    row.draining = info.draining;
-    row.avoided = info.avoided;
-    row.slow = info.slow;
-    row.report = info.report;
-    scheduling::NodeView& view = row.report.view;
-    view.id = id;
-    view.name = info.description.name;
-    view.labels = info.description.labels;
-    view.total = info.description.resources;
-    view.accepts = view.accepts && info.registered && !info.suspect && !info.draining;
-    rows.push_back(std::move(row));
-  }
-  return rows;
+  out_.broadcast(nodes_.listeners(true), ClusterEnds{why});
 }
 
 /// Composes the list from durable facts. Its version grows across restarts of control.
 ClusterNodes Service::cluster_nodes() {
-  return ClusterNodes{++nodes_version_, node_rows()};
+  return ClusterNodes{++nodes_version_, nodes_.rows(kMaxRows)};
 }
 
 void Service::nodes_changed(Time now) {
   if (broadcast_at_) return;
-  const auto stretch = static_cast<Duration::rep>(1 + nodes_.size() / 64);
+  const auto stretch = static_cast<Duration::rep>(1 + nodes_.all().size() / 64);
   broadcast_at_ = std::max(now, last_broadcast_ + options_.broadcast_interval * stretch);
 }
 
 void Service::broadcast_nodes(Time now) {
   broadcast_at_.reset();
   last_broadcast_ = now;
-  const std::vector<NodeId> to = listeners(false);
+  const std::vector<NodeId> to = nodes_.listeners(false);
   if (!to.empty()) out_.broadcast(to, cluster_nodes());
 }
 
@@ -99,8 +68,8 @@ void Service::broadcast_nodes(Time now) {
 void Service::introduce(NodeId newcomer) {
   std::vector<NodeId> to{newcomer};
   for (const NodeId voter : members_.roster().voters) {
-    const auto info = nodes_.find(voter);
-    if (voter != newcomer && info != nodes_.end() && info->second.registered) to.push_back(voter);
+    const NodeTable::Node* node = nodes_.find(voter);
+    if (voter != newcomer && node != nullptr && node->registered) to.push_back(voter);
   }
   out_.broadcast(to, cluster_nodes());
 }
@@ -135,15 +104,15 @@ void Service::on(const ListRequest& message, Sender from, Time now) {
 void Service::carry_out(const AnswerNodes& event, Time) {
   ListReply reply;
   reply.request = event.request;
-  reply.nodes = node_rows();
-  reply.left_off = static_cast<std::uint32_t>(nodes_.size() - reply.nodes.size());
+  reply.nodes = nodes_.rows(kMaxRows);
+  reply.left_off = static_cast<std::uint32_t>(nodes_.all().size() - reply.nodes.size());
   reply.dead_nodes = dead_.list(wall_now());
   out_.send(event.to, reply);
 }
 
 void Service::list_actors(ListReply& reply) const {
-  std::map<ActorId, const Waiting*> waiting;
-  for (const Waiting& one : waiting_) waiting[one.place.actor] = &one;
+  std::map<ActorId, const Placing::Waiting*> waiting;
+  for (const Placing::Waiting& one : placing_.waiting()) waiting[one.place.actor] = &one;
   std::vector<ActorRow>& rows = reply.actors;
   for (auto& [spec, location] : actors_.list()) {
     ActorRow row;
