@@ -1,53 +1,21 @@
 #include "troupe/runtime/agent/network.hpp"
 
-#include "troupe/runtime/agent/internal/outbox.hpp"
+#include "troupe/runtime/agent/peer_table.hpp"
+#include "troupe/runtime/agent/send_queues.hpp"
 #include "troupe/runtime/agent/silence.hpp"
 
 #include <algorithm>
-#include <cstdio>
-#include <deque>
-#include <map>
-#include <set>
 #include <utility>
 #include <vector>
 
 namespace troupe::agent {
 
-using internal::Outbox;
+using Peer = NetworkPeer;
 using wire::Protocol;
 
 namespace {
 
-constexpr std::size_t kMostUnknown = 4096;  // unlisted nodes for which messages wait
-constexpr std::size_t kMostDead = 65536;    // nodes remembered as dead
 constexpr Time kNever = Time::max();
-
-struct Peer {
-  enum class State : std::uint8_t {
-    unknown,  ///< control has not listed it (yet)
-    member,   ///< admitted
-    dropped,  ///< refused until `until`, then admitted again
-  };
-  NodeId node;
-  State state = State::unknown;
-  net::PublicKey key;
-  std::string door;
-  Outbox out;
-  bool touched = false;    ///< a message was sent or received since the last reset
-  bool kept = false;       ///< see keep_in_touch()
-  bool waiting = false;    ///< in Impl::waiting
-  bool congested = false;  ///< can_send() is false
-  std::string end_reason;  ///< why it is about to be dropped; empty if it is not
-  std::string trouble;     ///< why it is down
-  Time until{};            ///< end of the states unknown and dropped
-  Time down_since = kNever, absent_since = kNever, admitted_at{};
-  Time unreached_since = kNever;  ///< like down_since, but runs on while the peer is dropped
-  Time heard{};                   ///< of the last message from it, or of the last ask()
-  Duration penalty{};
-
-  bool member() const noexcept { return state == State::member; }
-  bool listens() const noexcept { return member() && end_reason.empty(); }
-};
 
 bool is_wildcard(const std::string& address) {
   for (const char* wild : {"tcp://*", "tcp://0.0.0.0", "tcp://[::]"})
@@ -69,21 +37,12 @@ struct Network::Impl {
   control::SelfFencing self_fencing;
   Silence silence;
   wire::PeerWriter writer;
-  std::map<NodeId, Peer> peers;  ///< control among them
-  Peer* head = nullptr;          ///< control
-  Peer* last = nullptr;          ///< cache of find(): most calls name the same node again
-  std::vector<Peer*> waiting;    ///< peers with something to send
-  /// Peers for poll() to drop; peers whose congestion has ended, for on_can_send().
-  std::vector<NodeId> ending, relieved;
+  PeerTable peers;
+  SendQueues queues;
   std::vector<std::pair<NodeId, std::string>> notices;  ///< on_peer_reset() calls to make
-  std::map<net::PublicKey, NodeId> keys;                ///< of members except control
-  std::set<NodeId> dead;
-  std::deque<NodeId> dead_in_order;
   std::vector<net::TransportEvent> events;
-  std::uint64_t view = 0;  ///< version of the ClusterNodes applied last
-  std::size_t unknown = 0;
+  std::uint64_t view = 0;   ///< version of the ClusterNodes applied last
   Epoch control_stamp = 0;  ///< lowest epoch stamp that control's messages may have
-  bool unflushed = false;
   Time now{};
   NetworkStats stats;
 
@@ -92,6 +51,8 @@ struct Network::Impl {
         handler(h),
         self_fencing(options.self_fencing, options.self.id, session),
         silence(options.silent_after),
+        peers(options.control.node),
+        queues({options.batch, options.backlog_high, options.backlog_low}),
         now(start) {}
 
   Result<void> open() {
@@ -113,41 +74,24 @@ struct Network::Impl {
     options.self.address = transport->door();
     options.self.public_key = transport->public_key().str();
 
-    head = &add(options.control.node);
-    head->key = options.control.key;
-    head->door = options.control.door;
-    admit(*head);
+    Peer& head = peers.control();
+    head.key = options.control.key;
+    head.door = options.control.door;
+    admit(head);
     run(self_fencing.start(now));
     return {};
   }
 
   // Peers.
 
-  Peer* find(NodeId node) {
-    if (last != nullptr && last->node == node) return last;
-    const auto at = peers.find(node);
-    return at != peers.end() ? last = &at->second : nullptr;
-  }
-
-  void set_state(Peer& peer, Peer::State state) {
-    unknown -= peer.state == Peer::State::unknown ? 1 : 0;
-    unknown += state == Peer::State::unknown ? 1 : 0;
-    peer.state = state;
-  }
-
-  Peer& add(NodeId node) {
-    Peer& peer = peers[node];
-    peer.node = node;
-    peer.until = now + options.unknown_for;
-    ++unknown;
-    return peer;
-  }
+  Peer* find(NodeId node) { return peers.find(node); }
+  bool is_control(const Peer& peer) const noexcept { return &peer == &peers.control(); }
 
   void admit(Peer& peer) {
     const bool back = peer.state == Peer::State::dropped;
     transport->admit({.node = peer.node, .key = peer.key, .door = peer.door});
-    if (&peer == head) transport->set_min_epoch(peer.node, control_stamp);
-    set_state(peer, Peer::State::member);
+    if (is_control(peer)) transport->set_min_epoch(peer.node, control_stamp);
+    peers.set_state(peer, Peer::State::member);
     peer.admitted_at = now;
     peer.down_since = kNever;
     if (back) make_contact(peer);
@@ -168,12 +112,8 @@ struct Network::Impl {
     make_contact(peer);
   }
 
-  /// Marks the peer to be dropped at the end of poll(), when no caller uses its record.
-  void end_later(Peer& peer, std::string why) {
-    if (!peer.end_reason.empty()) return;
-    peer.end_reason = std::move(why);
-    ending.push_back(peer.node);
-  }
+  /// Marks the peer to be dropped at the end of poll().
+  void end_later(Peer& peer, std::string why) { peers.end_later(peer, std::move(why)); }
 
   void drop(Peer& peer, const std::string& why) {
     if (peer.member()) {
@@ -189,7 +129,7 @@ struct Network::Impl {
     if (now - peer.admitted_at > options.drop_last) peer.penalty = {};
     peer.penalty = std::clamp(2 * peer.penalty, options.drop_first, options.drop_last);
     peer.until = now + peer.penalty;
-    set_state(peer, Peer::State::dropped);
+    peers.set_state(peer, Peer::State::dropped);
   }
 
   /// Resets the peer: drops its waiting frames and tells the handler, if anything was exchanged.
@@ -198,7 +138,7 @@ struct Network::Impl {
     peer.out.clear();
     peer.congested = peer.kept = false;
     peer.end_reason.clear();
-    if (&peer == head) {
+    if (is_control(peer)) {
       view = 0;
       run(self_fencing.on_closed(now));  // first: RegisterNode precedes what the handler sends now
       if (said) handler.on_control_reset(why);
@@ -208,26 +148,16 @@ struct Network::Impl {
   }
 
   void erase(Peer& peer) {
-    waiting.erase(std::remove(waiting.begin(), waiting.end(), &peer), waiting.end());
-    if (last == &peer) last = nullptr;
-    set_state(peer, Peer::State::member);  // for the count
-    const NodeId node = peer.node;
-    peers.erase(node);
+    queues.forget(peer);
+    peers.erase(peer);
   }
 
   /// Ends a dead node for ever: on_node_dead(), and no message from or to it any more. Of very
   /// many deaths the oldest are forgotten.
   void end_for_ever(NodeId node, const std::string& why) {
-    if (node == options.control.node || !dead.insert(node).second) return;
-    dead_in_order.push_back(node);
-    if (dead_in_order.size() > kMostDead) {
-      dead.erase(dead_in_order.front());
-      dead_in_order.pop_front();
-    }
+    if (!peers.bury(node)) return;
     if (Peer* peer = find(node)) {
       if (peer->member()) transport->revoke(node);
-      const auto at = keys.find(peer->key);
-      if (at != keys.end() && at->second == node) keys.erase(at);
       erase(*peer);
     }
     silence.forget(node);
@@ -241,15 +171,15 @@ struct Network::Impl {
   /// poll(), unless the id is this node's or control's.
   Peer* addressee(NodeId to) {
     // Other nodes' messages contain ids too: a wrong one must not end this node.
-    if (to == options.self.id || to == head->node) {
+    if (to == options.self.id || to == peers.control().node) {
       handler.on_not_sent(std::string("a message for ") +
-                          (to == head->node ? "control" : "this node itself") +
+                          (to == peers.control().node ? "control" : "this node itself") +
                           ", which takes none of that kind, is not sent");
       return nullptr;
     }
     if (Peer* peer = find(to)) return peer;
-    const bool is_dead = dead.count(to) != 0;
-    if (!is_dead && unknown < kMostUnknown) return &add(to);
+    const bool is_dead = peers.is_dead(to);
+    if (!is_dead && peers.may_wait_for_more()) return &peers.add(to, now + options.unknown_for);
     if (notices.empty() || notices.back().first != to)
       notices.emplace_back(
           to, is_dead ? "node " + to.str() + " is dead" : "too many unknown nodes are waited for");
@@ -263,40 +193,19 @@ struct Network::Impl {
       return end_later(peer, "a message of " + std::to_string(frame.size()) +
                                  " bytes for it fits no Link, which takes " +
                                  std::to_string(net::kMaxPayloadSize));
-    const std::size_t most = &peer == head ? options.max_control_backlog : options.max_backlog;
+    const std::size_t most = is_control(peer) ? options.max_control_backlog : options.max_backlog;
     if (peer.out.bytes() + frame.size() > most)
       return end_later(peer, "it takes nothing: " + std::to_string(peer.out.bytes()) +
                                  " bytes wait for it" +
                                  (peer.trouble.empty() ? "" : " (" + peer.trouble + ")"));
-    peer.out.append(protocol, frame, options.batch);
-    peer.congested = peer.congested || peer.out.bytes() > options.backlog_high;
+    queues.append(peer, protocol, frame);
     ++stats.frames_sent;
-    wait(peer);
   }
 
   /// Sends a message of SelfFencing ahead of the waiting frames, so that no backlog delays it.
   void send_urgent(Peer& peer, Protocol protocol, BlobView frame) {
-    peer.out.append_urgent(protocol, frame);
+    queues.append_urgent(peer, protocol, frame);
     ++stats.frames_sent;
-    wait(peer);
-  }
-
-  void wait(Peer& peer) {
-    unflushed = true;
-    if (peer.waiting) return;
-    peer.waiting = true;
-    waiting.push_back(&peer);
-  }
-
-  void flush() {
-    unflushed = false;
-    for (Peer* peer : waiting) {
-      if (peer->listens()) pump(*peer);
-      peer->waiting = !peer->out.empty();
-    }
-    waiting.erase(
-        std::remove_if(waiting.begin(), waiting.end(), [](Peer* peer) { return !peer->waiting; }),
-        waiting.end());
   }
 
   void pump(Peer& peer) {
@@ -305,9 +214,6 @@ struct Network::Impl {
       if (!sent) return end_later(peer, sent.error().message());
       ++stats.messages_sent;
     }
-    if (!peer.congested || peer.out.bytes() > options.backlog_low) return;
-    peer.congested = false;
-    relieved.push_back(peer.node);
   }
 
   // SelfFencing.
@@ -315,7 +221,8 @@ struct Network::Impl {
   void run(const control::SelfFencing::Out& out) {
     for (const control::SelfFencingEvent& event : out) {
       if (const auto* beat = std::get_if<control::SendToControl>(&event)) {
-        send_urgent(*head, Protocol::to_control, encode(control::ToControl(beat->message)));
+        send_urgent(peers.control(), Protocol::to_control,
+                    encode(control::ToControl(beat->message)));
       } else if (const auto* word = std::get_if<control::SendToPeer>(&event)) {
         send_word(*word);
       } else if (const auto* again = std::get_if<control::Reconnect>(&event)) {
@@ -340,8 +247,9 @@ struct Network::Impl {
     message.epoch = again.epoch;
     message.session = session;
     message.number = again.number;
-    head->out.clear_urgent();  // this replaces older registrations and heartbeats
-    send_urgent(*head, Protocol::to_control, encode(control::ToControl(std::move(message))));
+    peers.control().out.clear_urgent();  // this replaces older registrations and heartbeats
+    send_urgent(peers.control(), Protocol::to_control,
+                encode(control::ToControl(std::move(message))));
   }
 
   // In.
@@ -370,7 +278,7 @@ struct Network::Impl {
     peer->down_since = now;
     peer->unreached_since = std::min(peer->unreached_since, now);
     peer->trouble = down.why;
-    if (peer == head) return run(self_fencing.on_closed(now));
+    if (is_control(*peer)) return run(self_fencing.on_closed(now));
     if (peer->touched) make_contact(*peer);
   }
 
@@ -383,7 +291,7 @@ struct Network::Impl {
   void on_lost(const net::PeerLost& lost) {
     Peer* peer = find(lost.node);
     if (peer == nullptr || !peer->member()) return;
-    if (peer == head && lost.fenced) run(self_fencing.on_refused(lost.error.message(), now));
+    if (is_control(*peer) && lost.fenced) run(self_fencing.on_refused(lost.error.message(), now));
     keep_out(*peer);
     end_talk(*peer, lost.error.message());
   }
@@ -397,7 +305,7 @@ struct Network::Impl {
     const Result<void> read =
         wire::split_batch(message.content.payload, [&](Protocol protocol, BlobView frame) {
           ++stats.frames_received;
-          const Result<void> good = peer == head
+          const Result<void> good = is_control(*peer)
                                         ? on_control_frame(protocol, frame, message.content.epoch)
                                         : on_peer_frame(*peer, protocol, frame);
           if (!good) bad(*peer, good.error());
@@ -468,7 +376,7 @@ struct Network::Impl {
     transport->set_epoch(self_fencing.epoch());
     if (stamp >= registered.control_epoch) {  // refuse an older control process from now on
       control_stamp = registered.control_epoch;
-      transport->set_min_epoch(head->node, control_stamp);
+      transport->set_min_epoch(peers.control().node, control_stamp);
     }
     handler.on_control(message);
   }
@@ -476,26 +384,12 @@ struct Network::Impl {
   void on_nodes(const control::ClusterNodes& nodes) {
     if (nodes.version <= view) return;
     view = nodes.version;
-    std::map<net::PublicKey, const control::ClusterRow*> by_key;  // the newest life has the key
-    for (const control::ClusterRow& row : nodes.rows) {
-      const auto key = net::PublicKey::parse(row.description.public_key);
-      if (!key || row.description.id == options.self.id || row.description.id == head->node ||
-          *key == transport->public_key() || *key == head->key)
-        continue;
-      const control::ClusterRow*& best = by_key[*key];
-      if (best == nullptr || best->epoch < row.epoch) best = &row;
-    }
     const bool is_all = nodes.rows.size() < wire::kMaxRows;  // a full list may lack members
-    for (auto& [node, peer] : peers)
-      if (is_all && peer.state != Peer::State::unknown && &peer != head)
-        peer.absent_since = std::min(peer.absent_since, now);
-    for (const auto& [key, row] : by_key) on_row(*row, key);
-    std::set<NodeId> suspects;
-    for (const control::ClusterRow& row : nodes.rows)
-      if (row.suspect && row.description.id != options.self.id &&
-          dead.count(row.description.id) == 0)
-        suspects.insert(row.description.id);
-    silence.suspect(suspects);
+    if (is_all) peers.all_absent(now);
+    for (const auto& [key, row] :
+         peers.newest_rows(nodes, options.self.id, transport->public_key()))
+      on_row(*row, key);
+    silence.suspect(peers.suspects(nodes, options.self.id));
     handler.on_nodes(nodes);
     tell_silence();
   }
@@ -507,20 +401,16 @@ struct Network::Impl {
 
   void on_row(const control::ClusterRow& row, const net::PublicKey& key) {
     const NodeId node = row.description.id;
-    if (dead.count(node) != 0) return;
-    const NodeId former = std::exchange(keys[key], node);
-    if (former && former != node) end_for_ever(former, "node " + node.str() + " has its key now");
-    keys[key] = node;
+    if (peers.is_dead(node)) return;
+    if (const NodeId former = peers.take_key(key, node))
+      end_for_ever(former, "node " + node.str() + " has its key now");
     Peer* peer = find(node);
-    if (peer == nullptr) peer = &add(node);
+    if (peer == nullptr) peer = &peers.add(node, now + options.unknown_for);
     peer->absent_since = kNever;
     const bool same = peer->key == key && peer->door == row.description.address;
-    if (peer->key != key) keys.erase(peer->key);
-    if (peer->member() && peer->key != key) {
-      peer->key = key;
-      return drop(*peer, "it has another key now");
-    }
-    peer->key = key;
+    const bool has_another = peer->key != key;
+    peers.set_key(*peer, key);
+    if (peer->member() && has_another) return drop(*peer, "it has another key now");
     peer->door = row.description.address;
     if (peer->state == Peer::State::unknown || (peer->member() && !same)) admit(*peer);
   }
@@ -533,7 +423,7 @@ struct Network::Impl {
     for (auto& [node, peer] : peers) {
       if (peer.state == Peer::State::unknown && now >= peer.until) strangers.push_back(node);
       if (peer.state == Peer::State::dropped && now >= peer.until) admit(peer);
-      if (&peer == head) continue;
+      if (is_control(peer)) continue;
       const net::Link* link = transport->link(node);
       silence.link(node, link != nullptr ? link->due_since() : kNever, now);
       if (peer.member() && peer.kept && now - peer.heard >= options.touch_every) ask(peer);
@@ -558,13 +448,13 @@ struct Network::Impl {
 
   void poll() {
     for (const auto& [node, why] : std::exchange(notices, {})) handler.on_peer_reset(node, why);
-    for (const NodeId node : std::exchange(relieved, {})) handler.on_can_send(node);
+    for (const NodeId node : queues.take_relieved()) handler.on_can_send(node);
     events.clear();
     transport->poll(now, events);
     for (net::TransportEvent& event : events) take(event);
     events.clear();
     if (now >= self_fencing.next_tick()) tick();
-    for (const NodeId node : std::exchange(ending, {})) {
+    for (const NodeId node : peers.take_ending()) {
       Peer* peer = find(node);
       if (peer != nullptr && !peer->end_reason.empty()) drop(*peer, std::string(peer->end_reason));
     }
@@ -597,7 +487,7 @@ std::optional<Error> Network::send_control(const control::ToControl& message) {
     return Error(
         Code::invalid_argument,
         "a message for control is not sent, which would refuse it: " + read.error().message());
-  impl_->send(*impl_->head, Protocol::to_control, frame);
+  impl_->send(impl_->peers.control(), Protocol::to_control, frame);
   return std::nullopt;
 }
 
@@ -606,7 +496,7 @@ void Network::drop(NodeId node, const std::string& why) {
 }
 
 bool Network::is_dead(NodeId node) const {
-  return impl_->dead.count(node) != 0;
+  return impl_->peers.is_dead(node);
 }
 
 bool Network::can_send(NodeId to) const {
@@ -620,21 +510,12 @@ void Network::keep_in_touch(NodeId node, bool on) {
 }
 
 std::vector<NodeId> Network::out_of_reach(Time now, std::size_t most) const {
-  std::vector<NodeId> found;
-  for (const auto& [node, peer] : impl_->peers) {
-    if (found.size() == most) break;
-    const bool wanted = peer.touched || peer.kept || peer.state == Peer::State::dropped;
-    if (&peer != impl_->head && peer.state != Peer::State::unknown && wanted &&
-        peer.unreached_since != kNever &&
-        now - peer.unreached_since >= impl_->options.out_of_reach_after)
-      found.push_back(node);
-  }
-  return found;
+  return impl_->peers.out_of_reach(now, impl_->options.out_of_reach_after, most);
 }
 
 void Network::flush(Time now) {
   impl_->now = now;
-  impl_->flush();
+  impl_->queues.flush([this](Peer& peer) { impl_->pump(peer); });
 }
 
 int Network::fd() const noexcept {
@@ -648,7 +529,8 @@ void Network::poll(Time now) {
 
 Time Network::next_deadline() const {
   const Impl& impl = *impl_;
-  if (impl.unflushed || !impl.notices.empty() || !impl.relieved.empty() || !impl.ending.empty())
+  if (impl.queues.unflushed() || !impl.notices.empty() || impl.queues.has_relieved() ||
+      impl.peers.has_ending())
     return Time{};
   return std::min(impl.transport->next_deadline(), impl.self_fencing.next_tick());
 }

@@ -2,7 +2,7 @@
 // order, and back-pressure. Also tests what each side is told when a peer or control is replaced,
 // silent, dead, or sends messages that cannot be read.
 #include "tests/runtime/agent/network_world.hpp"
-#include "troupe/runtime/agent/internal/outbox.hpp"
+#include "troupe/runtime/agent/outbox.hpp"
 #include "troupe/runtime/base/random.hpp"
 
 namespace troupe::agent {
@@ -510,7 +510,6 @@ TEST(Network, OfTwoNodesWithOneKeyTheNewerIsBelieved) {
 }
 
 TEST(Outbox, KeepsOrderWithinItsBoundsAndLetsUrgentFramesPass) {
-  using internal::Outbox;
   Outbox out;
   std::size_t bytes = 0;
   for (int i = 0; i < 100; ++i) {

@@ -13,7 +13,7 @@
 #include <deque>
 #include <utility>
 
-namespace troupe::agent::internal {
+namespace troupe::agent {
 
 class Outbox {
  public:
@@ -69,4 +69,4 @@ class Outbox {
   std::size_t guess_ = 4096;  ///< how much to reserve for the next batch
 };
 
-}  // namespace troupe::agent::internal
+}  // namespace troupe::agent
