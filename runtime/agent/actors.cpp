@@ -143,10 +143,10 @@ void ActorHost::replied(const control::ActorReply& reply) {
   if (const auto asked = questions_.find(reply.request);
       ending && asked != questions_.end() && ++asked->second.asked < kMostQuestions)
     return ask_again(reply.request, asked->second);
-  if (const auto kill = killings_.find(reply.request); kill != killings_.end()) {
+  if (kills_.asked(reply.request)) {
     // `unavailable`: this node is not registered; registered() sends the kill again.
     if (reply.error && reply.error->code != Code::unavailable)
-      kill_refused(killings_.extract(kill).mapped(), reply.error);
+      kill_refused(kills_.refused(reply.request), reply.error);
     return;
   }
   const auto question = questions_.extract(reply.request);
@@ -223,32 +223,12 @@ void ActorHost::unreferenced(ActorId actor) {
   control_.send(control::HandlesGone{actor});
 }
 
-/// Sends the kill again, once in the name of each job that killed.
-void ActorHost::say_kill(ActorId actor, bool may_restart, std::uint64_t life) {
-  for (const JobId job : killing_jobs_[actor]) {
-    const auto waiting = std::find_if(killings_.begin(), killings_.end(), [&](const auto& one) {
-      return one.second.actor == actor && one.second.job == job;
-    });
-    const std::uint64_t request = waiting == killings_.end() ? 0 : waiting->first;
-    control_.send(control::KillActor{actor, may_restart, life, job, request});
-  }
-}
-
-/// Forgets a kill that control has refused. The killer waits for the actor's end as a watcher: it
-/// gets an update with the refusal instead.
-void ActorHost::kill_refused(const Killing& kill, const std::shared_ptr<const ErrorInfo>& why) {
+/// The killer waits for the actor's end as a watcher: it gets an update with the refusal instead.
+void ActorHost::kill_refused(const ActorKills::Kill& kill,
+                             const std::shared_ptr<const ErrorInfo>& why) {
   const ActorId actor = kill.actor;
   const auto watched = watched_.find(actor);
   if (watched == watched_.end()) return;
-  if (const auto jobs = killing_jobs_.find(actor); jobs != killing_jobs_.end()) {
-    jobs->second.erase(kill.job);
-    if (jobs->second.empty()) {
-      killing_jobs_.erase(jobs);
-      killed_.erase(actor);
-      killed_lives_.erase(actor);
-      killers_.erase(actor);
-    }
-  }
   if (watched->second.watchers.erase(kill.killer) != 0) {
     wire::ActorUpdate update;
     update.actor = actor;
@@ -259,34 +239,14 @@ void ActorHost::kill_refused(const Killing& kill, const std::shared_ptr<const Er
   if (watched->second.watchers.empty()) stop_watching(watched);
 }
 
-void ActorHost::forget_killings(ActorId actor) {
-  killing_jobs_.erase(actor);
-  std::erase_if(killings_, [actor](const auto& one) { return one.second.actor == actor; });
-}
-
 void ActorHost::kill(ActorId actor, bool may_restart, ProcessIndex killer, JobId job) {
   const Watched& watched = ask_for(actor);  // its updates say when the kill need not be sent again
-  std::uint64_t request = 0;
-  if (killing_jobs_[actor].insert(job).second && job)
-    killings_[request = ++next_request_] = {actor, job, killer};
-  if (!may_restart) {
-    killed_.insert(actor);
-    killed_lives_.erase(actor);
-    return control_.send(control::KillActor{actor, false, 0, job, request});
-  }
-  // The life is named: sent again to another control, the kill must not end the life that followed.
-  std::uint64_t& life = killed_lives_[actor];
-  life = std::max(life, watched.newest);
-  if (life != 0) {
-    control_.send(control::KillActor{actor, true, life, job, request});
-    tell_killed_life(actor, life, killer);
-  } else if (killer != 0) {
-    killers_[actor].push_back(killer);
-  }
+  tell_killed_life(
+      actor, kills_.kill({actor, job, killer}, may_restart, watched.newest, next_request_), killer);
 }
 
 void ActorHost::tell_killed_life(ActorId actor, std::uint64_t life, ProcessIndex killer) {
-  if (killer == 0) return;
+  if (life == 0 || killer == 0) return;
   wire::ActorUpdate update;
   update.actor = actor;
   update.state = wire::ActorState::restarting;
@@ -294,21 +254,12 @@ void ActorHost::tell_killed_life(ActorId actor, std::uint64_t life, ProcessIndex
   out_.publish(killer, update);
 }
 
-/// Handles that control knows of this life, alive or about to be. A kill that waited for a first
-/// life now names it; a kill of an earlier life is over.
+/// Handles that control knows of this life, alive or about to be.
 void ActorHost::heard_of(ActorId actor, std::uint64_t incarnation) {
   Watched& watched = watched_.at(actor);
   watched.newest = std::max(watched.newest, incarnation);
-  const auto killed = killed_lives_.find(actor);
-  if (killed == killed_lives_.end() || incarnation <= killed->second) return;
-  if (std::exchange(killed->second, incarnation) != 0) {
-    killed_lives_.erase(killed);
-    if (killed_.count(actor) == 0) forget_killings(actor);
-    return;
-  }
-  say_kill(actor, true, incarnation);
-  if (const auto killers = killers_.extract(actor))
-    for (const ProcessIndex killer : killers.mapped()) tell_killed_life(actor, incarnation, killer);
+  for (const ProcessIndex killer : kills_.heard_of(actor, incarnation))
+    tell_killed_life(actor, incarnation, killer);
 }
 
 // --- hosted here
@@ -549,10 +500,7 @@ void ActorHost::dead(ActorId actor) {
   if (watched_.at(actor).told_end || made_.count(actor) != 0)
     control_.send(control::WatchActor{actor, false});  // nothing is sent about it again
   watched_.erase(actor);
-  killed_.erase(actor);
-  killed_lives_.erase(actor);
-  forget_killings(actor);
-  killers_.erase(actor);
+  kills_.forget(actor);
   was_made(actor);
   ended_.erase(ended_.lower_bound({actor, 0}), ended_.upper_bound({actor, kLast}));
   drop_made(actor);
@@ -562,7 +510,7 @@ void ActorHost::dead(ActorId actor) {
 ActorHost::WatchedActors::iterator ActorHost::stop_watching(WatchedActors::iterator watched) {
   const ActorId actor = watched->first;
   const auto ended = ended_.lower_bound({actor, 0});
-  if (made_.count(actor) != 0 || killed_.count(actor) != 0 || killed_lives_.count(actor) != 0 ||
+  if (made_.count(actor) != 0 || kills_.awaits(actor) ||
       (ended != ended_.end() && ended->first.first == actor))
     return std::next(watched);
   control_.send(control::WatchActor{actor, false});
@@ -584,7 +532,7 @@ void ActorHost::registered(Epoch epoch, Epoch control_epoch, std::uint64_t numbe
   epoch_ = epoch;
   // Kills go before the spawns: an actor that was made and killed under an earlier control must not
   // be made again.
-  for (const ActorId actor : killed_) say_kill(actor, false, 0);
+  kills_.say_ends_again();
   for (auto& [request, spawning] : spawning_) {
     spawning.message.again |= another;
     say(spawning);
@@ -594,8 +542,7 @@ void ActorHost::registered(Epoch epoch, Epoch control_epoch, std::uint64_t numbe
   for (const auto& [actor, watched] : watched_) control_.send(control::WatchActor{actor, true});
   for (const auto& [actor, made] : made_)
     if (made.handles_gone) control_.send(control::HandlesGone{actor});
-  for (const auto& [actor, life] : killed_lives_)
-    if (life != 0) say_kill(actor, true, life);
+  kills_.say_lives_again();
   for (const auto& [request, question] : questions_) ask_again(request, question);
 }
 

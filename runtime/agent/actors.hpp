@@ -26,6 +26,7 @@
 /// the actor is dead or was never made.
 #pragma once
 
+#include "troupe/runtime/agent/actor_kills.hpp"
 #include "troupe/runtime/agent/control_port.hpp"
 #include "troupe/runtime/agent/reference_table.hpp"
 #include "troupe/runtime/wire/peer.hpp"
@@ -71,7 +72,7 @@ class ActorHost {
   };
 
   ActorHost(Out& out, ControlPort& control, NodeId self)
-      : out_(out), control_(control), self_(self) {}
+      : out_(out), control_(control), self_(self), kills_(control) {}
 
   // --- from processes of this node
   using BytesByNode = std::vector<std::pair<NodeId, std::uint64_t>>;
@@ -186,12 +187,6 @@ class ActorHost {
     ProcessIndex process;       ///< gets the FoundActor,
     std::uint64_t request = 0;  ///< ... with this number; 0: it got it, or wants none
   };
-  /// A KillActor that control may refuse.
-  struct Killing {
-    ActorId actor;
-    JobId job;
-    ProcessIndex killer;
-  };
   struct Question {
     ProcessIndex process;
     wire::FindActor find;
@@ -205,9 +200,7 @@ class ActorHost {
   void dead(ActorId actor);
   void lives(ActorId actor, std::uint64_t incarnation);
   void heard_of(ActorId actor, std::uint64_t incarnation);
-  void say_kill(ActorId actor, bool may_restart, std::uint64_t life);
-  void forget_killings(ActorId actor);
-  void kill_refused(const Killing& kill, const std::shared_ptr<const ErrorInfo>& why);
+  void kill_refused(const ActorKills::Kill& kill, const std::shared_ptr<const ErrorInfo>& why);
   void tell_killed_life(ActorId actor, std::uint64_t life, ProcessIndex killer);
   void drop_made(ActorId actor);
   void say(Spawning& spawning);
@@ -229,15 +222,7 @@ class ActorHost {
   std::map<ProcessIndex, std::uint64_t> by_worker_;
   WatchedActors watched_;
   std::map<ActorId, Made> made_;  ///< by processes of this node, not known to be dead
-  std::set<ActorId> killed_;      ///< for good, not known to be dead
-  /// The jobs whose processes have killed these actors, or lives of actors (killed_lives_). Control
-  /// may refuse the kill of one job and accept that of another.
-  std::map<ActorId, std::set<JobId>> killing_jobs_;
-  std::map<std::uint64_t, Killing> killings_;  ///< by request, those that were not refused
-  /// Actors that were killed and may be restarted → the life that is to end and is not known to be
-  /// over; 0: the first life that control will tell of.
-  std::map<ActorId, std::uint64_t> killed_lives_;
-  std::map<ActorId, std::vector<ProcessIndex>> killers_;  ///< to be told which life that 0 became
+  ActorKills kills_;
   std::uint64_t next_request_ = 0;
   std::map<std::uint64_t, Spawning> spawning_;    ///< by request
   std::map<ActorId, std::uint64_t> spawning_of_;  ///< the request by actor
