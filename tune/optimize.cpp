@@ -38,7 +38,7 @@ constexpr Duration kFilesWithin = std::chrono::milliseconds(500);
 constexpr Duration kLastLines = std::chrono::seconds(5);
 constexpr Duration kLinesAtCancel = std::chrono::milliseconds(300);
 /// How long the pages of the results may take after Ctrl-C.
-constexpr Duration kPagesAtCancel = std::chrono::milliseconds(300);
+constexpr Duration kPagesAtCancel = std::chrono::seconds(1);
 /// How often the end of a study looks for them, and how long it waits after each look.
 constexpr int kLastLooks = 100;
 constexpr Duration kLookAgain = std::chrono::milliseconds(10);

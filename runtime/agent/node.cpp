@@ -295,7 +295,7 @@ void Node::end_processes() {
     // A worker is certainly dead only when its zygote has reaped it, or the system says so. The
     // zygote's report also says why it died.
     if (process.kind == wire::ProcessKind::worker && process.pid > 0 &&
-        !processes_.is_dead_untold(process, steady_now()))
+        !processes_.look_for_death(process, steady_now()))
       continue;
     // A worker that was not forked yet may count as starting: Workers::gone() ends its start.
     if (process.kind == wire::ProcessKind::worker)

@@ -178,7 +178,7 @@ std::vector<ProcessIndex> Processes::ending() const {
   return all;
 }
 
-bool Processes::is_dead_untold(Process& worker, Time now) const {
+bool Processes::look_for_death(Process& worker, Time now) const {
   if (now < worker.doubted_at) return false;
   worker.doubted_at = now + kZygoteTells;
   const Fd life = os::handle_of(worker.pid);

@@ -189,10 +189,10 @@ class Processes final : public Proxies::Rings {
   /// Hold or an Adopt, so nothing may be freed before.
   bool has_unread() const;
   std::vector<ProcessIndex> ending() const;
-  /// Returns whether an ending worker is dead although its zygote, which may be stopped, has not told
-  /// of it for some time.
-  bool is_dead_untold(Process& worker, Time now) const;
-  /// When to ask is_dead_untold() again.
+  /// Asks the system, from time to time, about an ending worker whose zygote is silent and may be
+  /// stopped. Returns whether the worker is dead.
+  bool look_for_death(Process& worker, Time now) const;
+  /// When to ask look_for_death() again.
   Time next_deadline() const;
   /// Reads the last messages of an ending process, and carries its last frames to other nodes. An
   /// answer that does not reach it any more does not stop this.
