@@ -1,12 +1,15 @@
 #include "troupe/runtime/net/transport.hpp"
 
 #include "troupe/runtime/base/process_limits.hpp"
-#include "troupe/runtime/net/internal/door.hpp"
+#include "troupe/runtime/net/internal/door_socket.hpp"
 #include "troupe/runtime/net/internal/gatekeeper.hpp"
+#include "troupe/runtime/net/internal/own_join.hpp"
+#include "troupe/runtime/net/internal/pending_joins.hpp"
 #include "troupe/runtime/net/internal/sockets.hpp"
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 namespace troupe::net {
@@ -15,6 +18,7 @@ using internal::Channel;
 using internal::ConnectionNews;
 using internal::DoorKind;
 using internal::DoorMessage;
+using internal::OwnJoin;
 using internal::Part;
 using internal::Watched;
 
@@ -25,9 +29,7 @@ constexpr int kMessagesPerTurn = 256;
 /// user may start some meanwhile.
 constexpr unsigned kThreads = 4;
 constexpr std::size_t kBytesPerTurn = 4 << 20;  // of one peer, so that no peer delays the others
-constexpr std::size_t kMostJoins = 64;
 constexpr int kByeMs = 1000;  // the longest that a closing socket may take to send its last frame
-constexpr Duration kJoinAnswerWithin = std::chrono::seconds(30);
 constexpr Duration kDoubtFor = std::chrono::milliseconds(100);
 
 /// Returns libzmq's high-water mark: four times the Link's window, which is the real bound. libzmq
@@ -40,20 +42,6 @@ int high_water_mark(std::size_t window) {
 std::string without_port(const std::string& address) {
   return address.substr(0, address.rfind(':'));
 }
-Blob bytes_of(const std::string& text) {
-  const auto* at = reinterpret_cast<const std::byte*>(text.data());
-  return Blob(at, at + std::min(text.size(), internal::kMaxDoorBody));
-}
-std::string printable(const Blob& bytes) {
-  std::string text;
-  for (std::byte b : bytes) {
-    const char c = static_cast<char>(b);
-    text += c >= ' ' && c <= '~' ? c : '?';
-    if (text.size() == 1024) break;
-  }
-  return text;
-}
-
 struct Peer {
   PeerInfo info;
   Link link;
@@ -73,34 +61,18 @@ struct Peer {
   bool busy() const noexcept { return link.unacknowledged() > 0; }
 };
 
-struct PendingJoin {
-  Blob routing_id;
-  PublicKey key;
-  Time by;
-};
-
-struct OwnJoin {
-  Channel channel;
-  CurveKeys keys;
-  std::string door, trouble;
-  Time deadline;
-};
-
 }  // namespace
 
 struct Transport::Impl {
   TransportOptions options;
   internal::Sockets sockets;
   internal::Gatekeeper gate;
-  Channel door;
-  std::string door_address;
-  std::uint64_t gate_watch = 0;
+  internal::DoorSocket door;
   std::map<NodeId, std::unique_ptr<Peer>> peers;
   std::map<PublicKey, NodeId> by_key;
   std::vector<std::unique_ptr<Peer>> buried;  // lost peers; callers up the stack still use them
   std::set<std::pair<Time, NodeId>> deadlines;
-  std::map<std::uint64_t, PendingJoin> joins;
-  std::uint64_t last_join = 0;
+  internal::PendingJoins joins;
   std::unique_ptr<OwnJoin> own_join;
   std::vector<TransportEvent> news;
   Epoch epoch = 0;
@@ -109,28 +81,21 @@ struct Transport::Impl {
   explicit Impl(TransportOptions given)
       : options(std::move(given)),
         sockets(options.keys, high_water_mark(options.link.window_messages)),
-        gate(sockets.context()) {
+        gate(sockets.context()),
+        door(sockets, options.protocol, options.build_id) {
     options.link.protocol = options.protocol;
     options.link.build_id = options.build_id;
   }
   ~Impl() {
     for (auto& entry : peers) close_all(*entry.second);
-    if (own_join != nullptr) sockets.close(own_join->channel);
-    if (door) sockets.close(door);
+    own_join.reset();
+    door.close();
   }
 
   Result<void> open() {
     if (!gate.bound()) return Error(Code::internal, "the ZAP handler cannot be started");
-    gate_watch = sockets.watch(gate.fd(), Watched::gate, {});
-    door = sockets.serve(ZMQ_ROUTER, internal::kDoorDomain, internal::kMaxDoorMessage,
-                         Watched::door, {});
-    if (!door) return Error(Code::unavailable, internal::Sockets::kNoneLeft);
-    if (!door.socket.bind(options.listen))
-      return Error(Code::unavailable, "cannot listen on " + options.listen + ": " +
-                                          internal::Socket::error() +
-                                          "; choose another address or end its user");
-    door_address = door.socket.endpoint();
-    return {};
+    sockets.watch(gate.fd(), Watched::gate, {});
+    return door.open(options.listen);
   }
 
   std::string dialled(const std::string& address) const {
@@ -195,8 +160,7 @@ struct Transport::Impl {
                               Watched::knock, peer.info.node, true);
     if (!peer.knock) return knock_failed(peer, internal::Sockets::kNoneLeft, now);
     peer.knock_deadline = now + options.knock_timeout;
-    DoorMessage message{DoorKind::knock, options.protocol, options.build_id, {}};
-    const Blob bytes = encode(message);
+    const Blob bytes = encode(door.message_of(DoorKind::knock, {}));
     if (!peer.knock.socket.connect(dialled(peer.info.door)))
       return knock_failed(peer, "its address cannot be used: " + internal::Socket::error(), now);
     peer.knock.socket.send(bytes.data(), bytes.size());
@@ -386,71 +350,50 @@ struct Transport::Impl {
     Result<DoorMessage> answer = internal::decode_door(part.bytes());
     if (!answer || part.more()) return knock_failed(peer, "it answers nonsense", now);
     if (answer->kind == DoorKind::refuse && answer->protocol != options.protocol) {
-      return lose(peer, Error(Code::unavailable, printable(answer->body)), false);
+      return lose(peer, Error(Code::unavailable, internal::printable(answer->body)), false);
     }
     if (answer->kind == DoorKind::later) {
       close_knock(peer);
       peer.next_try = now + options.retry_first;
       return plan(peer);
     }
-    if (answer->kind != DoorKind::welcome || answer->body.size() != 2)
-      return knock_failed(peer, printable(answer->body), now);
+    const std::optional<std::uint16_t> port = internal::port_of(*answer);
+    if (!port) return knock_failed(peer, internal::printable(answer->body), now);
     close_knock(peer);
-    const unsigned port =
-        static_cast<unsigned>(answer->body[0]) | static_cast<unsigned>(answer->body[1]) << 8;
     close_data(peer);
     peer.data = sockets.dial(peer.info.key, options.keys, kMaxFrameSize, Watched::data,
                              peer.info.node, false);
     peer.bound = false;
     if (!peer.data) return knock_failed(peer, internal::Sockets::kNoneLeft, now);
     peer.down_since = now + options.knock_timeout;  // allow that much for the first handshake
-    peer.data.socket.connect(dialled(without_port(peer.info.door) + ":" + std::to_string(port)));
+    peer.data.socket.connect(dialled(without_port(peer.info.door) + ":" + std::to_string(*port)));
     plan(peer);
   }
 
   // The door.
 
-  void answer_door(const Blob& routing_id, DoorKind kind, Blob body) {
-    const Blob bytes =
-        encode(DoorMessage{kind, options.protocol, options.build_id, std::move(body)});
-    door.socket.send(routing_id.data(), routing_id.size(), true);
-    door.socket.send(bytes.data(), bytes.size());
-  }
   void refuse(const Blob& routing_id, const std::string& why) {
     ++stats.refused_knocks;
-    answer_door(routing_id, DoorKind::refuse, bytes_of(why));
+    door.refuse(routing_id, why);
   }
 
   void on_door(Time now) {
     for (int i = 0; i < kMessagesPerTurn; ++i) {
-      if (!door.socket.readable()) return;
-      std::vector<Part> parts = door.socket.receive_all();
-      if (parts.size() != 2) {
+      if (!door.readable()) return;
+      if (auto caller = door.receive())
+        on_caller(*caller, now);
+      else
         ++stats.bad_messages;
-        continue;
-      }
-      const BlobView id = parts[0].bytes();
-      const Blob routing_id(id.begin(), id.end());
-      const Result<PublicKey> key = PublicKey::parse(parts[1].property("User-Id"));
-      Result<DoorMessage> message = internal::decode_door(parts[1].bytes());
-      if (!key || !message) {
-        ++stats.bad_messages;
-      } else {
-        on_door_message(routing_id, *key, *message, now);
-      }
     }
-    sockets.again(door.watch);
+    sockets.again(door.watch());
   }
 
-  void on_door_message(const Blob& routing_id, const PublicKey& key, DoorMessage& message,
-                       Time now) {
+  void on_caller(internal::DoorSocket::Caller& caller, Time now) {
+    auto& [routing_id, key, message] = caller;
     const auto* admission = gate.find(key, now);
     if (admission == nullptr) return refuse(routing_id, "this key is no longer admitted");
-    if (message.protocol != options.protocol)
-      return refuse(routing_id, "this node speaks protocol " + std::to_string(options.protocol) +
-                                    " (build " + options.build_id + ") and the caller protocol " +
-                                    std::to_string(message.protocol) + " (build " + message.build +
-                                    "): run the same release of troupe on both");
+    if (const std::string why = door.objection_to(message); !why.empty())
+      return refuse(routing_id, why);
     if (message.kind == DoorKind::join)
       return on_join(routing_id, key, admission->role, message, now);
     const auto at = by_key.find(key);
@@ -464,7 +407,7 @@ struct Transport::Impl {
     const bool ours_under_way =
         peer.knock || (peer.data && !peer.bound && !peer.up && now < peer.down_since);
     if (ours_under_way && options.keys.public_key < peer.info.key)
-      return answer_door(routing_id, DoorKind::later, {});
+      return door.answer(routing_id, DoorKind::later, {});
     close_knock(peer);
     close_data(peer);
     peer.data = sockets.serve(ZMQ_DEALER, internal::peer_domain(peer.info.key), kMaxFrameSize,
@@ -472,56 +415,27 @@ struct Transport::Impl {
     peer.bound = true;
     if (!peer.data) return refuse(routing_id, internal::Sockets::kNoneLeft);
     peer.down_since = now + options.knock_timeout;
-    if (!peer.data.socket.bind(without_port(door_address) + ":*")) {
+    if (!peer.data.socket.bind(without_port(door.address()) + ":*")) {
       close_data(peer);
       return refuse(routing_id, "no port is free here");
     }
-    const std::string address = peer.data.socket.endpoint();
-    const auto port = static_cast<unsigned>(std::stoul(address.substr(address.rfind(':') + 1)));
-    answer_door(routing_id, DoorKind::welcome,
-                {static_cast<std::byte>(port), static_cast<std::byte>(port >> 8)});
+    door.answer(routing_id, DoorKind::welcome, internal::body_of_port(peer.data.socket.endpoint()));
     plan(peer);
   }
 
   void on_join(const Blob& routing_id, const PublicKey& key, Role role, DoorMessage& message,
                Time now) {
-    for (auto at = joins.begin(); at != joins.end();)
-      at = at->second.by <= now ? joins.erase(at) : std::next(at);
-    if (role != Role::join) return refuse(routing_id, "a member needs no token to join");
-    if (joins.size() >= kMostJoins) return refuse(routing_id, "too many nodes join at once");
-    for (const auto& entry : joins)
-      if (entry.second.key == key) return refuse(routing_id, "this token is in use");
-    joins[++last_join] = {routing_id, key, now + kJoinAnswerWithin};
-    news.push_back(JoinRequest{last_join, key, std::move(message.body)});
+    if (const char* why = joins.refusal(key, role, now)) return refuse(routing_id, why);
+    const std::uint64_t id = joins.add(routing_id, key, now);
+    news.push_back(JoinRequest{id, key, std::move(message.body)});
   }
 
   // Our own join.
 
-  void end_join(Result<Blob> result) {
-    sockets.close(own_join->channel);
+  void end_join(OwnJoin::End end) {
+    if (!end) return;
     own_join.reset();
-    news.push_back(JoinReply{std::move(result)});
-  }
-  void join_failed(const std::string& why) {
-    std::string text = "cannot join at " + own_join->door + ": " + why;
-    if (!own_join->trouble.empty()) text += " (" + own_join->trouble + ")";
-    end_join(Error(Code::unavailable, std::move(text)));
-  }
-  void on_own_join() {
-    Part part;
-    if (!own_join->channel.socket.readable() || !own_join->channel.socket.receive(part)) return;
-    Result<DoorMessage> answer = internal::decode_door(part.bytes());
-    if (!answer) return join_failed("it answers nonsense");
-    if (answer->kind != DoorKind::joined) return join_failed(printable(answer->body));
-    end_join(std::move(answer->body));
-  }
-  void on_join_monitor() {
-    for (const ConnectionNews& item : internal::Sockets::news(own_join->channel.monitor)) {
-      if (item.kind == ConnectionNews::refused_by_peer)
-        return join_failed("the token is spent, expired or for another cluster");
-      if (item.kind == ConnectionNews::failed)
-        own_join->trouble = "nobody there completes a handshake under the token's key";
-    }
+    news.push_back(JoinReply{std::move(*end)});
   }
 
   void handle(std::uint64_t id, Time now) {
@@ -530,8 +444,8 @@ struct Transport::Impl {
     switch (watch->kind) {
       case Watched::gate: return gate.answer(now);
       case Watched::door: return on_door(now);
-      case Watched::join: return on_own_join();
-      case Watched::join_monitor: return on_join_monitor();
+      case Watched::join: return end_join(own_join->on_answer());
+      case Watched::join_monitor: return end_join(own_join->on_monitor());
       default: break;
     }
     Peer* peer = find(watch->node);
@@ -613,39 +527,22 @@ void Transport::set_min_epoch(NodeId node, Epoch least) {
 }
 
 void Transport::join(const JoinToken& token, Blob request, Time deadline) {
-  if (impl_->own_join != nullptr) impl_->sockets.close(impl_->own_join->channel);
-  impl_->own_join = std::make_unique<OwnJoin>();
-  OwnJoin& join = *impl_->own_join;
-  join.door = token.door;
-  join.deadline = deadline;
-  Result<CurveKeys> keys = CurveKeys::from_secret(token.one_time.copy());
-  if (!keys) return impl_->end_join(keys.error());
-  if (request.size() > internal::kMaxDoorBody)
-    return impl_->end_join(Error(Code::invalid_argument, "a join request of more than 64 KiB"));
-  join.keys = std::move(*keys);
-  join.channel = impl_->sockets.dial(token.head, join.keys, internal::kMaxDoorMessage,
-                                     Watched::join, {}, true);
-  if (!join.channel) return impl_->join_failed(internal::Sockets::kNoneLeft);
-  if (!join.channel.socket.connect(impl_->dialled(token.door)))
-    return impl_->join_failed("its address cannot be used");
-  const Blob bytes = internal::encode(DoorMessage{DoorKind::join, impl_->options.protocol,
-                                                  impl_->options.build_id, std::move(request)});
-  join.channel.socket.send(bytes.data(), bytes.size());
+  impl_->own_join.reset();  // its socket is closed before there is another
+  impl_->own_join = std::make_unique<OwnJoin>(impl_->sockets, token.door, deadline);
+  impl_->end_join(impl_->own_join->start(token,
+                                         impl_->door.message_of(DoorKind::join, std::move(request)),
+                                         impl_->dialled(token.door)));
 }
 
 void Transport::answer_join(std::uint64_t id, Blob answer) {
-  const auto at = impl_->joins.find(id);
-  if (at == impl_->joins.end()) return;
-  impl_->gate.revoke(at->second.key);
-  impl_->answer_door(at->second.routing_id, DoorKind::joined, std::move(answer));
-  impl_->joins.erase(at);
+  const auto join = impl_->joins.take(id);
+  if (!join) return;
+  impl_->gate.revoke(join->key);
+  impl_->door.answer(join->routing_id, DoorKind::joined, std::move(answer));
 }
 
 void Transport::refuse_join(std::uint64_t id, const std::string& why) {
-  const auto at = impl_->joins.find(id);
-  if (at == impl_->joins.end()) return;
-  impl_->refuse(at->second.routing_id, why);
-  impl_->joins.erase(at);
+  if (const auto join = impl_->joins.take(id)) impl_->refuse(join->routing_id, why);
 }
 
 int Transport::fd() const noexcept {
@@ -664,8 +561,8 @@ void Transport::poll(Time now, std::vector<TransportEvent>& events) {
   }
   for (NodeId node : due)
     if (Peer* peer = impl.find(node)) impl.on_deadline(*peer, now);
-  if (impl.own_join != nullptr && now >= impl.own_join->deadline)
-    impl.join_failed("no answer in time");
+  if (impl.own_join != nullptr && now >= impl.own_join->deadline())
+    impl.end_join(impl.own_join->failed("no answer in time"));
   for (Refused& refused : impl.gate.take_audit()) impl.news.push_back(std::move(refused));
   impl.buried.clear();
   for (TransportEvent& event : impl.news) events.push_back(std::move(event));
@@ -675,12 +572,12 @@ void Transport::poll(Time now, std::vector<TransportEvent>& events) {
 Time Transport::next_deadline() const {
   if (impl_->sockets.pending() || !impl_->news.empty()) return Time{};
   Time due = impl_->deadlines.empty() ? Time::max() : impl_->deadlines.begin()->first;
-  if (impl_->own_join != nullptr) due = std::min(due, impl_->own_join->deadline);
+  if (impl_->own_join != nullptr) due = std::min(due, impl_->own_join->deadline());
   return due;
 }
 
 const std::string& Transport::door() const noexcept {
-  return impl_->door_address;
+  return impl_->door.address();
 }
 const PublicKey& Transport::public_key() const noexcept {
   return impl_->options.keys.public_key;

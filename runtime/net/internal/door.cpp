@@ -46,4 +46,25 @@ Result<DoorMessage> decode_door(BlobView bytes) {
   return message;
 }
 
+Blob body_of_port(const std::string& address) {
+  const auto port = static_cast<unsigned>(std::stoul(address.substr(address.rfind(':') + 1)));
+  return {static_cast<std::byte>(port), static_cast<std::byte>(port >> 8)};
+}
+
+std::optional<std::uint16_t> port_of(const DoorMessage& message) {
+  if (message.kind != DoorKind::welcome || message.body.size() != 2) return std::nullopt;
+  return static_cast<std::uint16_t>(static_cast<unsigned>(message.body[0]) |
+                                    static_cast<unsigned>(message.body[1]) << 8);
+}
+
+std::string printable(const Blob& body) {
+  std::string text;
+  for (std::byte b : body) {
+    const char c = static_cast<char>(b);
+    text += c >= ' ' && c <= '~' ? c : '?';
+    if (text.size() == 1024) break;
+  }
+  return text;
+}
+
 }  // namespace troupe::net::internal

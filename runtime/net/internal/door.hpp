@@ -7,6 +7,7 @@
 #include "troupe/runtime/base/units.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace troupe::net::internal {
@@ -33,5 +34,11 @@ inline constexpr std::size_t kMaxDoorBody = kMaxDoorMessage - 128;
 
 Blob encode(const DoorMessage& message);
 Result<DoorMessage> decode_door(BlobView bytes);
+/// Returns the body of a welcome: the port of an address like tcp://host:6500.
+Blob body_of_port(const std::string& address);
+/// Returns the port of a welcome; nullopt for any other message.
+std::optional<std::uint16_t> port_of(const DoorMessage& message);
+/// Returns a reason that came in a body as text for people, of 1 KiB at most.
+std::string printable(const Blob& body);
 
 }  // namespace troupe::net::internal

@@ -52,6 +52,24 @@ TEST(Door, ControlCharactersNeverReachAPersonsTerminal) {
   EXPECT_EQ(decode_door(encode(message))->build, "?[31mred?");
 }
 
+TEST(Door, AWelcomeNamesAPortLowByteFirst) {
+  DoorMessage message = sample();
+  message.body = body_of_port("tcp://127.0.0.1:6500");
+  EXPECT_EQ(message.body, (Blob{std::byte{0x64}, std::byte{0x19}}));
+  EXPECT_FALSE(port_of(message)) << "it is a knock";
+  message.kind = DoorKind::welcome;
+  EXPECT_EQ(port_of(message), 6500);
+  message.body.push_back({});
+  EXPECT_FALSE(port_of(message));
+}
+
+TEST(Door, AReasonIsShownPrintableAndShort) {
+  Blob body(2000, std::byte{'x'});
+  body[0] = std::byte{7};
+  EXPECT_EQ(printable(body), "?" + std::string(1023, 'x'));
+  EXPECT_EQ(printable({}), "");
+}
+
 TEST(Door, RandomBytesAreRefusedOrWhole) {
   Random random(11);
   const Blob good = encode(sample());
