@@ -1,12 +1,11 @@
 #include "troupe/objectstore/host.hpp"
 
-#include "troupe/objectstore/internal/extent_pool.hpp"
+#include "troupe/objectstore/internal/extents.hpp"
 #include "troupe/objectstore/internal/mutex.hpp"
 #include "troupe/objectstore/internal/segments.hpp"
 #include "troupe/objectstore/internal/shared_memory.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <deque>
 #include <set>
 #include <string>
@@ -41,20 +40,18 @@ struct Process {
   std::uint32_t alive = 0;      // objects adopted or retired but waiting
   std::uint32_t adopted = 0;
   std::uint64_t bytes = 0;  // adopted
-  std::set<std::uint32_t> extents;
-};
-
-struct Extent {
-  ExtentId id;
-  std::uint64_t bytes = 0;
-  std::uint32_t owner = 0;
-  std::uint32_t objects = 0;  // adopted or waiting in it
-  bool sealed = false;
-  Fd memory;
 };
 
 Error bad(const char* what) {
   return Error(Code::invalid_argument, what);
+}
+
+ExtentsOptions extents_of(const HostOptions& options) {
+  return {.usual = options.extent.count,
+          .arena = options.arena.count,
+          .ahead = options.ahead.count,
+          .processes = options.layout.processes,
+          .most = options.layout.extents};
 }
 
 }  // namespace
@@ -66,17 +63,14 @@ struct Host::Impl {
   std::vector<Process> processes;
   std::vector<const PinWord*> pin_tables;  // of the living
   std::deque<std::uint32_t> free_processes;
-  std::vector<Extent> extents;
-  std::deque<std::uint32_t> free_extents;
-  std::uint64_t serial = 0;
+  Extents extents;
   std::set<std::pair<std::uint32_t, std::uint32_t>> waiting;  // (process, slot)
   std::vector<Notice> notices;
-  std::atomic<std::uint64_t> granted{0};
-  std::unique_ptr<ExtentPool> pool;
   std::unique_ptr<Client> local;
   Mutex mutex;  // views of the agent's own client may end on other threads
   std::vector<std::pair<std::uint32_t, std::uint32_t>> local_unpins TROUPE_GUARDED_BY(mutex);
 
+  explicit Impl(HostOptions given) : options(std::move(given)), extents(extents_of(options)) {}
   Result<void> start();
   Result<void> make_tables(Process& p);
   void rebuild_pin_tables();
@@ -88,10 +82,9 @@ struct Host::Impl {
     return {retirement(p, s), pin_tables, cell(options.layout, p, s)};
   }
   Object* object(const Location& at) noexcept;
-  const Extent* extent(ExtentId id) const noexcept;
-  Extent* extent_of(std::uint32_t process, ExtentId id) noexcept;
   bool published(const Location& at) const noexcept;
-  Result<void> make_room(std::uint64_t bytes, Limit limit);
+  Result<ExtentGrant> grant(std::uint32_t process, std::uint64_t bytes, Limit limit);
+  Result<Allocation> create_local(std::uint64_t bytes, bool touch, Limit limit);
   bool retire(std::uint32_t p, std::uint32_t s, Object& object);
   void finish(std::uint32_t p, std::uint32_t s);
   void look_again(std::uint32_t p, std::uint32_t s);
@@ -109,13 +102,12 @@ Host::Host(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
 Host::~Host() = default;
 
 Result<std::unique_ptr<Host>> Host::create(HostOptions options) {
-  const Layout& layout = options.layout;
+  const Layout layout = options.layout;
   if (options.arena.count == 0) options.arena = default_arena_bytes();
   if (options.extent.count == 0 || options.extent.count % kExtentGrain != 0 ||
       layout.processes < 2 || layout.slots == 0 || layout.extents == 0 || layout.extents > 1 << 20)
     return bad("object store options that make no sense: extents are multiples of 64 KiB");
-  auto impl = std::make_unique<Impl>();
-  impl->options = options;
+  auto impl = std::make_unique<Impl>(std::move(options));
   if (auto started = impl->start(); !started) return started.error();
   auto host = std::unique_ptr<Host>(new Host(std::move(impl)));
   auto membership = host->register_process();  // index 0: the agent's own
@@ -145,11 +137,7 @@ Result<void> Host::Impl::start() {
   retirements_fd = *std::move(fd);
   retirements = *std::move(mapped);
   processes.resize(layout.processes);
-  extents.resize(layout.extents);
   for (std::uint32_t p = 0; p < layout.processes; ++p) free_processes.push_back(p);
-  for (std::uint32_t e = 0; e < layout.extents; ++e) free_extents.push_back(e);
-  pool = std::make_unique<ExtentPool>(options.extent.count,
-                                      std::min(options.ahead.count, options.arena.count / 8));
   return {};
 }
 
@@ -248,9 +236,9 @@ void Host::process_died(std::uint32_t process) {
   impl.rebuild_pin_tables();
   ++p.alive;  // keeps free_if_empty() from freeing the tables while they are walked
   if (attached) impl.free_unadopted(process);
-  const std::set<std::uint32_t> extents = p.extents;
+  const std::set<std::uint32_t> extents = impl.extents.of(process);
   for (const std::uint32_t e : extents)
-    if (impl.extents[e].objects == 0) impl.drop_extent(e);
+    if (impl.extents.at(e).objects == 0) impl.drop_extent(e);
   poll();
   --p.alive;
   impl.free_if_empty(process);
@@ -284,12 +272,12 @@ void Host::Impl::free_unadopted_range(std::uint32_t p, std::uint32_t first, std:
       continue;
     if (s < process.objects.size() && process.objects[s].life != Life::none) continue;
     const ExtentId id{publication(p, s).extent.load(std::memory_order_relaxed)};
-    if (extent_of(p, id) == nullptr) continue;
+    if (extents.find(p, id) == nullptr) continue;
     if (s >= process.objects.size()) process.objects.resize(s + 1);
     Object& object = process.objects[s];
     object = Object{generation, 0, id.index(), Life::retired};
     ++process.alive;
-    ++extents[id.index()].objects;
+    ++extents.at(id.index()).objects;
     retire(p, s, object);
   }
 }
@@ -311,87 +299,21 @@ void Host::Impl::free_if_empty(std::uint32_t p) {
 
 // --- memory
 
-// Checks that the arena has room for `bytes` more, and drops prefaulted extents if they are in the
-// way.
-Result<void> Host::Impl::make_room(std::uint64_t bytes, Limit limit) {
-  const std::uint64_t arena = options.arena.count;
-  const std::uint64_t used = granted.load();
-  if (bytes <= arena && used <= (limit == Limit::arena ? arena - bytes : arena)) {
-    if (used + bytes + pool->held() > arena) pool->shed();
-    return {};
-  }
-  std::string most;
-  std::uint64_t top = 0;
-  for (std::uint32_t p = 0; p < processes.size(); ++p) {
-    std::uint64_t sum = 0;
-    for (const std::uint32_t e : processes[p].extents) sum += extents[e].bytes;
-    if (sum > top)
-      top = sum, most = "; process " + std::to_string(p) + " holds most, " + std::to_string(sum);
-  }
-  return Error(Code::out_of_memory, "the object store cannot give " + std::to_string(bytes) +
-                                        " more bytes: " + std::to_string(used) + " of " +
-                                        std::to_string(arena) + " are in extents" + most +
-                                        "; drop references, or start the node with a larger arena");
-}
-
 Result<ExtentGrant> Host::grant(std::uint32_t process, std::uint64_t bytes) {
-  return grant(process, bytes, Limit::arena);
+  return impl_->grant(process, bytes, Limit::arena);
 }
 
-Result<ExtentGrant> Host::grant(std::uint32_t process, std::uint64_t bytes, Limit limit) {
-  Impl& impl = *impl_;
-  if (!impl.present(process)) return bad("grant to a process that is not registered");
-  const std::uint64_t usual = impl.options.extent.count;
-  if (const std::uint64_t arena = impl.options.arena.count; bytes > arena)
-    return Error(Code::out_of_memory,
-                 std::to_string(bytes) + " bytes in one object are more than this node's whole " +
-                     "object store has, " + std::to_string(arena) +
-                     ": make the object smaller, or start the node with a larger arena");
-  bytes = std::max(usual, (bytes + kExtentGrain - 1) / kExtentGrain * kExtentGrain);
-  std::optional<Fd> ready;
-  if (bytes == usual) ready = impl.pool->take();
-  if (auto room = impl.make_room(bytes, limit); !room) return room.error();
-  if (impl.free_extents.empty())
-    return Error(Code::out_of_memory, "this node's object store has " +
-                                          std::to_string(impl.options.layout.extents) +
-                                          " extents, its limit; drop references");
-  if (!ready) {
-    auto made = make_memory("troupe-extent", bytes);
-    if (!made) return made.error();
-    ready = *std::move(made);
-  }
-  auto memory = duplicate(ready->get());
-  if (!memory) return memory.error();
-  const std::uint32_t index = impl.free_extents.front();
-  impl.free_extents.pop_front();
-  Extent& extent = impl.extents[index];
-  extent =
-      Extent{ExtentId::make(++impl.serial, index), bytes, process, 0, false, *std::move(ready)};
-  impl.processes[process].extents.insert(index);
-  impl.granted += bytes;
-  return ExtentGrant{extent.id, bytes, *std::move(memory)};
-}
-
-const Extent* Host::Impl::extent(ExtentId id) const noexcept {
-  return id && id.index() < extents.size() && extents[id.index()].id == id ? &extents[id.index()]
-                                                                           : nullptr;
-}
-Extent* Host::Impl::extent_of(std::uint32_t process, ExtentId id) noexcept {
-  return extent(id) != nullptr && extents[id.index()].owner == process ? &extents[id.index()]
-                                                                       : nullptr;
+Result<ExtentGrant> Host::Impl::grant(std::uint32_t process, std::uint64_t bytes, Limit limit) {
+  if (!present(process)) return bad("grant to a process that is not registered");
+  return extents.grant(process, bytes, limit);
 }
 
 Result<void> Host::confirm_extent(std::uint32_t process, ExtentId id) {
-  Extent* extent = impl_->extent_of(process, id);
-  if (extent == nullptr) return bad("confirm of an extent that the process was not granted");
-  if (extent->sealed) return {};
-  if (auto sealed = seal_memory(extent->memory.get()); !sealed) return sealed;
-  extent->sealed = true;
-  return {};
+  return impl_->extents.confirm(process, id);
 }
 
 Result<void> Host::release_extent(std::uint32_t process, ExtentId id) {
-  const Extent* extent = impl_->extent_of(process, id);
+  const Extent* extent = impl_->extents.find(process, id);
   if (extent == nullptr) return bad("release of an extent that the process was not granted");
   if (extent->objects != 0) return bad("release of an extent in which objects live");
   impl_->drop_extent(id.index());
@@ -399,26 +321,16 @@ Result<void> Host::release_extent(std::uint32_t process, ExtentId id) {
 }
 
 void Host::Impl::drop_extent(std::uint32_t index) {
-  Extent& extent = extents[index];
+  const Extent was = extents.drop(index);
   Notice notice;
   notice.kind = Notice::Kind::forget_extent;
-  notice.process = extent.owner;
-  notice.extent = extent.id;
-  processes[extent.owner].extents.erase(index);
-  granted -= extent.bytes;
-  extent = Extent();
-  free_extents.push_back(index);
+  notice.process = was.owner;
+  notice.extent = was.id;
   notify(notice);
 }
 
 Result<ReaderExtent> Host::extent_for_reader(ExtentId id) const {
-  const Extent* extent = impl_->extent(id);
-  if (extent == nullptr) return Error(Code::object_lost, "the extent is gone");
-  if (!extent->sealed)
-    return Error(Code::unavailable, "the extent's writer has not confirmed it yet");
-  auto memory = duplicate(extent->memory.get());
-  if (!memory) return memory.error();
-  return ReaderExtent{id, extent->bytes, *std::move(memory)};
+  return impl_->extents.for_reader(id);
 }
 
 Result<ReaderSegment> Host::segment_for_reader(std::uint32_t process) const {
@@ -432,10 +344,7 @@ Result<ReaderSegment> Host::segment_for_reader(std::uint32_t process) const {
 }
 
 bool Host::prefault(Bytes bytes) {
-  Impl& impl = *impl_;
-  const bool room = impl.granted.load() + impl.pool->held() + impl.options.extent.count <=
-                    impl.options.arena.count;
-  return impl.pool->work(bytes, room);
+  return impl_->extents.prefault(bytes);
 }
 
 // --- objects
@@ -454,7 +363,7 @@ Result<void> Host::adopt(std::uint32_t sender, const Location& at) {
   if (!impl.present(sender) || at.process != sender || at.slot >= impl.options.layout.slots)
     return bad("adopt of an object that is not the sender's");
   Process& p = impl.processes[sender];
-  Extent* extent = impl.extent_of(sender, at.extent);
+  Extent* extent = impl.extents.find(sender, at.extent);
   if (extent == nullptr || at.offset > extent->bytes || at.length > extent->bytes - at.offset)
     return bad("adopt of an object outside the sender's extents");
   if (at.incarnation() != p.incarnation || !impl.published(at) ||
@@ -526,9 +435,9 @@ void Host::Impl::finish(std::uint32_t p, std::uint32_t s) {
   const Object was = object;
   object = Object();
   --process.alive;
-  --extents[was.extent].objects;
+  --extents.at(was.extent).objects;
   if (process.presence == Presence::dead) {
-    if (extents[was.extent].objects == 0) drop_extent(was.extent);
+    if (extents.at(was.extent).objects == 0) drop_extent(was.extent);
     free_if_empty(p);
     return;
   }
@@ -593,30 +502,30 @@ Client& Host::local() noexcept {
 }
 
 Result<Allocation> Host::create_local(std::uint64_t bytes, bool touch) {
-  return create_local(bytes, touch, Limit::arena);
+  return impl_->create_local(bytes, touch, Limit::arena);
 }
 
 Result<Allocation> Host::lend_local(std::uint64_t bytes) {
-  return create_local(bytes, false, Limit::one_beyond);
+  return impl_->create_local(bytes, false, Limit::one_beyond);
 }
 
 bool Host::exceeds_arena() const noexcept {
-  return impl_->granted.load() > impl_->options.arena.count;
+  return impl_->extents.exceed_arena();
 }
 
-Result<Allocation> Host::create_local(std::uint64_t bytes, bool touch, Limit limit) {
+Result<Allocation> Host::Impl::create_local(std::uint64_t bytes, bool touch, Limit limit) {
   for (int tries = 0; tries < 2; ++tries) {
-    auto created = impl_->local->create(bytes, touch);
+    auto created = local->create(bytes, touch);
     if (!created) return created.error();
     if (auto* made = std::get_if<Allocation>(&*created)) return std::move(*made);
     auto extent = grant(0, std::get<ExtentRequest>(*created).bytes, limit);
     if (!extent) return extent.error();
     const ExtentId id = extent->id;
-    if (auto added = impl_->local->add_extent(*std::move(extent)); !added) {
-      impl_->drop_extent(id.index());
+    if (auto added = local->add_extent(*std::move(extent)); !added) {
+      drop_extent(id.index());
       return added.error();
     }
-    if (auto confirmed = confirm_extent(0, id); !confirmed) return confirmed.error();
+    if (auto confirmed = extents.confirm(0, id); !confirmed) return confirmed.error();
   }
   return Error(Code::internal, "a fresh extent did not hold the object that it was made for");
 }
@@ -655,17 +564,15 @@ HostStats Host::stats() const {
   HostStats stats;
   stats.arena = impl.options.arena.count;
   stats.usual_extent = impl.options.extent.count;
-  stats.prefaulted = impl.pool->held();
-  stats.committed = impl.granted.load() + stats.prefaulted;
+  stats.prefaulted = impl.extents.prefaulted();
+  stats.committed = impl.extents.granted() + stats.prefaulted;
   stats.waiting = static_cast<std::uint32_t>(impl.waiting.size());
   for (std::uint32_t i = 0; i < impl.processes.size(); ++i) {
     const Process& p = impl.processes[i];
     if (p.presence == Presence::unused) continue;
     ProcessStats one{i, p.presence == Presence::dead, p.adopted, p.bytes, 0, 0};
-    for (const std::uint32_t e : p.extents) {
-      ++one.extents;
-      one.extent_bytes += impl.extents[e].bytes;
-    }
+    one.extents = static_cast<std::uint32_t>(impl.extents.of(i).size());
+    one.extent_bytes = impl.extents.bytes_of(i);
     stats.objects += one.objects;
     stats.object_bytes += one.bytes;
     stats.extents += one.extents;

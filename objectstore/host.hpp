@@ -145,9 +145,6 @@ class TROUPE_API Host {
  private:
   struct Impl;
   explicit Host(std::unique_ptr<Impl> impl) noexcept;
-  enum class Limit : std::uint8_t { arena, one_beyond };
-  Result<ExtentGrant> grant(std::uint32_t process, std::uint64_t bytes, Limit limit);
-  Result<Allocation> create_local(std::uint64_t bytes, bool touch, Limit limit);
   std::unique_ptr<Impl> impl_;
 };
 
