@@ -5,6 +5,7 @@
 #include "troupe/runtime/base/process_limits.hpp"
 #include "troupe/runtime/base/signal_masked_thread.hpp"
 #include "troupe/runtime/base/standard_descriptors.hpp"
+#include "troupe/runtime/boot/child.hpp"
 #include "troupe/runtime/boot/join_cluster.hpp"
 #include "troupe/runtime/boot/take_role.hpp"
 #include "troupe/runtime/os/listen_address.hpp"
@@ -15,9 +16,6 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <algorithm>
 #include <cerrno>
@@ -36,38 +34,6 @@ constexpr int kRestarts = 5;  // of control in a row; a run of over kServedFor e
 constexpr Duration kServedFor = 30s;
 constexpr Duration kSlice = 500ms;      // between two looks at a child that starts
 constexpr Duration kFirstPause = 50ms;  // before the second restart in a row; it doubles each time
-
-/// A child process with the descriptors by which its launcher watches it.
-struct Child {
-  enum class State { none, starting, serving, ended } state = State::none;
-  std::string who;
-  pid_t pid = 0;
-  Fd pidfd, socket;
-  Time deadline{}, since{};
-};
-
-/// Ends the child's socket, which tells it to end. A close alone would not: a fork of this process
-/// may hold a copy.
-void tell_to_end(Child& child) {
-  if (child.socket) ::shutdown(child.socket.get(), SHUT_RDWR);
-  child.socket.reset();
-}
-
-/// Tells control to say to all nodes, also to those of other hosts, that the cluster ends.
-void announce_end(Child& control) {
-  const char byte = 1;
-  if (control.socket && control.state == Child::State::serving)
-    (void)!::send(control.socket.get(), &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-}
-
-/// Returns how the child ended; nullopt while it runs.
-std::optional<std::string> reap(Child& child) {
-  int status = 0;
-  const pid_t got = waitpid(child.pid, &status, WNOHANG);
-  if (got == 0) return std::nullopt;
-  if (got < 0) return "ended (somebody else waited for it)";
-  return os::describe_status(status);
-}
 
 /// Returns what a child lacked that aborted while it started: a library that gets no thread aborts.
 std::string hint(const std::string& how) {
@@ -349,7 +315,7 @@ void LocalCluster::Supervisor::poll_once() {
     // Its last message is read before its end is handled.
     if (set[2 * i + 2].revents != 0) on_socket(child);
     if (child.state == Child::State::ended || set[2 * i + 1].revents == 0) continue;
-    if (auto how = reap(child)) on_end(child, *how);
+    if (auto how = child.reap()) on_end(child, *how);
   }
 }
 
@@ -377,8 +343,7 @@ Duration LocalCluster::Supervisor::until_next(Time now) const {
 std::vector<Child*> LocalCluster::Supervisor::living() {
   std::vector<Child*> found;
   const auto look = [&](Child& child) {
-    if (child.state == Child::State::starting || child.state == Child::State::serving)
-      found.push_back(&child);
+    if (child.is_alive()) found.push_back(&child);
   };
   look(control_);
   for (Child& child : agents_) look(child);
@@ -386,25 +351,13 @@ std::vector<Child*> LocalCluster::Supervisor::living() {
 }
 
 Result<void> LocalCluster::Supervisor::start_child(Child& child, os::Role role, Duration within) {
-  auto ends = os::LocalSocket::pair();
-  if (!ends) return ends.error();
-  sigset_t none, blocked;  // the child inherits the mask of its starting thread
-  sigemptyset(&none);
-  pthread_sigmask(SIG_SETMASK, &none, &blocked);
-  auto pid = options_.starter ? options_.starter(role, std::move(ends->second), options_.executable)
-                              : os::spawn(role, std::move(ends->second), os::cluster_text(),
-                                          options_.executable);
-  pthread_sigmask(SIG_SETMASK, &blocked, nullptr);
-  if (!pid) return pid.error();
-  child.pid = *pid;
-  child.socket = std::move(ends->first);
-  child.pidfd = make_fd(static_cast<int>(syscall(SYS_pidfd_open, *pid, 0)));
-  child.state = Child::State::starting;
-  child.since = steady_now();
-  child.deadline = child.since + within;
-  if (!child.pidfd)
-    return Error(Code::out_of_memory, "cannot watch " + child.who + ": " + std::strerror(errno));
-  return {};
+  return child.start(
+      [&](Fd socket) {
+        return options_.starter
+                   ? options_.starter(role, std::move(socket), options_.executable)
+                   : os::spawn(role, std::move(socket), os::cluster_text(), options_.executable);
+      },
+      within);
 }
 
 void LocalCluster::Supervisor::start_control() {
@@ -454,19 +407,15 @@ void LocalCluster::Supervisor::on_socket(Child& child) {
   if (!ready && ready.error().code() == Code::unavailable) {
     // The child has closed its socket, so it is ending. Its pidfd becomes readable soon after, and
     // its status tells how it ended.
-    pollfd entry{child.pidfd.get(), POLLIN, 0};
-    if (poll(&entry, 1, 1000) == 1)
-      if (auto how = reap(child)) return on_end(child, *how);
+    if (auto how = child.reap_within(1s)) return on_end(child, *how);
   }
   const std::string why = ready ? ready->error : ready.error().message();
-  ::kill(child.pid, SIGKILL);
-  waitpid(child.pid, nullptr, 0);
+  child.kill();
   on_end(child, "cannot serve: " + why);
 }
 
 void LocalCluster::Supervisor::on_serving(Child& child, const os::Ready& ready) {
-  child.state = Child::State::serving;
-  child.since = steady_now();
+  child.serves(steady_now());
   if (!is_control(child)) {
     const std::lock_guard lock(mutex_);
     nodes_[index_of(child)].door = ready.door;
@@ -495,8 +444,7 @@ void LocalCluster::Supervisor::succeed_when_all_serve() {
 }
 
 void LocalCluster::Supervisor::on_timeout(Child& child) {
-  ::kill(child.pid, SIGKILL);
-  waitpid(child.pid, nullptr, 0);
+  child.kill();
   on_end(child, "did not answer within " +
                     std::to_string(
                         std::chrono::duration_cast<std::chrono::milliseconds>(options_.start_within)
@@ -506,9 +454,7 @@ void LocalCluster::Supervisor::on_timeout(Child& child) {
 
 void LocalCluster::Supervisor::on_end(Child& child, const std::string& how) {
   const bool timed_out = child.state == Child::State::starting && child.deadline <= steady_now();
-  child.state = Child::State::ended;
-  child.socket.reset();
-  child.pidfd.reset();
+  child.ended();
   if (!up_)
     return fail(timed_out ? Code::timed_out : Code::unavailable,
                 child.who + " (process " + std::to_string(child.pid) + ") " + how +
@@ -562,27 +508,18 @@ void LocalCluster::Supervisor::fail(Code code, const std::string& why) {
 
 void LocalCluster::Supervisor::end_all() {
   const Time until = steady_now() + options_.stop_within;
-  announce_end(control_);
+  control_.announce_end();
   std::vector<Child*> agents;
   for (Child* child : living())
     if (!is_control(*child)) agents.push_back(child);
-  for (Child* child : agents) tell_to_end(*child);
+  for (Child* child : agents) child->tell_to_end();
   wait_for_ends(agents, until);
-  tell_to_end(control_);
-  if (control_.state == Child::State::starting || control_.state == Child::State::serving)
-    wait_for_ends({&control_}, std::max(until, steady_now() + 1s));
+  control_.tell_to_end();
+  if (control_.is_alive()) wait_for_ends({&control_}, std::max(until, steady_now() + 1s));
 }
 
 void LocalCluster::Supervisor::wait_for_ends(const std::vector<Child*>& children, Time until) {
-  for (Child* child : children) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(
-        std::max<Duration>(until - steady_now(), Duration(0)));
-    pollfd entry{child->pidfd.get(), POLLIN, 0};
-    if (!child->pidfd || poll(&entry, 1, static_cast<int>(left.count())) <= 0)
-      ::kill(child->pid, SIGKILL);
-    waitpid(child->pid, nullptr, 0);
-    child->state = Child::State::ended;
-  }
+  for (Child* child : children) child->end_within(until - steady_now());
 }
 
 LocalCluster::LocalCluster(std::unique_ptr<Supervisor> supervisor)
