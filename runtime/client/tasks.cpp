@@ -16,28 +16,7 @@ using namespace std::chrono_literals;
 /// elsewhere.
 constexpr double kPipelineNs = 400e3;
 constexpr std::size_t kMaxDepth = 256;
-/// A worker without progress for this long is asked to hand back its unstarted calls, if another
-/// worker is idle.
-constexpr Duration kStuck = 1ms;
-/// The same limit while no worker is idle and tasks are ready. The calls that come back would run
-/// no sooner, only more fairly; and a worker that just has no CPU looks stuck, too.
-constexpr Duration kRecallWhenBusy = 20ms;
-/// An idle lease is kept for this long.
-constexpr Duration kWarm = 50ms;
-/// An idle lease of another demand is kept only for this long when a task begins to wait for a
-/// lease. Its resources would make this node look full, and the task would be placed elsewhere.
-/// One that becomes idle while tasks of other demands wait is not kept at all.
-constexpr Duration kWarmForOthers = 1ms;
 constexpr std::uint32_t kMaxBacklog = 4096;
-/// With more keys than this, tick() looks at those without a lease only now and then.
-constexpr std::size_t kFewKeys = 64;
-/// How often unused keys are looked for among many.
-constexpr Duration kForgetInterval = 50ms;
-
-std::string_view name_of(const Task& task) {
-  return task.call.callable != nullptr ? task.call.callable->name : "";
-}
-
 Error poisoned(const Error& last) {
   ErrorInfo info = last.info();
   info.code = Code::poison_task;
@@ -54,7 +33,7 @@ std::string place_of(const detail::Call& call, const detail::Request* request) {
 }
 
 Error with_its_name(const Error& error, const Task& task) {
-  if (!task.request || task.request->name.empty() || error.where().function != name_of(task))
+  if (!task.request || task.request->name.empty() || error.where().function != function_of(task))
     return error;
   ErrorInfo info = error.info();
   info.origin.function = place_of(task.call, task.request.get());
@@ -77,7 +56,7 @@ void TaskManager::take_over(Task& task) {
 
 ProcessIndex TaskManager::open_way(LeaseKey key) {
   const auto at = pools_.find(key);
-  if (at == pools_.end() || !at->second.ready.empty() || !twins_.empty()) return 0;
+  if (at == pools_.end() || !at->second.ready.empty() || second_.any()) return 0;
   Lease* lease = best_lease(at->second);
   if (lease == nullptr) return 0;
   lease->in_flight.make_room();
@@ -153,7 +132,8 @@ void TaskManager::argument_ready(Task& task, Time now) {
 
 void TaskManager::argument_failed(Task& task, const Error& error) {
   if (task.fate == Task::Fate::open) {
-    if (part(task) == nullptr) out_.fail(task, of_all_attempts(task, of_call_not_run(error)));
+    if (second_.part(task) == nullptr)
+      out_.fail(task, of_all_attempts(task, of_call_not_run(error)));
     task.fate = Task::Fate::failed;
   }
   argument_ready(task, Time{});
@@ -194,7 +174,7 @@ void TaskManager::refused(LeaseKey key, const Error& error) {
     Task* task = pool.ready.front();
     pool.ready.pop_front();
     --queued_;
-    if (part(*task) == nullptr) out_.fail(*task, of_all_attempts(*task, error));
+    if (second_.part(*task) == nullptr) out_.fail(*task, of_all_attempts(*task, error));
     forget(*task);
   }
 }
@@ -282,9 +262,9 @@ std::unique_ptr<Task> TaskManager::ended(ProcessIndex worker, std::uint64_t sequ
   Pool& pool = pools_[lease.key];
   const auto ns = static_cast<double>(ran.count());
   pool.run_ns = pool.run_ns < 0 ? ns : 0.8 * pool.run_ns + 0.2 * ns;
-  if (task->request && task->request->second_attempt) usual_[name_of(*task)].add(ran);
-  if (!twins_.empty())
-    if (Task* late = part(*task)) supersede(*late);
+  if (task->request && task->request->second_attempt) second_.ran(function_of(*task), ran);
+  if (second_.any())
+    if (Task* late = second_.part(*task)) supersede(*late);
   std::unique_ptr<Task> owned = take(*task, pool);
   const LeaseKey key = lease.key;
   if (lease.in_flight.empty() && (lease.reclaimed || is_spare(lease, pool))) {
@@ -298,7 +278,7 @@ std::unique_ptr<Task> TaskManager::ended(ProcessIndex worker, std::uint64_t sequ
 
 bool TaskManager::yields(ProcessIndex worker, std::uint64_t sequence, Time now) {
   Task* task = in_flight(worker, sequence);
-  if (task == nullptr || part(*task) == nullptr) return false;
+  if (task == nullptr || second_.part(*task) == nullptr) return false;
   Lease& lease = *lease_on(worker);
   leave(lease, sequence, now);
   forget(*task);
@@ -387,7 +367,7 @@ void TaskManager::worker_died(ProcessIndex worker, std::uint64_t started, const 
     Task& task = *lease->in_flight.take(lease->in_flight.size() - 1);
     const bool ran = task.sequence <= started;
     if (ran && alone) ++task.killed;
-    Task* other = ran ? part(task) : nullptr;
+    Task* other = ran ? second_.part(task) : nullptr;
     if (other != nullptr) other->killed = std::max<std::uint8_t>(other->killed, task.killed);
     if (task.fate != Task::Fate::open || other != nullptr) {
       forget(task);
@@ -409,146 +389,6 @@ void TaskManager::worker_died(ProcessIndex worker, std::uint64_t started, const 
   dispatch(lease->key, pool, now);
 }
 
-Time TaskManager::tick(Time now) {
-  std::vector<Lease*> idle;
-  std::vector<Task*> slow;
-  if (now >= requests_due_ || pools_.size() <= kFewKeys) {
-    requests_due_ = Time::max();
-    for (auto& [key, pool] : pools_)
-      requests_due_ = std::min(requests_due_, look_at_request(key, pool, now));
-  }
-  Time next = Time::max();
-  for (const auto& [worker, lease] : leases_) {
-    Pool& pool = pools_.at(lease->key);
-    if (lease.get() == pool.leases.front())
-      next = std::min(next, look_at_leases(lease->key, pool, now, idle, slow));
-  }
-  for (Lease* lease : idle) give_back(*lease);
-  for (Task* task : slow) attempt_again(*task, now);
-  if (pools_.size() > kUnusedKeys && (pools_.size() <= kFewKeys || now >= forget_due_)) {
-    forget_unused();
-    forget_due_ = now + kForgetInterval;
-  } else if (pools_.size() > kUnusedKeys) {
-    next = std::min(next, forget_due_);
-  }
-  return std::min(next, requests_due_);
-}
-
-/// Returns the interval after which an open request is repeated. With many keys it is longer, so
-/// that the repetitions of a process take no more of its agent's time.
-Duration TaskManager::ask_again_after() const noexcept {
-  return kAskAgain * static_cast<int>(1 + pools_.size() / kFewKeys);
-}
-
-/// Repeats or withdraws the pool's request for leases when that is due. Returns when to look
-/// again.
-Time TaskManager::look_at_request(LeaseKey key, Pool& pool, Time now) {
-  Time next = Time::max();
-  if (pool.requested != 0 && !pool.ready.empty()) {
-    if (now - pool.asked >= ask_again_after()) ask(key, pool, pool.ready.size(), now);
-    next = std::min(next, pool.asked + ask_again_after());
-  }
-  if (pool.claims.any()) {
-    next = std::min(next, pool.claims.look(now));
-    if (!pool.claims.any()) dispatch(key, pool, now);
-  }
-  if (pool.requested != 0 && pool.ready.empty()) {  // its tasks ran in place meanwhile
-    if (now - pool.asked >= kAskAgain)
-      ask(key, pool, 0, now);
-    else
-      next = std::min(next, pool.asked + kAskAgain);
-  }
-  return next;
-}
-
-/// Recalls stuck calls of the pool, and collects its idle leases and slow tasks. Returns when to
-/// look again.
-Time TaskManager::look_at_leases(LeaseKey key, Pool& pool, Time now, std::vector<Lease*>& idle,
-                                 std::vector<Task*>& slow) {
-  Time next = Time::max();
-  const bool somebody_idle =
-      std::any_of(pool.leases.begin(), pool.leases.end(),
-                  [](const Lease* l) { return l->in_flight.empty() && !l->reclaimed; });
-  for (Lease* lease : pool.leases) {
-    // The lease may be idle by then.
-    if (!lease->in_flight.empty()) next = std::min(next, now + kWarm);
-    if (const Time when = when_slow(*lease); when <= now)
-      slow.push_back(lease->in_flight[0]);
-    else
-      next = std::min(next, when);
-    if (lease->in_flight.empty()) {
-      const Duration warm = is_spare(*lease, pool) ? kWarmForOthers : kWarm;
-      if (now - lease->since >= warm)
-        idle.push_back(lease);
-      else
-        next = std::min(next, lease->since + warm);
-    } else if (lease->in_flight.size() > 1 && !lease->recalled) {
-      const bool crowd = !somebody_idle && !pool.ready.empty();
-      if (now - lease->since < kStuck) {
-        next = std::min(next, lease->since + kStuck);
-      } else if (crowd && now - lease->since < kRecallWhenBusy) {
-        next = std::min(next, now + kStuck);
-      } else if (somebody_idle || crowd) {
-        lease->recalled = true;
-        out_.recall(lease->worker);
-      } else {
-        // No worker could take them now: ask for one more, and look again.
-        if (pool.requested == 0 || now - pool.asked >= kAskAgain) ask(key, pool, 1, now);
-        next = std::min(next, now + kStuck);
-      }
-    }
-  }
-  return next;
-}
-
-// --- second attempts
-
-/// Returns when the lease's oldest call has run so long that a second attempt is due.
-Time TaskManager::when_slow(const Lease& lease) const {
-  if (usual_.empty() || lease.in_flight.empty()) return Time::max();
-  const Task& task = *lease.in_flight[0];
-  if (!task.request || !task.request->second_attempt || task.retries_left == 0 ||
-      task.fate != Task::Fate::open || task.spec != nullptr || task.had_second_attempt)
-    return Time::max();
-  const auto usual = usual_.find(name_of(task));
-  if (usual == usual_.end() || !usual->second.known()) return Time::max();
-  return lease.since + usual->second.too_long();
-}
-
-void TaskManager::attempt_again(Task& slow, Time now) {
-  std::unique_ptr<Task> second(new Task{{}, slow.call, slow.results});
-  second->request = std::make_unique<const detail::Request>(*slow.request);
-  second->key = slow.key;
-  second->retries_left = slow.retries_left - (slow.retries_left > 0 ? 1 : 0);
-  second->attempt = slow.attempt + 1;
-  second->killed = slow.killed;
-  slow.had_second_attempt = second->had_second_attempt = true;
-  slow.may_have_run = second->may_have_run = true;
-  twins_.emplace_back(&slow, second.get());
-  ++second_attempts_;
-  try {
-    submit(std::move(second), now);
-  } catch (...) {
-    part(slow);
-    throw;
-  }
-}
-
-Task* TaskManager::other_attempt(const Task& task) const {
-  for (const auto& [first, second] : twins_)
-    if (first == &task || second == &task) return first == &task ? second : first;
-  return nullptr;
-}
-
-/// Makes the other attempt the only one, and returns it; nullptr: there is none.
-Task* TaskManager::part(const Task& task) {
-  Task* other = other_attempt(task);
-  if (other == nullptr) return nullptr;
-  std::erase_if(twins_,
-                [&task](const auto& pair) { return pair.first == &task || pair.second == &task; });
-  return other;
-}
-
 /// Drops an attempt after the other one has ended the task. An attempt in flight cannot be
 /// stopped: it keeps its place, and its answer finds no results.
 void TaskManager::supersede(Task& late) {
@@ -562,22 +402,6 @@ void TaskManager::supersede(Task& late) {
   late.retries_left = 0;
   unname(late);
   late.results = {};
-}
-
-/// Forgets unused keys, which come and go with the demands of tasks and with nodes.
-void TaskManager::forget_unused() {
-  const auto is_unused = [](const Pool& pool) {
-    return pool.tasks == 0 && pool.leases.empty() && pool.requested == 0;
-  };
-  std::vector<LeaseKey> unused;
-  for (const auto& [key, pool] : pools_)
-    if (key != 0 && is_unused(pool)) unused.push_back(key);
-  // Keep the newest ones: they are the likeliest to be used again.
-  unused.resize(unused.size() - std::min(unused.size(), kUnusedKeys));
-  for (const LeaseKey key : unused) {
-    pools_.erase(key);
-    out_.unused(key);
-  }
 }
 
 /// Returns how many calls a worker of the pool may hold: kPipelineNs of work, but one call while
@@ -603,7 +427,7 @@ TaskManager::Lease* TaskManager::best_lease(const Pool& pool) const {
 
 /// As best_lease(), but never the lease that runs the task's other attempt.
 TaskManager::Lease* TaskManager::best_lease_without(Pool& pool, const Task& task) const {
-  const Task* other = other_attempt(task);
+  const Task* other = second_.other(task);
   for (Lease* lease : pool.leases) {
     if (other == nullptr) break;
     const std::size_t at = lease->in_flight.find(other->sequence);
@@ -621,7 +445,7 @@ void TaskManager::dispatch(LeaseKey key, Pool& pool, const LazyTime& now) {
   while (!pool.ready.empty()) {
     Task* task = pool.ready.front();
     if (const Task* soon = pool.ready.behind(2)) soon->fetch_ahead();
-    Lease* lease = twins_.empty() ? best_lease(pool) : best_lease_without(pool, *task);
+    Lease* lease = !second_.any() ? best_lease(pool) : best_lease_without(pool, *task);
     if (lease == nullptr) break;
     lease->in_flight.make_room();
     if (!out_.send(lease->worker, *task)) {

@@ -32,7 +32,7 @@
 #include "troupe/runtime/client/in_place.hpp"
 #include "troupe/runtime/client/lazy_time.hpp"
 #include "troupe/runtime/client/ready_queue.hpp"
-#include "troupe/runtime/client/runtime_estimate.hpp"
+#include "troupe/runtime/client/second_attempts.hpp"
 #include "troupe/runtime/engine/engine.hpp"
 #include "troupe/runtime/observe/list_walk.hpp"
 
@@ -40,7 +40,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace troupe::client {
@@ -74,6 +73,11 @@ struct Task final : FromFreeList<Task> {
 
 inline LeaseKey lease_key(const Task& task) {
   return LeaseKey::of(task.key);
+}
+
+/// Returns the name of the task's function; empty when it has none.
+inline std::string_view function_of(const Task& task) {
+  return task.call.callable != nullptr ? task.call.callable->name : "";
 }
 
 /// Returns the function's name, behind the user's name for the task if there is one, for
@@ -187,6 +191,7 @@ class TaskManager {
   /// Returns true when it is ready again.
   bool retry_here(Task& task, Time now);
 
+  // --- time (tasks_tick.cpp)
   /// Recalls stuck calls, returns idle leases, repeats lease requests and starts second attempts.
   /// Returns when to call it again; Time::max(): only after other inputs.
   Time tick(Time now);
@@ -218,7 +223,7 @@ class TaskManager {
   ProcessIndex worker_of(const Task& task) const;
   std::size_t live() const noexcept { return live_count_; }
   std::size_t queued() const noexcept { return queued_; }
-  std::size_t second_attempts() const noexcept { return second_attempts_; }
+  std::size_t second_attempts() const noexcept { return second_.begun(); }
   /// The number of tasks that ran in this process, on the threads that awaited them.
   std::size_t run_here() const noexcept { return run_here_; }
   std::size_t keys() const noexcept { return pools_.size(); }
@@ -244,6 +249,11 @@ class TaskManager {
     Time asked{};  ///< when the request was sent last
     RecentClaims claims;
   };
+
+  /// An idle lease of another demand is kept only for this long when a task begins to wait for a
+  /// lease. Its resources would make this node look full, and the task would be placed elsewhere.
+  /// One that becomes idle while tasks of other demands wait is not kept at all.
+  static constexpr Duration kWarmForOthers = std::chrono::milliseconds(1);
 
   void dispatch(LeaseKey key, Pool& pool, const LazyTime& now);
   void granted_again(Lease& lease, LeaseKey key, Pool& pool, LeaseId id, Time now);
@@ -271,8 +281,6 @@ class TaskManager {
   void settle_lease(Lease& lease, Time now);
   Time when_slow(const Lease& lease) const;
   void attempt_again(Task& slow, Time now);
-  Task* other_attempt(const Task& task) const;
-  Task* part(const Task& task);
   void supersede(Task& late);
   static void unname(const Task& task) noexcept;
   static std::size_t depth(const Pool& pool) noexcept;
@@ -287,10 +295,7 @@ class TaskManager {
   std::size_t queued_ = 0;
   Claim claim_;
   std::size_t run_here_ = 0;
-  std::vector<std::pair<Task*, Task*>> twins_;  ///< two attempts of a task; few
-  /// By name, of functions with second attempts.
-  std::map<std::string_view, RuntimeEstimate> usual_;
-  std::size_t second_attempts_ = 0;
+  SecondAttempts second_;
   Time requests_due_{};  ///< when tick() must look at requests again
   Time forget_due_{};    ///< when it may look for unused keys again
 };

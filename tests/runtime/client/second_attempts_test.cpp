@@ -1,6 +1,8 @@
 // Tests TaskManager: a task that runs unusually long gets a second attempt. TASK-5: one of the
-// two attempts ends the task, and neither waits behind the other. It also tests the estimate of a
-// function's usual time.
+// two attempts ends the task, and neither waits behind the other. It also tests the pairs of
+// attempts (ATTEMPTS-1, ATTEMPTS-2) and the estimate of a function's usual time.
+#include "troupe/runtime/client/second_attempts.hpp"
+
 #include "troupe/runtime/client/tasks.hpp"
 
 #include <gtest/gtest.h>
@@ -45,7 +47,7 @@ struct Recorder final : TaskManager::Out {
 constexpr ProcessIndex kFirst = 5;  // workers
 constexpr ProcessIndex kSecond = 6;
 
-struct SecondAttempts : testing::Test {
+struct TwoAttempts : testing::Test {
   Recorder out;
   TaskManager tasks{out};
   detail::Callable function{.name = "f"};
@@ -84,7 +86,7 @@ struct SecondAttempts : testing::Test {
   }
 };
 
-TEST_F(SecondAttempts, BeginOnAnotherWorkerAfterThreeTimesTheUsual) {
+TEST_F(TwoAttempts, BeginOnAnotherWorkerAfterThreeTimesTheUsual) {
   EXPECT_EQ(tasks.tick(at(1120ms)), at(1150ms));
   EXPECT_EQ(tasks.second_attempts(), 0u);
   EXPECT_EQ(out.wanted, 0u);
@@ -98,7 +100,7 @@ TEST_F(SecondAttempts, BeginOnAnotherWorkerAfterThreeTimesTheUsual) {
   EXPECT_EQ(tasks.second_attempts(), 1u) << "there is no third";
 }
 
-TEST_F(SecondAttempts, NeverWithoutTheOptionWithoutRetriesOrBeforeTheUsualIsKnown) {
+TEST_F(TwoAttempts, NeverWithoutTheOptionWithoutRetriesOrBeforeTheUsualIsKnown) {
   tasks.ended(kFirst, slow(), 50ms, at(1050ms));
   begin(false, 3);
   EXPECT_GE(tasks.tick(at(1h)), at(1h));
@@ -112,7 +114,7 @@ TEST_F(SecondAttempts, NeverWithoutTheOptionWithoutRetriesOrBeforeTheUsualIsKnow
   EXPECT_EQ(tasks.second_attempts(), 0u);
 }
 
-TEST_F(SecondAttempts, TheFirstThatEndsCountsAndTheOtherFindsNoResults) {
+TEST_F(TwoAttempts, TheFirstThatEndsCountsAndTheOtherFindsNoResults) {
   for (const bool second_wins : {false, true}) {
     const std::uint64_t first = both_run();
     const std::uint64_t second = slow();
@@ -130,7 +132,7 @@ TEST_F(SecondAttempts, TheFirstThatEndsCountsAndTheOtherFindsNoResults) {
   }
 }
 
-TEST_F(SecondAttempts, OneThatHasNotBegunIsForgotten) {
+TEST_F(TwoAttempts, OneThatHasNotBegunIsForgotten) {
   tasks.tick(at(1150ms));
   EXPECT_EQ(tasks.queued(), 1u);
   tasks.ended(kFirst, slow(), 160ms, at(1160ms));
@@ -139,7 +141,7 @@ TEST_F(SecondAttempts, OneThatHasNotBegunIsForgotten) {
   EXPECT_EQ(out.wanted, 0u) << "nobody needs that worker";
 }
 
-TEST_F(SecondAttempts, AnErrorOfOneLeavesItToTheOther) {
+TEST_F(TwoAttempts, AnErrorOfOneLeavesItToTheOther) {
   const std::uint64_t first = both_run();
   const std::uint64_t second = slow();
   EXPECT_TRUE(tasks.yields(kFirst, first, at(1160ms)));
@@ -151,7 +153,7 @@ TEST_F(SecondAttempts, AnErrorOfOneLeavesItToTheOther) {
   EXPECT_EQ(tasks.live(), 0u);
 }
 
-TEST_F(SecondAttempts, AWorkersDeathCostsOneAttempt) {
+TEST_F(TwoAttempts, AWorkersDeathCostsOneAttempt) {
   const std::uint64_t first = both_run();
   const std::uint64_t second = slow();
   out.sent.clear();
@@ -166,7 +168,7 @@ TEST_F(SecondAttempts, AWorkersDeathCostsOneAttempt) {
   EXPECT_EQ(tasks.live(), 0u);
 }
 
-TEST_F(SecondAttempts, ALateOneThatDiesOrIsHandedBackIsOver) {
+TEST_F(TwoAttempts, ALateOneThatDiesOrIsHandedBackIsOver) {
   const std::uint64_t first = both_run();
   const std::uint64_t second = slow();
   tasks.ended(kSecond, second, 20ms, at(1170ms));
@@ -183,7 +185,7 @@ TEST_F(SecondAttempts, ALateOneThatDiesOrIsHandedBackIsOver) {
   EXPECT_EQ(tasks.queued(), 0u);
 }
 
-TEST_F(SecondAttempts, OneThatWaitsForALostArgumentIsOverWhenThatComes) {
+TEST_F(TwoAttempts, OneThatWaitsForALostArgumentIsOverWhenThatComes) {
   const std::uint64_t first = both_run();
   const std::uint64_t second = slow();
   Task& waiting = *tasks.in_flight(kFirst, first);
@@ -192,6 +194,35 @@ TEST_F(SecondAttempts, OneThatWaitsForALostArgumentIsOverWhenThatComes) {
   EXPECT_EQ(tasks.live(), 1u);
   tasks.argument_ready(waiting, at(1180ms));
   EXPECT_EQ(tasks.live(), 0u);
+}
+
+TEST(SecondAttempts, AreDueOnceTheUsualTimeIsKnown) {
+  SecondAttempts second;
+  EXPECT_FALSE(second.knows_any());
+  for (std::size_t i = 1; i < RuntimeEstimate::kEnough; ++i) second.ran("f", 50ms);
+  EXPECT_TRUE(second.knows_any());
+  EXPECT_EQ(second.due("f", at(1s)), Time::max());
+  second.ran("f", 50ms);
+  EXPECT_EQ(second.due("f", at(1s)), at(1150ms));
+  EXPECT_EQ(second.due("g", at(1s)), Time::max());
+}
+
+TEST(SecondAttempts, EitherFindsTheOtherUntilTheyPart) {
+  SecondAttempts second;
+  Task a, b, c, d;
+  EXPECT_FALSE(second.any());
+  second.pair(a, b);
+  second.pair(c, d);
+  EXPECT_EQ(second.other(a), &b);
+  EXPECT_EQ(second.other(b), &a);
+  EXPECT_EQ(second.other(d), &c);
+  EXPECT_EQ(second.part(b), &a);
+  EXPECT_EQ(second.part(b), nullptr);
+  EXPECT_EQ(second.other(a), nullptr);
+  EXPECT_TRUE(second.any());
+  EXPECT_EQ(second.part(c), &d);
+  EXPECT_FALSE(second.any());
+  EXPECT_EQ(second.begun(), 2u);
 }
 
 TEST(RuntimeEstimate, IsTheMedianOfTheLastRunsAndNeverTooShort) {
