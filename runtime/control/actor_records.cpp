@@ -8,11 +8,11 @@
 namespace troupe::control {
 namespace {
 
-constexpr std::uint8_t kNameFormat = 1;
+constexpr std::uint8_t kActorNameFormat = 1;
 constexpr std::uint8_t kActorFormat = 2;   ///< format 1 has no lifetime and owner
 constexpr std::uint8_t kKilledFormat = 2;  ///< format 1 has no `gracefully`
 constexpr const char* kActorPrefix = "actor/";
-constexpr const char* kNamePrefix = "name/";
+constexpr const char* kActorNamePrefix = "name/";
 constexpr const char* kKilledPrefix = "killed/";
 
 std::string actor_key(ActorId id) {
@@ -20,8 +20,9 @@ std::string actor_key(ActorId id) {
 }
 
 /// The length of the namespace keeps ("a/b", "c") and ("a", "b/c") apart.
-std::string name_key(const ActorName& name) {
-  return kNamePrefix + std::to_string(name.first.size()) + "/" + name.first + "/" + name.second;
+std::string actor_name_key(const ActorName& name) {
+  return kActorNamePrefix + std::to_string(name.first.size()) + "/" + name.first + "/" +
+         name.second;
 }
 
 std::string killed_key(ActorId id) {
@@ -75,7 +76,7 @@ Result<StoredActors> read_actors(Store& store) {
     stored.detached.push_back(std::move(spec));
   });
   if (!read) return read.error();
-  read = store.scan(kNamePrefix, [&](std::string_view, std::string_view value) {
+  read = store.scan(kActorNamePrefix, [&](std::string_view, std::string_view value) {
     RecordReader in(value);
     std::string name_space = in.bytes();
     std::string name = in.bytes();
@@ -106,11 +107,11 @@ void drop_actor(ActorId id, Batch& writes) {
   writes.del(actor_key(id));
 }
 void put_name(const ActorName& name, ActorId id, Batch& writes) {
-  writes.put(name_key(name),
-             RecordWriter(kNameFormat).bytes(name.first).bytes(name.second).id(id).take());
+  writes.put(actor_name_key(name),
+             RecordWriter(kActorNameFormat).bytes(name.first).bytes(name.second).id(id).take());
 }
 void drop_name(const ActorName& name, Batch& writes) {
-  writes.del(name_key(name));
+  writes.del(actor_name_key(name));
 }
 void put_killed(const StoredActors::Killed& killed, Batch& writes) {
   writes.put(
