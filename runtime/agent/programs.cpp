@@ -1,11 +1,10 @@
 #include "troupe/runtime/agent/programs.hpp"
 
+#include "troupe/runtime/agent/program_files.hpp"
 #include "troupe/runtime/base/fd.hpp"
 #include "troupe/runtime/base/signal_masked_thread.hpp"
 
-#include <dirent.h>
 #include <fcntl.h>
-#include <openssl/evp.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -26,138 +25,6 @@ namespace {
 constexpr std::size_t kPiece = 256 * 1024;
 /// How many files of ended jobs are kept open: a detached actor may start again on another node.
 constexpr std::size_t kMaxKeptOpen = 256;
-
-std::string reason() {
-  return std::strerror(errno);
-}
-
-std::string hex(const unsigned char* bytes, unsigned size) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (unsigned i = 0; i < size; ++i) {
-    text += kDigits[bytes[i] >> 4];
-    text += kDigits[bytes[i] & 15];
-  }
-  return text;
-}
-
-/// SHA-256 in hex of a regular file. Errors: Unavailable with the path.
-Result<std::string> digest_of(int fd, const std::string& path) {
-  EVP_MD_CTX* context = EVP_MD_CTX_new();
-  EVP_DigestInit_ex(context, EVP_sha256(), nullptr);
-  Blob buffer(1 << 20);
-  off_t offset = 0;
-  ssize_t n = 0;
-  while ((n = pread(fd, buffer.data(), buffer.size(), offset)) > 0) {
-    EVP_DigestUpdate(context, buffer.data(), static_cast<std::size_t>(n));
-    offset += n;
-  }
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned size = 0;
-  EVP_DigestFinal_ex(context, digest, &size);
-  EVP_MD_CTX_free(context);
-  if (n < 0) return Error(Code::unavailable, "cannot read " + path + ": " + reason());
-  return hex(digest, size);
-}
-
-Result<Fd> open_regular(const std::string& path) {
-  Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat status{};
-  if (!file || fstat(file.get(), &status) != 0)
-    return Error(Code::unavailable, "cannot open " + path + ": " + reason());
-  if (!S_ISREG(status.st_mode)) return Error(Code::unavailable, path + " is not a plain file");
-  return file;
-}
-
-bool has_digest(const std::string& path, const std::string& digest) {
-  auto file = open_regular(path);
-  if (!file) return false;
-  const auto found = digest_of(file->get(), path);
-  return found && *found == digest;
-}
-
-std::string digest_of(const std::string& text) {
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned size = 0;
-  EVP_Digest(text.data(), text.size(), digest, &size, EVP_sha256(), nullptr);
-  return hex(digest, size);
-}
-
-bool is_digest(const std::string& text) {
-  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
-}
-
-std::string name_of(const std::string& path) {
-  return path.substr(path.rfind('/') + 1);
-}
-
-/// Makes every folder of the path. Errors: OutOfDisk; InvalidArgument if the last folder does not
-/// belong to this user alone.
-Result<void> make_folder(const std::string& path) {
-  for (std::size_t at = 1; at <= path.size(); ++at)
-    if (at == path.size() || path[at] == '/') mkdir(path.substr(0, at).c_str(), 0700);
-  struct stat status{};
-  if (lstat(path.c_str(), &status) != 0)
-    return Error(Code::out_of_disk, "cannot make the folder " + path + ": " + reason());
-  if (!S_ISDIR(status.st_mode) || status.st_uid != geteuid() || (status.st_mode & 022) != 0)
-    return Error(Code::invalid_argument,
-                 path + " is not a folder of this user alone: remove it, or set XDG_CACHE_HOME");
-  return {};
-}
-
-/// Removes the least recently used files until at most `bytes` are left. Files in `keep` stay.
-void prune(const std::string& folder, std::uint64_t bytes, const std::set<std::string>& keep) {
-  struct File {
-    timespec used;
-    std::uint64_t size;
-    std::string path;
-  };
-  std::vector<File> files;
-  std::uint64_t total = 0;
-  DIR* listing = opendir(folder.c_str());
-  if (listing == nullptr) return;
-  while (const dirent* entry = readdir(listing)) {
-    struct stat status{};
-    const std::string path = folder + "/" + entry->d_name;
-    if (lstat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
-    files.push_back({status.st_mtim, static_cast<std::uint64_t>(status.st_size), path});
-    total += files.back().size;
-  }
-  closedir(listing);
-  std::sort(files.begin(), files.end(), [](const File& a, const File& b) {
-    return std::pair(a.used.tv_sec, a.used.tv_nsec) < std::pair(b.used.tv_sec, b.used.tv_nsec);
-  });
-  for (const File& file : files) {
-    if (total <= bytes) return;
-    if (keep.count(file.path) != 0) continue;
-    if (unlink(file.path.c_str()) == 0) total -= file.size;
-  }
-}
-
-/// Makes a folder of links in which each library has its own name, for LD_LIBRARY_PATH. Each set
-/// of libraries has one folder, named by the digest of the set.
-Result<std::string> link_libraries(const std::string& cache, const Programs::Files& files,
-                                   const std::vector<std::string>& paths) {
-  std::string all;
-  std::set<std::string> names;
-  for (std::size_t i = 1; i < files.size(); ++i) {
-    all += files[i].second + paths[i] + '\n';
-    if (!names.insert(name_of(files[i].first)).second)
-      return Error(Code::invalid_argument,
-                   "two shared objects of the program have the name " + name_of(files[i].first) +
-                       " and cannot both be found by it on a node where they do not lie");
-  }
-  const std::string folder = cache + "/" + digest_of(all) + ".d";
-  if (auto made = make_folder(folder); !made) return made.error();
-  for (std::size_t i = 1; i < files.size(); ++i) {
-    const std::string name = folder + "/" + name_of(files[i].first);
-    const std::string fresh = name + "." + std::to_string(getpid());
-    unlink(fresh.c_str());
-    if (symlink(paths[i].c_str(), fresh.c_str()) != 0 || rename(fresh.c_str(), name.c_str()) != 0)
-      return Error(Code::out_of_disk, "cannot write " + name + ": " + reason());
-  }
-  return folder;
-}
 
 /// A thread that runs work on the disk in the order of post(). Each piece of work returns a
 /// function, which the event loop runs after take().
@@ -324,8 +191,8 @@ void Programs::Impl::next_file(JobId job) {
   fetch.fresh = std::make_shared<Fd>(
       open(fresh_path(fetch).c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!*fetch.fresh)
-    return fail(job,
-                Error(Code::out_of_disk, "cannot write into " + options.cache + ": " + reason()));
+    return fail(
+        job, Error(Code::out_of_disk, "cannot write into " + options.cache + ": " + errno_text()));
   ask(fetch);
 }
 
@@ -358,7 +225,7 @@ void Programs::Impl::on_data(NodeId from, const wire::ProgramData& data, BlobVie
       const ssize_t n = pwrite(file->get(), bytes->data() + at, bytes->size() - at,
                                static_cast<off_t>(offset + at));
       if (n <= 0)
-        result = Error(Code::out_of_disk, "cannot write " + path + ": " + reason());
+        result = Error(Code::out_of_disk, "cannot write " + path + ": " + errno_text());
       else
         at += static_cast<std::size_t>(n);
     }
@@ -369,7 +236,7 @@ void Programs::Impl::on_data(NodeId from, const wire::ProgramData& data, BlobVie
             Error(Code::unavailable,
                   "a file of the program has changed on the driver's node since the job began");
       else if (fchmod(file->get(), 0500) != 0 || rename(path.c_str(), whole.c_str()) != 0)
-        result = Error(Code::out_of_disk, "cannot keep " + whole + ": " + reason());
+        result = Error(Code::out_of_disk, "cannot keep " + whole + ": " + errno_text());
     }
     return [this, job, file, result, last] { written(job, file, result, last); };
   });
@@ -438,7 +305,7 @@ void Programs::Impl::serve(NodeId from, const wire::ProgramRequest& request) {
       n = pread(file->get(), bytes->data(), bytes->size(), static_cast<off_t>(answer.offset));
     if (n < 0)
       answer.error =
-          Error(Code::unavailable, "the program cannot be read: " + reason()).shared_info();
+          Error(Code::unavailable, "the program cannot be read: " + errno_text()).shared_info();
     bytes->resize(n < 0 ? 0 : static_cast<std::size_t>(n));
     answer.bytes = static_cast<std::uint64_t>(status.st_size);
     return [this, from, answer, bytes] {
@@ -537,7 +404,7 @@ void Programs::want(const control::JobRecord& job, Time now) {
   bool good = !job.files.empty() && job.files.size() <= kMaxFiles;
   for (const auto& [path, digest] : job.files)
     good = good && is_digest(digest) && path.size() > 1 && path.front() == '/' &&
-           path.find('\0') == std::string::npos && !name_of(path).empty();
+           path.find('\0') == std::string::npos && !file_name_of(path).empty();
   if (good) return impl_->begin(job.id);
   impl_->disk->post([impl = impl_.get(), id = job.id]() -> Disk::Then {
     return [impl, id] {

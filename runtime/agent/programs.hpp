@@ -20,6 +20,7 @@
 /// InvalidArgument (more than kMaxFiles files or kMaxBytes bytes).
 #pragma once
 
+#include "troupe/runtime/agent/program_files.hpp"
 #include "troupe/runtime/base/clock.hpp"
 #include "troupe/runtime/control/jobs.hpp"
 #include "troupe/runtime/os/role.hpp"
@@ -43,7 +44,7 @@ class Programs {
  public:
   static constexpr std::size_t kMaxFiles = 64;
   static constexpr std::uint64_t kMaxBytes = 4ull << 30;
-  using Files = std::vector<std::pair<std::string, std::string>>;  ///< path, SHA-256 in hex
+  using Files = ProgramFiles;
 
   class Out {
    public:
