@@ -11,8 +11,8 @@ void Tombstones::restore(const StoredActors::Killed& killed) {
   stone.gracefully = killed.gracefully;
 }
 
-void Tombstones::add(ActorId id, Tombstone stone, Batch& writes) {
-  const auto [at, fresh] = stones_.try_emplace(id, std::move(stone));
+void Tombstones::add(ActorId id, const Tombstone& stone, Batch& writes) {
+  const auto [at, fresh] = stones_.try_emplace(id, stone);
   if (fresh) put_killed({id, at->second.life, at->second.gracefully}, writes);
 }
 

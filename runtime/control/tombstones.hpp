@@ -55,7 +55,7 @@ class Tombstones {
  public:
   /// Takes one over from an earlier control.
   void restore(const StoredActors::Killed& killed);
-  void add(ActorId id, Tombstone stone, Batch& writes);
+  void add(ActorId id, const Tombstone& stone, Batch& writes);
   bool has(ActorId id) const { return stones_.count(id) != 0; }
   /// Null: the actor has none. Valid until the next change.
   Tombstone* find(ActorId id);
