@@ -238,7 +238,7 @@ TEST(Experiment, BadOptionsAreNamed) {
   EXPECT_THROW(Experiment(space(), {.goal = minimize, .max_failures = -2}), InvalidArgument);
   EXPECT_THROW(Experiment(space(), {.goal = minimize, .starts = {{7, 1}}}), InvalidArgument);
   try {
-    Experiment({}, {.goal = minimize});
+    const Experiment empty({}, {.goal = minimize});
     ADD_FAILURE() << "an empty space";
   } catch (const InvalidArgument& error) {
     EXPECT_NE(error.message().find("the space has no parameter: add one"), std::string::npos)
