@@ -155,7 +155,7 @@ struct Network::Impl {
   /// Ends a dead node for ever: on_node_dead(), and no message from or to it any more. Of very
   /// many deaths the oldest are forgotten.
   void end_for_ever(NodeId node, const std::string& why) {
-    if (!peers.bury(node)) return;
+    if (!peers.note_death(node)) return;
     if (Peer* peer = find(node)) {
       if (peer->member()) transport->revoke(node);
       erase(*peer);

@@ -43,7 +43,7 @@ void PeerTable::set_key(NetworkPeer& peer, const net::PublicKey& key) {
   peer.key = key;
 }
 
-bool PeerTable::bury(NodeId node) {
+bool PeerTable::note_death(NodeId node) {
   if (node == control_->node || !dead_.insert(node).second) return false;
   dead_in_order_.push_back(node);
   if (dead_in_order_.size() > kMostDead) {

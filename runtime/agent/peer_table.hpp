@@ -6,7 +6,7 @@
 ///       if (NodeId former = peers.take_key(key, row->description.id)) …      // is dead
 ///     peers.set_state(peer, NetworkPeer::State::member);
 ///     peers.end_later(peer, why);  …  for (NodeId node : peers.take_ending()) …
-///     if (peers.bury(node)) …                                     // dead from now on
+///     if (peers.note_death(node)) …                                     // dead from now on
 ///
 /// Invariants: PEERS-1 A record keeps its address until erase(). PEERS-2 A key belongs to one node.
 /// PEERS-3 At most kMostUnknown unknown nodes are waited for, and kMostDead deaths are remembered.
@@ -102,7 +102,7 @@ class PeerTable {
   /// Notes the key of the peer; another key that it had belongs to nobody then.
   void set_key(NetworkPeer& peer, const net::PublicKey& key);
   /// Notes a death. Returns false for control, and for a node that was dead already.
-  bool bury(NodeId node);
+  bool note_death(NodeId node);
   bool is_dead(NodeId node) const { return dead_.count(node) != 0; }
 
   // Control's list.

@@ -93,14 +93,14 @@ TEST_F(PeerTableTest, AnErasedNodeTakesNoKeyOfAnother) {
 }
 
 TEST_F(PeerTableTest, ANodeDiesOnceAndControlNever) {
-  EXPECT_FALSE(peers.bury(kControl));
+  EXPECT_FALSE(peers.note_death(kControl));
   EXPECT_FALSE(peers.is_dead(kControl));
-  EXPECT_TRUE(peers.bury(kA));
-  EXPECT_FALSE(peers.bury(kA));
+  EXPECT_TRUE(peers.note_death(kA));
+  EXPECT_FALSE(peers.note_death(kA));
   EXPECT_TRUE(peers.is_dead(kA));
-  for (std::uint64_t i = 0; i < PeerTable::kMostDead - 1; ++i) peers.bury(NodeId{1, i});
+  for (std::uint64_t i = 0; i < PeerTable::kMostDead - 1; ++i) peers.note_death(NodeId{1, i});
   EXPECT_TRUE(peers.is_dead(kA));
-  peers.bury(kB);
+  peers.note_death(kB);
   EXPECT_FALSE(peers.is_dead(kA)) << "the oldest death is forgotten";
   EXPECT_TRUE(peers.is_dead(kB));
 }
@@ -135,7 +135,7 @@ TEST_F(PeerTableTest, SuspectsAreOtherNodesThatAreNotDead) {
     nodes.rows.back().suspect = true;
   }
   nodes.rows.emplace_back().description.id = NodeId{1, 1};
-  peers.bury(kB);
+  peers.note_death(kB);
   EXPECT_EQ(peers.suspects(nodes, kSelf), std::set<NodeId>{kA});
 }
 
