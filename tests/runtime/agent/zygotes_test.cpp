@@ -49,7 +49,9 @@ struct ZygotesTest : testing::Test, Zygotes::Out, StackAsks::Out {
         "bash", "-c",
         "fd=${TROUPE_ROLE#*:}; fd=${fd%%:*}\n"
         "word() { printf '\\\\x%02x' $(($1 & 255)) $(($1 >> 8 & 255)) $(($1 >> 16 & 255)) 0; }\n"
-        "say() { printf \"$(word $1)$(word 0)$(word $2)$(word 0)$(word $3)$(word $4)\" >&$fd; }\n"
+        "say() { printf \"$(word $1)$(word 0)$(word $2)$(word 0)$(word $3)$(word $4)\" |\n"
+        // The shell alone would send two messages where a byte of a pid is a line's end.
+        "  dd bs=4096 count=1 iflag=fullblock status=none >&$fd; }\n"
         "order() { dd bs=4096 count=1 status=none <&$fd >/dev/null; }\n" +
             script};
     ASSERT_TRUE(zygotes.start(job).ok());
@@ -104,12 +106,12 @@ TEST_F(ZygotesTest, ProgramThatCannotBeStartedIsAnError) {
 }
 
 TEST_F(ZygotesTest, WorkerIsReportedByItsZygote) {
-  start("say 1 0 $$ 0; order; say 2 5 4242 0; order; say 4 6 0 11; say 3 5 4242 256; order");
+  start("say 1 0 $$ 0; order; say 2 5 2570 0; order; say 4 6 0 11; say 3 5 2570 256; order");
   order(kWorker);
   order(kOther);
   ASSERT_TRUE(passes_until([&] { return !statuses[kWorker].empty(); }));
   EXPECT_TRUE(zygotes.all().at(kJob).ready);
-  EXPECT_EQ(pids[kWorker], 4242);
+  EXPECT_EQ(pids[kWorker], 2570);  // 0x0a0a, two ends of a line
   EXPECT_EQ(statuses[kWorker], std::vector<int>{256});
   EXPECT_EQ(errors[kOther], std::vector<int>{11});
   EXPECT_TRUE(lost.empty() && ends.empty());

@@ -5,6 +5,7 @@
 
 #include <sys/ioctl.h>
 #include <termios.h>
+#include <array>
 
 namespace troupe::cli {
 namespace {
@@ -93,14 +94,25 @@ class InTerminal {
   /// Returns what it has written when that has the text, or all of it when the time is over.
   const std::string& read_until(const std::string& text) {
     const auto deadline = std::chrono::steady_clock::now() + 20s;
-    while (!says(seen_, text) && std::chrono::steady_clock::now() < deadline) {
-      pollfd entry{host_, POLLIN, 0};
-      if (poll(&entry, 1, 500) <= 0) continue;
-      char buffer[4096];
-      const ssize_t n = read(host_, buffer, sizeof buffer);
-      if (n <= 0) break;
-      seen_.append(buffer, static_cast<std::size_t>(n));
+    while (!says(seen_, text) && read_more(deadline)) {
     }
+    return seen_;
+  }
+  /// Returns the first whole screen that has the text, or all that it has written when the time is
+  /// over.
+  std::string screen_with(const std::string& text) {
+    const auto deadline = std::chrono::steady_clock::now() + 20s;
+    std::size_t begin = 0;
+    do {
+      while ((begin = seen_.find(kScreenBegins, begin)) != std::string::npos) {
+        const std::size_t end = seen_.find(kScreenEnds, begin);
+        if (end == std::string::npos) break;
+        std::string screen = seen_.substr(begin, end - begin);
+        if (says(screen, text)) return screen;
+        begin = end;
+      }
+      if (begin == std::string::npos) begin = 0;
+    } while (read_more(deadline));
     return seen_;
   }
   void forget() { seen_.clear(); }
@@ -118,6 +130,22 @@ class InTerminal {
   }
 
  private:
+  static constexpr const char* kScreenBegins = "\x1b[H";
+  static constexpr const char* kScreenEnds = "q ends";
+  /// Returns false at the end of what it writes, and when the time is over.
+  bool read_more(std::chrono::steady_clock::time_point deadline) {
+    while (std::chrono::steady_clock::now() < deadline) {
+      pollfd entry{host_, POLLIN, 0};
+      if (poll(&entry, 1, 500) <= 0) continue;
+      std::array<char, 4096> buffer;
+      const ssize_t n = read(host_, buffer.data(), buffer.size());
+      if (n <= 0) return false;
+      seen_.append(buffer.data(), static_cast<std::size_t>(n));
+      return true;
+    }
+    return false;
+  }
+
   int host_ = -1, own_ = -1;
   pid_t pid_ = 0;
   std::string seen_;
@@ -163,8 +191,7 @@ TEST_F(Top, AsksAnotherNodeOfThisHostWhenItsNodeDiesAndEndsWithTheLastOne) {
   const std::string note = "node-0 has ended the connection; node-1 is asked now";
   const std::string second = top.read_until(note);
   EXPECT_TRUE(says(second, "asked through node-1") && says(second, note)) << second;
-  top.forget();
-  const std::string third = top.read_until("nodes that died");
+  const std::string third = top.screen_with("nodes that died");
   EXPECT_TRUE(says(third, "asked through node-1") && says(third, "alive")) << third;
   top.forget();
   ASSERT_EQ(::kill(cluster["nodes"][1]["pid"].get<pid_t>(), SIGKILL), 0);
@@ -191,7 +218,7 @@ TEST_F(Top, AsksANodeThatJoinedOnThisHostWhenItsOwnIsGone) {
   EXPECT_TRUE(says(first, through)) << first;
   ASSERT_EQ(troupe_command({"stop", "--address", own["file"].get<std::string>()}).code, 0);
   top.forget();
-  const std::string second = top.read_until("asked through node-0");
+  const std::string second = top.screen_with("asked through node-0");
   EXPECT_TRUE(says(second, "asked through node-0") && says(second, "is asked now")) << second;
   top.type("q");
   EXPECT_EQ(top.code(), 0);
